@@ -127,7 +127,7 @@ def asked(model: Model, selection: Selection, items: int, seeds: int, folder: Pa
                     "accuracy": float(edited.mean()),
                     "low": low,
                     "high": high,
-                    "drop": drop.drop,
+                    "drop": drop.value,
                     "drop_low": drop.low,
                     "drop_high": drop.high,
                     # Σ|w| after ÷ before is 0 under a cut of them all; what counts is how much was cut.

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from lesion.statistics.sequential import within_effect
-from lesion.statistics.sequential_families import Standing, follow, until_decided
+from lesion.statistics.sequential_families import Standing
 from lesion.studies.ablation.stopping import FIRST, baseline_of, stretched
 
 Differences = Int[np.ndarray, "cells items"]
@@ -68,16 +68,16 @@ def decided(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
     cells, total = differences.shape
     known = np.full(cells, total)
     population = total if rule.table else None
-    return follow(Standing.first(cells), differences, known, rule.effect, rule.level, population).called
+    return Standing.first(cells, rule.effect, rule.level, population).follow(differences, known).called
 
 
 def stopped(differences: Differences, rule: Rule) -> Stopped:
     """Ask round after round, as `lesion.studies.ablation.stopping` does, until all is decided or no item is left."""
     cells, total = differences.shape
-    how = (rule.effect, rule.level, total if rule.table else None)
-    standing, known, baseline, rounds = Standing.first(cells), np.zeros(cells, dtype=np.int64), 0, 0
+    standing = Standing.first(cells, rule.effect, rule.level, total if rule.table else None)
+    known, baseline, rounds = np.zeros(cells, dtype=np.int64), 0, 0
     while True:
-        wanted = until_decided(standing, differences, known, *how) if rounds else np.full(cells, min(FIRST, total))
+        wanted = standing.until_decided(differences, known) if rounds else np.full(cells, min(FIRST, total))
         stops = {("", str(cell)): int(wanted[cell]) for cell in np.flatnonzero(wanted > known)}
         if not stops:
             break
@@ -86,7 +86,7 @@ def stopped(differences: Differences, rule: Rule) -> Stopped:
         for (_, cell), stop in stops.items():
             known[int(cell)] = stop
         baseline, rounds = max(baseline, *stops.values()), rounds + 1
-        standing = follow(standing, differences[:, :baseline], known, *how)
+        standing = standing.follow(differences[:, :baseline], known)
     return Stopped(standing.called, standing.looked, known, baseline, rounds)
 
 

@@ -78,7 +78,10 @@ def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, check
         (["--steps", "0"], ["steps must be a whole number from 1"]),
         (["--control", "sums"], ["sums is the task that is tuned on"]),
         (["--items", "56"], ["sums has 60 items, and 61 are needed", "--items"]),
-        (["--study", "nowhere"], ["nowhere has no summary.json of a layer study", "--study"]),
+        (
+            ["--study", "nowhere"],
+            ["There is no nowhere/summary.json", "--study is the folder of a finished layer"],
+        ),
         (["--prompt-style", "chat"], ["has no chat template"]),
     ],
 )

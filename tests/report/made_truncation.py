@@ -56,7 +56,7 @@ def outcome(task: str, at: float, seed: int, *, collapsed: bool = False) -> dict
     drop = paired_drop(before, after)
     return {
         "task": task, "items": len(after), "accuracy": estimate(float(after.mean()), low, high),
-        "drop": estimate(drop.drop, drop.low, drop.high),
+        "drop": estimate(drop.value, drop.low, drop.high),
         "gold": (-1.2 if task == IOI else -0.5) + 3 * (at - BASE[task]),
         "label": "Mary" if collapsed else "John", "label_share": 0.98 if collapsed else 0.1, "collapsed": collapsed,
     }  # fmt: skip
@@ -105,7 +105,7 @@ def test(task: str, by: float, seed: int) -> dict[str, Any]:
         "task": task, "items": len(after), "baseline": float(before.mean()),
         "accuracy": estimate(float(after.mean()), low, high),
         "gain": estimate(
-            -drop.drop, -drop.high, -drop.low,
+            -drop.value, -drop.high, -drop.low,
             p=mcnemar_exact(*(int(part.sum()) for part in (before & ~after, after & ~before))),
         ),
         "gold": 3 * by - 1.2, "gold_gain": estimate(3 * by, 3 * by - 0.1, 3 * by + 0.1),

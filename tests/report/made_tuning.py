@@ -53,7 +53,7 @@ def made(
                     "items": items,
                     "accuracy": float(correct.mean()),
                     "seeds": [_accuracy(row, looped) for row in correct],
-                    "change": {"value": change.mean, "low": change.low, "high": change.high, "seeds": change.seeds},
+                    "change": {"value": change.value, "low": change.low, "high": change.high, "seeds": change.seeds},
                 }
             )
         arms.append(

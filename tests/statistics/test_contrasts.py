@@ -12,10 +12,10 @@ from scipy.stats import ttest_1samp
 
 from lesion.errors import LesionError
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
-from lesion.statistics.paired import Drop, paired_drop
+from lesion.statistics.paired import Contrast, paired_drop
 
 rates = st.floats(-1, 1, allow_nan=False)
-drops = st.tuples(rates, rates, rates).map(sorted).map(lambda three: Drop(three[1], three[0], three[2]))
+drops = st.tuples(rates, rates, rates).map(sorted).map(lambda three: Contrast(three[1], three[0], three[2]))
 answers = st.lists(st.booleans(), min_size=1, max_size=30).map(lambda values: np.array(values, dtype=bool))
 
 
@@ -26,12 +26,12 @@ def nearly(value: float):
 @given(drops, drops)
 def test_the_difference_of_two_drops_adds_the_squares_of_the_arms_that_count(one, other):
     found = difference_of_drops(one, other)
-    assert found.value == nearly(one.drop - other.drop)
+    assert found.value == nearly(one.value - other.value)
     # To fall, the first drop falls or the second rises: only these two arms make the lower limit.
     if found.low > -2:
-        assert (found.value - found.low) ** 2 == nearly((one.drop - one.low) ** 2 + (other.high - other.drop) ** 2)
+        assert (found.value - found.low) ** 2 == nearly((one.value - one.low) ** 2 + (other.high - other.value) ** 2)
     if found.high < 2:
-        assert (found.high - found.value) ** 2 == nearly((one.high - one.drop) ** 2 + (other.drop - other.low) ** 2)
+        assert (found.high - found.value) ** 2 == nearly((one.high - one.value) ** 2 + (other.value - other.low) ** 2)
     assert -2 <= found.low <= found.value + 1e-12
     assert found.value - 1e-12 <= found.high <= 2
 
@@ -48,9 +48,9 @@ def test_the_difference_the_other_way_round_is_its_mirror_image(one, other):
 
 @given(drops)
 def test_a_drop_known_without_doubt_only_shifts_the_other(one):
-    found = difference_of_drops(one, Drop(0.25, 0.25, 0.25))
+    found = difference_of_drops(one, Contrast(0.25, 0.25, 0.25))
     assert (found.value, found.low, found.high) == (
-        nearly(one.drop - 0.25),
+        nearly(one.value - 0.25),
         nearly(one.low - 0.25),
         nearly(one.high - 0.25),
     )
@@ -88,7 +88,7 @@ def test_with_one_draw_it_is_the_paired_drop_from_that_control():
     rng = np.random.default_rng(4)
     random, edited = rng.random((1, 40)) < 0.7, rng.random(40) < 0.3
     found, drop = beyond_random(edited, random), paired_drop(random[0], edited)
-    assert (found.value, found.low, found.high) == (nearly(drop.drop), nearly(drop.low), nearly(drop.high))
+    assert (found.value, found.low, found.high) == (nearly(drop.value), nearly(drop.low), nearly(drop.high))
 
 
 def test_draws_that_differ_widen_it_by_students_interval_of_their_mean():
@@ -96,9 +96,9 @@ def test_draws_that_differ_widen_it_by_students_interval_of_their_mean():
     edited = rng.random(200) < 0.5
     apart = np.stack([rng.random(200) < share for share in (0.2, 0.6, 1.0)])
     drops = [paired_drop(one, edited) for one in apart]
-    students = ttest_1samp([one.drop for one in drops], 0).confidence_interval(0.95)
+    students = ttest_1samp([one.value for one in drops], 0).confidence_interval(0.95)
     found = beyond_random(edited, apart)
-    reach = np.mean([one.drop - one.low for one in drops])
+    reach = np.mean([one.value - one.low for one in drops])
     assert found.value - max(-1, found.value - np.hypot(found.value - students.low, reach)) == nearly(
         found.value - found.low
     )

@@ -24,8 +24,8 @@ def test_one_seed_has_tangos_interval_for_paired_proportions():
     first, second = drawn(rng, 1, 80, 0.7), drawn(rng, 1, 80)
     found = crossed(first, second)
     pair = paired_drop(first[0], second[0])
-    assert (found.mean, found.low, found.high) == pytest.approx((pair.drop, pair.low, pair.high))
-    assert found.seeds == (pytest.approx(pair.drop),)
+    assert (found.value, found.low, found.high) == pytest.approx((pair.value, pair.low, pair.high))
+    assert found.seeds == (pytest.approx(pair.value),)
 
 
 def test_seeds_that_agree_on_every_item_leave_the_doubt_about_items_alone():
@@ -43,7 +43,7 @@ def test_items_on_which_seeds_alone_decide_leave_students_interval_over_seeds():
     found = crossed(first, np.zeros((3, 50), dtype=bool))
     means = np.array([1.0, 1.0, 0.0])
     half = stats.t.isf(0.025, 2) * means.std(ddof=1) / math.sqrt(3)
-    assert found.mean == pytest.approx(2 / 3)
+    assert found.value == pytest.approx(2 / 3)
     assert found.low == pytest.approx(max(-1, 2 / 3 - half))
     assert found.high == 1.0
     assert found.seeds == (1.0, 1.0, 0.0)
@@ -70,7 +70,7 @@ def test_the_variance_is_that_of_the_two_way_analysis_in_plain_loops():
     square = stats.t.isf(0.025, seeds - 1) ** 2 * ms_seeds
     square += stats.t.isf(0.025, items - 1) ** 2 * max(0, ms_items - rest)
     half = math.sqrt(square / (seeds * items))
-    assert (found.mean, found.low, found.high) == pytest.approx((mean, mean - half, mean + half))
+    assert (found.value, found.low, found.high) == pytest.approx((mean, mean - half, mean + half))
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,16 +79,16 @@ def test_the_other_way_round_it_is_the_same_with_the_other_sign_and_the_mean_lie
     rng = np.random.default_rng(seed)
     first, second = drawn(rng, seeds, items, a), drawn(rng, seeds, items, b)
     found, mirrored = crossed(first, second), crossed(second, first)
-    assert (found.mean, found.low, found.high) == pytest.approx((-mirrored.mean, -mirrored.high, -mirrored.low))
-    assert -1 <= found.low <= found.mean <= found.high <= 1
-    assert found.mean == pytest.approx(float(np.mean(found.seeds)))
+    assert (found.value, found.low, found.high) == pytest.approx((-mirrored.value, -mirrored.high, -mirrored.low))
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    assert found.value == pytest.approx(float(np.mean(found.seeds)))
 
 
 def test_where_nothing_differs_the_interval_still_has_width():
     right = np.ones((3, 100), dtype=bool)
     found = crossed(right, right)
     pair = paired_drop(right[0], right[0])
-    assert found.mean == 0
+    assert found.value == 0
     assert (found.low, found.high) == pytest.approx((pair.low, pair.high))
     assert found.low < 0 < found.high
 

@@ -85,8 +85,8 @@ def test_the_limits_of_the_drop_are_where_the_score_test_just_rejects(both, b_on
 def test_the_drop_is_the_difference_of_the_means_and_lies_in_its_interval(pairs, level):
     baseline, edited = (np.array(side, dtype=bool) for side in zip(*pairs, strict=True))
     drop = paired_drop(baseline, edited, level)
-    assert drop.drop == pytest.approx(baseline.mean() - edited.mean(), abs=1e-12)
-    assert -1 <= drop.low <= drop.drop <= drop.high <= 1
+    assert drop.value == pytest.approx(baseline.mean() - edited.mean(), abs=1e-12)
+    assert -1 <= drop.low <= drop.value <= drop.high <= 1
     assert drop.high > drop.low  # even when no pair disagrees
 
 
@@ -94,7 +94,7 @@ def test_the_drop_is_the_difference_of_the_means_and_lies_in_its_interval(pairs,
 def test_swapping_the_sides_mirrors_the_drop(pairs):
     baseline, edited = (np.array(side, dtype=bool) for side in zip(*pairs, strict=True))
     forth, back = paired_drop(baseline, edited), paired_drop(edited, baseline)
-    assert (-back.drop, -back.high, -back.low) == pytest.approx((forth.drop, forth.low, forth.high), abs=1e-9)
+    assert (-back.value, -back.high, -back.low) == pytest.approx((forth.value, forth.low, forth.high), abs=1e-9)
 
 
 @given(PAIRS)
@@ -109,7 +109,7 @@ def test_the_interval_leaves_zero_out_exactly_where_mcnemars_score_test_rejects(
 def test_with_no_disagreement_the_interval_has_its_closed_form():
     drop = paired_drop(*_pairs(60, 0, 0, 40), 0.95)
     half = norm.ppf(0.975) ** 2 / (100 + norm.ppf(0.975) ** 2)
-    assert (drop.drop, drop.low, drop.high) == pytest.approx((0.0, -half, half), abs=1e-9)
+    assert (drop.value, drop.low, drop.high) == pytest.approx((0.0, -half, half), abs=1e-9)
 
 
 def test_losing_everything_has_a_lower_limit_of_the_closed_form_and_an_upper_of_one():

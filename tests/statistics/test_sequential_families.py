@@ -20,8 +20,6 @@ from lesion.statistics.sequential_families import (
     Standing,
     called,
     closed_e_bh,
-    follow,
-    until_decided,
 )
 
 LOG_E = st.one_of(st.floats(-5, 12), st.sampled_from([math.inf, -math.inf, math.log(20), 0.0]))
@@ -191,7 +189,7 @@ def drawn(seed: int, cells: int = 6, items: int = 40) -> np.ndarray:
 def through(differences: np.ndarray, effect: float, level: float, population: int | None) -> Standing:
     """The family when all its answers are known."""
     cells, items = differences.shape
-    return follow(Standing.first(cells), differences, np.full(cells, items), effect, level, population)
+    return Standing.first(cells, effect, level, population).follow(differences, np.full(cells, items))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.3])
@@ -216,15 +214,13 @@ def test_how_many_items_are_asked_at_a_time_changes_nothing_and_neither_do_answe
     differences = drawn(seed)
     whole = through(differences, 0.2, level, population)
     generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    standing, known = Standing.first(6), np.zeros(6, dtype=np.int64)
+    standing, known = Standing.first(6, 0.2, level, population), np.zeros(6, dtype=np.int64)
     while (standing.called == OPEN).any() and (known[standing.called == OPEN] < 40).any():
         more = np.where(standing.called == OPEN, generator.integers(1, 12, size=6), 0)
         known = np.minimum(known + more, 40)
         there = np.arange(40) < known[:, None]
         guess = generator.integers(-1, 2, size=(6, 40))
-        standing = follow(
-            standing, np.where(there, differences, guess)[:, : known.max()], known, 0.2, level, population
-        )
+        standing = standing.follow(np.where(there, differences, guess)[:, : known.max()], known)
         assert (standing.looked <= known).all()
     assert standing.called.tolist() == whole.called.tolist()
     assert standing.looked.tolist() == whole.looked.tolist()
@@ -241,10 +237,10 @@ def test_a_cell_that_leant_on_another_wakes_when_that_one_turns_and_does_not_bet
         # Known only up to where it rested first, it has to be asked before the family can go on.
         rested = int(standing.bets[cell].argmin())
         known = np.where(np.arange(6) == cell, rested, 40)
-        stuck = follow(Standing.first(6), differences, known, 0.2, 0.3, 40)
+        stuck = Standing.first(6, 0.2, 0.3, 40).follow(differences, known)
         assert stuck.called[cell] == OPEN
         assert stuck.looked[cell] == rested < stuck.items
-        assert until_decided(stuck, differences, known, 0.2, 0.3, 40)[cell] >= stuck.items
+        assert stuck.until_decided(differences, known)[cell] >= stuck.items
 
 
 def test_in_every_order_of_a_table_what_is_called_is_wrong_no_more_often_than_the_level():
@@ -277,13 +273,13 @@ def test_what_is_needed_without_a_difference_is_what_is_asked():
     one = np.zeros((1, 1000), dtype=np.int64)
     enough = plain(one, 0.1, 0.05)[1][0]
     assert 29 <= enough <= 40
-    start = follow(Standing.first(1), one[:, :12], np.array([12]), 0.1, 0.05, 1000)
-    assert until_decided(start, one, np.array([12]), 0.1, 0.05, 1000).tolist() == [enough]
-    nearly = follow(start, one[:, : enough - 1], np.array([enough - 1]), 0.1, 0.05, 1000)
+    start = Standing.first(1, 0.1, 0.05, 1000).follow(one[:, :12], np.array([12]))
+    assert start.until_decided(one, np.array([12])).tolist() == [enough]
+    nearly = start.follow(one[:, : enough - 1], np.array([enough - 1]))
     assert nearly.called.tolist() == [OPEN]
-    there = follow(nearly, one[:, :enough], np.array([enough]), 0.1, 0.05, 1000)
+    there = nearly.follow(one[:, :enough], np.array([enough]))
     assert there.called.tolist() == [NOT]
-    assert until_decided(there, one, np.array([enough]), 0.1, 0.05, 1000).tolist() == [0]
+    assert there.until_decided(one, np.array([enough])).tolist() == [0]
 
 
 @settings(deadline=None, max_examples=30)
@@ -291,8 +287,8 @@ def test_what_is_needed_without_a_difference_is_what_is_asked():
 def test_every_open_cell_is_asked_at_least_one_item_more_and_a_resting_one_nothing(seed, items):
     differences = drawn(seed)
     known = np.full(6, items)
-    standing = follow(Standing.first(6), differences[:, :items], known, 0.2, 0.05, 40)
-    stops = until_decided(standing, differences, known, 0.2, 0.05, 40)
+    standing = Standing.first(6, 0.2, 0.05, 40).follow(differences[:, :items], known)
+    stops = standing.until_decided(differences, known)
     assert ((stops > items) == (standing.called == OPEN)).all()
     assert ((stops == 0) | (standing.called == OPEN)).all()
 

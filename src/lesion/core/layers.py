@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from lesion.core.options import option
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -92,5 +93,8 @@ Layers = Annotated[
     str,
     BeforeValidator(_layers),
 ]
-LAYERS = "Blocks: all, or numbers and ranges such as 0-3,7."
-LAYERS_FORM = "all, text such as 0-3,7, or a list of whole numbers from 0"
+LAYERS = option(
+    "all",
+    help="Blocks: all, or numbers and ranges such as 0-3,7.",
+    must="all, text such as 0-3,7, or a list of whole numbers from 0",
+)

@@ -24,6 +24,7 @@ from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import UsageError
 from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
@@ -124,6 +125,17 @@ def drawn(study: Questions, tasks: Mapping[TaskChoice, Task] | None = None) -> d
     """
     tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
     return {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+
+
+def refuse_scored(tasks: Mapping[TaskChoice, Task], advice: str) -> None:
+    """Refuse tasks whose answers are log-probabilities: they have no accuracy; `advice` ends the sentence.
+
+    Raises:
+        UsageError: there is such a task.
+    """
+    for choice, task in tasks.items():
+        if task.kind == "score":
+            raise UsageError(f"{choice.name} is scored, not judged, so nothing in it is right or wrong{advice}")
 
 
 class Pending(NamedTuple):

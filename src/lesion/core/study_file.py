@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -300,6 +300,18 @@ class StudyFile(Table):
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
+def differences(theirs: StudyFile, ours: StudyFile, keys: Iterable[str]) -> str:
+    """`steps: 40 there, 20 here; …` of the keys in which two studies differ; empty where they differ in none."""
+
+    def text(value: object) -> str:
+        if isinstance(value, ModelChoice | TaskChoice):
+            return value.source if isinstance(value, ModelChoice) else value.name
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    pairs = {key: (text(getattr(theirs, key)), text(getattr(ours, key))) for key in keys}
+    return "; ".join(f"{key}: {there} there, {here} here" for key, (there, here) in pairs.items() if there != here)
+
+
 def silent_keys(kind: object) -> set[str]:
     """Keys that decide no answer in the study files of a kind, None for layer studies, as their classes say."""
     keys, classes = set(StudyFile.SILENT), [StudyFile]
@@ -312,14 +324,38 @@ def silent_keys(kind: object) -> set[str]:
     return keys
 
 
-class Questions(StudyFile):
+class ModelStudy(StudyFile):
+    """What every study has that runs models: a prompt style, the level of its intervals, batch size and device."""
+
+    SILENT: ClassVar[tuple[str, ...]] = (*StudyFile.SILENT, "level", "batch_size", "device")
+
+    prompt_style: Text | None = PROMPT_STYLE
+    level: Level = LEVEL_OPTION
+    batch_size: BatchSize = BATCHES
+    device: Text = DEVICES
+
+
+class GreedyStudy(ModelStudy):
+    """A study of one task whose answers are decoded greedily."""
+
+    max_new_tokens: Count | None = MOST_TOKENS
+    stop_loops: StopLoops = LOOP_STOP
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """How its models are asked, as keys of `Questions`."""
+        shared = {"seed", "prompt_style", "level", "batch_size", "device"}
+        decoding = {"max_new_tokens", "stop_loops"}
+        return {**self.model_dump(include=shared), "decoding": self.model_dump(include=decoding)}
+
+
+class Questions(ModelStudy):
     """What every study has that asks models: which tasks, with which items, and how they are decoded.
 
     Sources and tasks that name files are relative to the folder that the command runs in.
     """
 
     FORM: ClassVar[str] = "lesion questions"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(
@@ -338,11 +374,7 @@ class Questions(StudyFile):
         0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
         panel=STATISTICS,
     )  # fmt: skip
-    prompt_style: Text | None = PROMPT_STYLE
-    level: Level = LEVEL_OPTION
-    batch_size: BatchSize = BATCHES
     dtype: Dtype = DTYPES
-    device: Text = DEVICES
     engine: EngineName = ENGINES
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 

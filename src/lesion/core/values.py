@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lesion.atomic import replace
 from lesion.errors import LesionError
 from lesion.files import stored_object
 from lesion.plain import short
+
+if TYPE_CHECKING:  # SciPy takes long to load
+    from lesion.statistics.paired import Contrast
 
 SUMMARY = "summary.json"
 
@@ -66,6 +70,32 @@ class Estimate(Value):
     p: Number = None
     p_corrected: Number = None
 
+    @classmethod
+    def of(cls, contrast: Contrast, p: float | None = None, p_corrected: float | None = None) -> Estimate:
+        """What `lesion.statistics` found, as a value of a result."""
+        return cls(value=contrast.value, low=contrast.low, high=contrast.high, p=p, p_corrected=p_corrected)
+
+    @property
+    def negative(self) -> Estimate:
+        """A drop as a gain. A drop of 0 stays 0: −0.0 would be written as a loss of nothing."""
+        value, low, high = (None if end is None else 0.0 - end for end in (self.value, self.high, self.low))
+        return self.model_copy(update={"value": value, "low": low, "high": high})
+
+
+class Endings(Value):
+    """How answers ended, as shares of them (`lesion.core.rates`).
+
+    Attributes:
+        truncated: at the token limit or in a loop; looped: the latter among them.
+        unparsed: no answer could be read.
+        nonfinite: ended because logits were not finite.
+    """
+
+    truncated: float
+    looped: float = 0.0
+    unparsed: float
+    nonfinite: float = 0.0
+
 
 class Mean(Value):
     """A mean over runs or seeds, and the standard deviation between them (one degree of freedom less)."""
@@ -85,10 +115,12 @@ class Summary(Value):
 
     Attributes:
         kind: of the study, as its folder is noted.
+        version: of lesion.
         notes: what a reader should know of them, as sentences.
     """
 
     kind: str
+    version: str = Field(default_factory=lambda: version("lesion"))
     notes: tuple[str, ...] = ()
 
     def text(self) -> str:

@@ -6,7 +6,7 @@ its tables as CSV. Every text in a value is plain text and is escaped where it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -162,6 +162,15 @@ class Section:
     def anchor(self) -> str:
         """What a link to the section ends in."""
         return self.named or self.short.lower().replace(" ", "-")
+
+
+def study_section(facts: Iterable[tuple[str, str]], notes: Sequence[str], reading: Sequence[str]) -> Section:
+    """What whoever repeats a study needs: its entries that have a value, its notes, and how to read the page."""
+    blocks: list[Block] = [Facts(tuple((name, visible(value)) for name, value in facts if value))]
+    if notes:
+        blocks.append(Prose(items=tuple(notes), title="Notes", quiet=False))
+    blocks.append(Prose(items=tuple(reading), title="How to read this", quiet=False))
+    return Section("Study", "The study", tuple(blocks))
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class Column:
         return self.row(row) if self.row is not None else self.form(row[self.key])
 
 
+def plain_columns(*, number: bool = True, **titles: str) -> tuple[Column, ...]:
+    """Columns that show a value as it is, by their keys."""
+    return tuple(Column(key, title, number=number) for key, title in titles.items())
+
+
 class Cell(NamedTuple):
     """A cell of the page's table: its text, and the value that it is sorted by."""
 

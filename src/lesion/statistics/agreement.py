@@ -149,7 +149,7 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         raise LesionError(
             f"Profiles are compared over the same layers, at least two; got {first.layers} and {second.layers}."
         )
-    rho = float(_correlations(first.ranks, second.ranks))
+    rho = float(correlations(first.ranks, second.ranks))
     ceiling = _ceiling(first.reliability, second.reliability)
     corrected = _corrected(first, second) if not math.isnan(rho) else math.nan
     p_least = permutation_p(np.sort(first.ranks), np.sort(second.ranks), seed)
@@ -249,7 +249,7 @@ def _corrected(first: Profile, second: Profile) -> float:
 
 def _interval(first: Profile, second: Profile, level: float, corrected: float) -> tuple[float, float]:
     """Percentiles of the bootstrap, widened as they are attenuated, around the corrected value; NaN without width."""
-    drawn = _correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
+    drawn = correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
     drawn = drawn[~np.isnan(drawn)]
     if math.isnan(corrected) or 2 * drawn.size < len(first.drawn):
         return math.nan, math.nan
@@ -274,11 +274,11 @@ def _crossed(first: Profile, second: Profile) -> float:
 
 def _mean_correlation(first: Float[np.ndarray, "*draws layers"], second: Float[np.ndarray, "*draws layers"]) -> float:
     """Mean correlation along the last axis; 0 where one side is constant."""
-    correlations = _correlations(first, second)
-    return float(np.where(np.isnan(correlations), 0.0, correlations).mean())
+    of_draws = correlations(first, second)
+    return float(np.where(np.isnan(of_draws), 0.0, of_draws).mean())
 
 
-def _correlations(
+def correlations(
     first: Float[np.ndarray, "*draws layers"], second: Float[np.ndarray, "*draws layers"]
 ) -> Float[np.ndarray, "*draws"]:
     """Pearson's correlation along the last axis; NaN where one side is constant."""
@@ -286,8 +286,8 @@ def _correlations(
     b = second - second.mean(axis=-1, keepdims=True)
     scale = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlations = np.where(scale > 0, (a * b).sum(axis=-1) / scale, np.nan)
-    return np.asarray(np.clip(correlations, -1.0, 1.0))
+        along = np.where(scale > 0, (a * b).sum(axis=-1) / scale, np.nan)
+    return np.asarray(np.clip(along, -1.0, 1.0))
 
 
 def _tops(drops: Float[np.ndarray, "*draws layers"], count: int = 1) -> Bool[np.ndarray, "*draws layers"]:

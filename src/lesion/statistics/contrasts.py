@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -11,26 +10,17 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from lesion.errors import LesionError
-from lesion.statistics.paired import Drop, paired_drop
+from lesion.statistics.paired import Contrast, paired_drop
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """An estimate with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def difference_of_drops(first: Drop, second: Drop) -> Contrast:
+def difference_of_drops(first: Contrast, second: Contrast) -> Contrast:
     """One drop minus another on other items; the level is that of the two drops' intervals.
 
     The limits recover each drop's variance near the limit that counts (Newcombe 1998, method 10; Zou and Donner 2008).
     """
-    value = first.drop - second.drop
-    low = value - math.hypot(first.drop - first.low, second.high - second.drop)
-    high = value + math.hypot(first.high - first.drop, second.drop - second.low)
+    value = first.value - second.value
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
     return Contrast(value, max(-2.0, low), min(2.0, high))
 
 
@@ -49,13 +39,13 @@ def beyond_random(
     if random.ndim != 2 or random.shape[1:] != edited.shape or random.size == 0:
         raise LesionError("An edit and its random controls need the same items, at least one, and at least one draw.")
     drops = [paired_drop(control, edited, level) for control in random]
-    value = float(np.mean([each.drop for each in drops]))
+    value = float(np.mean([each.value for each in drops]))
     between = 0.0
     if len(drops) > 1:
-        spread = float(np.std([each.drop for each in drops], ddof=1)) / math.sqrt(len(drops))
+        spread = float(np.std([each.value for each in drops], ddof=1)) / math.sqrt(len(drops))
         between = float(student.isf((1 - level) / 2, len(drops) - 1)) * spread
-    below = float(np.mean([each.drop - each.low for each in drops]))
-    above = float(np.mean([each.high - each.drop for each in drops]))
+    below = float(np.mean([each.value - each.low for each in drops]))
+    above = float(np.mean([each.high - each.value for each in drops]))
     low, high = value - math.hypot(below, between), value + math.hypot(above, between)
     return Contrast(value, max(-1.0, low), min(1.0, high))
 

@@ -178,10 +178,8 @@ def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE) -> int:
 
 
 @lru_cache(maxsize=4096)
-def smallest_loss(
-    right: int, tests: int, power: float = POWER, alpha: float = ALPHA, share: float = SHARE
-) -> float | None:
-    """The smallest loss, as a share of the baseline's accuracy, that is called critical with a chance of `power`.
+def smallest_loss(right: int, tests: int) -> float | None:
+    """The smallest loss, as a share of the baseline's accuracy, that is called critical with a chance of `POWER`.
 
     Exact for an edit that wins no item, takes each of the `right` answers with the same chance and has to pass Holm's
     first step, at α / tests; where other layers are critical too, smaller losses suffice.
@@ -189,17 +187,17 @@ def smallest_loss(
     Returns:
         A share in 0…1; None where even an edit that leaves no right answer cannot be critical.
     """
-    if right < fewest_right(tests, alpha, share):
+    if right < fewest_right(tests):
         return None
     most, above = 0, right  # retained items: the most that are still critical, and too many
     while above - most > 1:
         middle = (most + above) // 2
-        if p_critical(Pairs(right - middle, middle, 0), share) * tests <= alpha:
+        if p_critical(Pairs(right - middle, middle, 0)) * tests <= ALPHA:
             most = middle
         else:
             above = middle
     # The number retained is binomial: P(retained ≤ most) = power at this chance of being retained.
-    return 1.0 - float(beta.ppf(1.0 - power, most + 1, right - most))
+    return 1.0 - float(beta.ppf(1.0 - POWER, most + 1, right - most))
 
 
 def rule(alpha: float = ALPHA, share: float = SHARE) -> str:

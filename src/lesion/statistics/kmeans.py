@@ -8,7 +8,6 @@ stops earlier: in many dimensions a point pulls the centre of its cluster toward
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from jaxtyping import Float, Float32, Float64, Int
 from torch import Tensor
 
 from lesion.errors import UsageError
-from lesion.statistics.kmeans_seeding import beginnings
+from lesion.statistics.kmeans_seeding import Cloud, beginnings, pieces
 
 # What a move must gain, as a share of the point's squared distance from the middle: float32 makes less of nothing.
 _ROUNDING = 1e-6
@@ -77,7 +76,7 @@ def kmeans(
     for name, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
         if value < 1:
             raise UsageError(f"{value} {name} were asked for; ask for at least 1.")
-    if not all(bool(points[piece].isfinite().all()) for piece in _pieces(len(points))):
+    if not all(bool(points[piece].isfinite().all()) for piece in pieces(len(points))):
         raise UsageError("A point is not finite; it has no distance from any centre.")
     _, first, inverse, counts = np.unique(_digests(points), return_index=True, return_inverse=True, return_counts=True)
     if len(first) < clusters:
@@ -94,7 +93,7 @@ def kmeans(
     own = kept.to("cpu", torch.float32)
     if not overwrite and own.data_ptr() == points.data_ptr():
         own = own.clone()
-    cloud = _Cloud.around_mean(own, torch.from_numpy(counts[order]).float())
+    cloud = Cloud.around_mean(own, torch.from_numpy(counts[order]).float())
     best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
     centres = (best.sums / best.sizes[:, None]).float()
     return Clustering(
@@ -112,7 +111,7 @@ def _digests(points: Float[Tensor, "tokens width"]) -> np.ndarray:
     """
     odd = np.random.default_rng(0).integers(2**63, size=(2, points.shape[1]), dtype=np.uint64) * 2 + 1
     digests = np.empty((len(points), 2), dtype=np.uint64)
-    for piece in _pieces(len(points), 256):
+    for piece in pieces(len(points), 256):
         rows = points[piece].detach().to("cpu", torch.float32) + 0.0  # −0 becomes the 0 that it equals
         # The high half of a product depends on all bits, the low half of it only on the low ones.
         bits = np.ascontiguousarray(rows.numpy()).view(np.uint32).astype(np.uint64)
@@ -122,58 +121,12 @@ def _digests(points: Float[Tensor, "tokens width"]) -> np.ndarray:
     return digests.view(np.dtype((np.void, 16))).ravel()
 
 
-@dataclass(frozen=True, eq=False)
-class _Cloud:
-    """Distinct points around their mean, how often each occurs, and its squared distance from the mean."""
-
-    x: Float[Tensor, "points width"]
-    weights: Float[Tensor, " points"]
-    squares: Float[Tensor, " points"]
-    mean: Float64[Tensor, " width"]
-
-    @classmethod
-    def around_mean(cls, x: Float[Tensor, "points width"], weights: Float[Tensor, " points"]) -> _Cloud:
-        """Takes `x` over and centres it: distances are differences of products, which must not be far from 0."""
-        total = torch.zeros(x.shape[1], dtype=torch.float64)
-        for piece in _pieces(len(x)):
-            total += weights[piece].double() @ x[piece].double()
-        mean = total / weights.double().sum()
-        x -= mean.float()
-        squares = torch.linalg.vector_norm(x, dim=1).square()  # x·x would be as large as x
-        return cls(x, weights, squares, mean.float().double())
-
-    @property
-    def moment(self) -> float:
-        """Σ w ‖x‖²."""
-        return float(self.weights.double() @ self.squares.double())
-
-    def sums(self, labels: Int[Tensor, " points"], clusters: int) -> Float64[Tensor, "clusters width"]:
-        """Σ w x over every cluster."""
-        sums = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
-        for piece in _pieces(len(self.x)):
-            sums.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
-        return sums
-
-    def inertia(self, labels: Int[Tensor, " points"], centres: Float[Tensor, "clusters width"]) -> float:
-        """Σ w ‖x − c‖², in float64."""
-        total = 0.0
-        for piece in _pieces(len(self.x)):
-            away = self.x[piece].double() - centres[labels[piece]].double()
-            total += float(self.weights[piece].double() @ (away * away).sum(1))
-        return total
-
-
-def _pieces(points: int, size: int = 1024) -> Iterator[slice]:
-    for start in range(0, points, size):
-        yield slice(start, start + size)
-
-
 def _best(
-    cloud: _Cloud, clusters: int, starts: int, iterations: int, tolerance: float, generator: torch.Generator
+    cloud: Cloud, clusters: int, starts: int, iterations: int, tolerance: float, generator: torch.Generator
 ) -> _Search:
     """The best search of all starts, at its end."""
     finalists = []
-    for labels in beginnings(cloud.x, cloud.squares, cloud.weights, clusters, starts, generator):
+    for labels in beginnings(cloud, clusters, starts, generator):
         search = _Search(cloud, labels, clusters)
         search.go(iterations, tolerance)
         finalists.append(search)
@@ -186,7 +139,7 @@ def _best(
 class _Search:
     """One start with all dimensions: its clusters, and the steps that improve them."""
 
-    def __init__(self, cloud: _Cloud, labels: Int[Tensor, " points"], clusters: int) -> None:
+    def __init__(self, cloud: Cloud, labels: Int[Tensor, " points"], clusters: int) -> None:
         self.cloud, self.labels, self.steps = cloud, labels.clone(), 0
         self.sums = cloud.sums(self.labels, clusters)
         self.sizes = torch.zeros(clusters).index_add_(0, self.labels, cloud.weights)
@@ -250,7 +203,7 @@ class _Search:
 
     def _after(self, going: Int[Tensor, " going"], to: Int[Tensor, " going"]) -> tuple[Tensor, Tensor]:
         sums, sizes = self.sums.clone(), self.sizes.clone()
-        for piece in _pieces(len(going)):
+        for piece in pieces(len(going)):
             place, target = going[piece], to[piece]
             weights = self.cloud.weights[place]
             moving = self.cloud.x[place].double() * weights[:, None]
@@ -269,7 +222,7 @@ class _Search:
             far = torch.cat(
                 [
                     (self.cloud.x[piece] - centres[self.labels[piece]]).square().sum(1)
-                    for piece in _pieces(len(self.labels))
+                    for piece in pieces(len(self.labels))
                 ]
             )
             far[torch.bincount(self.labels, minlength=len(self.sizes))[self.labels] < 2] = -1

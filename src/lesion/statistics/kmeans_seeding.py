@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 # Dimensions of the subspace: so many at least, and twice as many as clusters.
@@ -19,14 +21,54 @@ EXCHANGES, FAILURES, TRIED = 60, 6, 30
 _PIECE = 1 << 23
 
 
-def beginnings(
-    x: Float[Tensor, "points width"],
-    squares: Float[Tensor, " points"],
-    weights: Float[Tensor, " points"],
-    clusters: int,
-    starts: int,
-    generator: torch.Generator,
-) -> list[Int[Tensor, " points"]]:
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Distinct points around their mean, how often each occurs, and its squared distance from the mean."""
+
+    x: Float[Tensor, "points width"]
+    weights: Float[Tensor, " points"]
+    squares: Float[Tensor, " points"]
+    mean: Float64[Tensor, " width"]
+
+    @classmethod
+    def around_mean(cls, x: Float[Tensor, "points width"], weights: Float[Tensor, " points"]) -> Cloud:
+        """Takes `x` over and centres it: distances are differences of products, which must not be far from 0."""
+        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        for piece in pieces(len(x)):
+            total += weights[piece].double() @ x[piece].double()
+        mean = total / weights.double().sum()
+        x -= mean.float()
+        squares = torch.linalg.vector_norm(x, dim=1).square()  # x·x would be as large as x
+        return cls(x, weights, squares, mean.float().double())
+
+    @property
+    def moment(self) -> float:
+        """Σ w ‖x‖²."""
+        return float(self.weights.double() @ self.squares.double())
+
+    def sums(self, labels: Int[Tensor, " points"], clusters: int) -> Float64[Tensor, "clusters width"]:
+        """Σ w x over every cluster."""
+        sums = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
+        for piece in pieces(len(self.x)):
+            sums.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
+        return sums
+
+    def inertia(self, labels: Int[Tensor, " points"], centres: Float[Tensor, "clusters width"]) -> float:
+        """Σ w ‖x − c‖², in float64."""
+        total = 0.0
+        for piece in pieces(len(self.x)):
+            away = self.x[piece].double() - centres[labels[piece]].double()
+            total += float(self.weights[piece].double() @ (away * away).sum(1))
+        return total
+
+
+def pieces(points: int, size: int = 1024) -> Iterator[slice]:
+    """Slices of so many points, one after the other."""
+    for start in range(0, points, size):
+        yield slice(start, start + size)
+
+
+def beginnings(cloud: Cloud, clusters: int, starts: int, generator: torch.Generator) -> list[Int[Tensor, " points"]]:
     """The labels of the most promising of several starts, found in a subspace of few dimensions.
 
     Every start is seeded by greedy k-means++ (Arthur & Vassilvitskii 2007) and takes some of Lloyd's steps. The best
@@ -34,13 +76,14 @@ def beginnings(
     & Sohler 2019).
 
     Args:
-        x, squares, weights: distinct points around their mean, the squared length of each, and how often it occurs.
+        cloud: the points.
         clusters: at most as many as points. A cluster may come back empty.
         starts: seedings tried.
         generator: of all that is drawn.
     """
+    x, weights = cloud.x, cloud.weights
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
-    outside = (squares - torch.linalg.vector_norm(inside, dim=1).square()).clamp_(min=0)
+    outside = (cloud.squares - torch.linalg.vector_norm(inside, dim=1).square()).clamp_(min=0)
     at_once = max(1, _PIECE // (clusters * len(x)))
     candidates: list[tuple[float, Tensor]] = []
     for begin in range(0, starts, at_once):

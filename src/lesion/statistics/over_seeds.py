@@ -10,19 +10,16 @@ from jaxtyping import Bool
 from scipy.stats import t
 
 from lesion.errors import LesionError
-from lesion.statistics.paired import paired_drop
+from lesion.statistics.paired import Contrast, paired_drop
 
 FEW = 10
 """Below so many items on which anything differs, the normal theory stands on nothing; Tango's interval counts too."""
 
 
 @dataclass(frozen=True)
-class Crossed:
+class Crossed(Contrast):
     """A mean difference of accuracy, first minus second, over seeds and items, in −1…1; `seeds` has one per seed."""
 
-    mean: float
-    low: float
-    high: float
     seeds: tuple[float, ...]
 
 

@@ -17,10 +17,10 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Drop:
-    """How much accuracy an edit takes: baseline minus edited, in −1…1, with its interval."""
+class Contrast:
+    """An estimate with its interval."""
 
-    drop: float
+    value: float
     low: float
     high: float
 
@@ -53,6 +53,11 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     return low, high
 
 
+def accuracy(right: Bool[np.ndarray, " items"], level: float = 0.95) -> Contrast:
+    """The share of right answers with Wilson's interval."""
+    return Contrast(float(right.mean()), *wilson(int(right.sum()), len(right), level))
+
+
 def _tango_score(difference: float, b: int, c: int, n: int) -> float:
     """Tango's (1998) score for H₀: p_b − p_e = `difference`, standard normal when it holds.
 
@@ -74,8 +79,8 @@ def _tango_score(difference: float, b: int, c: int, n: int) -> float:
 
 def paired_drop(
     baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"], level: float = 0.95
-) -> Drop:
-    """The drop of accuracy on the same items, with Tango's (1998) score interval for paired proportions.
+) -> Contrast:
+    """The drop of accuracy on the same items, baseline − edited, with Tango's (1998) interval for paired proportions.
 
     The interval is the set of differences Δ whose score |T(Δ)| is at most z. Unlike the usual mean ± z·s/√n it keeps
     its coverage when few pairs disagree, has width when none do, and stays within −1…1. At Δ = 0 the score is
@@ -101,7 +106,7 @@ def paired_drop(
     high = 1.0
     if b < n:
         high = brentq(lambda d: _tango_score(d, b, c, n) + z, drop, 1.0, xtol=1e-13)
-    return Drop(drop, min(float(low), drop), max(float(high), drop))
+    return Contrast(drop, min(float(low), drop), max(float(high), drop))
 
 
 def mcnemar_exact(b_only: int, e_only: int) -> float:

@@ -12,7 +12,7 @@ called depends on the answers in the order of their items alone, not on how many
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -72,6 +72,7 @@ class Standing:
     """Where a family stands after `items` items of the order.
 
     Attributes:
+        effect, level, population: see `sequential.evidence`.
         called: EXCEEDS, NOT or OPEN.
         looked: how many items the evidence of a cell is from; fewer than `items` where it rests, or has just been
             woken.
@@ -79,6 +80,9 @@ class Standing:
         bets: which items it bet on.
     """
 
+    effect: float
+    level: float
+    population: int | None
     items: int
     called: Int[np.ndarray, " cells"]
     looked: Int[np.ndarray, " cells"]
@@ -86,63 +90,74 @@ class Standing:
     log_below: Float[np.ndarray, " cells"]
     bets: Bool[np.ndarray, "cells items"]
 
-    @staticmethod
-    def first(cells: int) -> Standing:
+    @classmethod
+    def first(cls, cells: int, effect: float, level: float, population: int | None = None) -> Standing:
         """A family without any answer."""
         whole, real = np.zeros(cells, dtype=np.int64), np.zeros(cells)
-        return Standing(0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool))
+        return cls(effect, level, population, 0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool))
 
+    def follow(self, differences: Int[np.ndarray, "cells asked"], known: Int[np.ndarray, " cells"]) -> Standing:
+        """Go on item by item, as far as every cell that does not rest has answers.
 
-def follow(
-    standing: Standing,
-    differences: Int[np.ndarray, "cells asked"],
-    known: Int[np.ndarray, " cells"],
-    effect: float,
-    level: float,
-    population: int | None = None,
-) -> Standing:
-    """Go on item by item, as far as every cell that does not rest has answers.
+        The false discovery rate is at most `level`: among the cells called exceeding, the expected share of those whose
+        drop over the population does not exceed the effect, and of those whose drop beyond the population does not;
+        among those called not, the expected share of those whose drop over the population does exceed it. This holds
+        whenever one stops, and whatever the dependence between cells. The chance that a given cell is ever called
+        wrongly is at most `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called
+        exceeding. With cells that do exceed it among the others, the chance of any wrong call in a study is larger than
+        `level`.
 
-    The false discovery rate is at most `level`: among the cells called exceeding, the expected share of those whose
-    drop over the population does not exceed the effect, and of those whose drop beyond the population does not; among
-    those called not, the expected share of those whose drop over the population does exceed it. This holds whenever one
-    stops, and whatever the dependence between cells. The chance that a given cell is ever called wrongly is at most
-    `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called exceeding. With cells
-    that do exceed it among the others, the chance of any wrong call in a study is larger than `level`.
+        Args:
+            differences: baseline − edited, in the random order of the items; anything where not known.
+            known: how many of them are known of each cell, from the first on.
 
-    Args:
-        standing: where the family stands.
-        differences: baseline − edited, in the random order of the items; anything where not known.
-        known: how many of them are known of each cell, from the first on.
-        effect, level, population: see `sequential.evidence`.
+        Returns:
+            How it stands then. A cell that was woken may first need answers to what it missed.
+        """
+        cells, drawn = differences.shape
+        items, calls, looked = self.items, self.called, self.looked.copy()
+        log_above, log_below = self.log_above.copy(), self.log_below.copy()
+        bets = np.concatenate([self.bets, np.ones((cells, drawn - items), dtype=bool)], axis=1)
+        above, below = log_e_values(differences, self.effect, self.population, bets)
+        while (awake := calls == OPEN).any():
+            behind = awake & (looked < items)
+            if behind.any():
+                if (known[behind] < items).any():
+                    break
+                moved = behind
+            else:
+                reach = int(known[awake].min())
+                if items >= reach:
+                    break
+                ahead = slice(items, reach)
+                items += _until_worth_a_look(above[:, ahead], below[:, ahead], self.level) if awake.all() else 1
+                moved = awake
+            log_above[moved], log_below[moved], looked[moved] = above[moved, items - 1], below[moved, items - 1], items
+            now = called(log_above, log_below, self.level)
+            for cell in np.flatnonzero((calls != OPEN) & (now == OPEN)):
+                bets[cell, looked[cell] : items] = False
+                above[cell], below[cell] = log_e_values(differences[cell], self.effect, self.population, bets[cell])
+            calls = now
+        return replace(
+            self, items=items, called=calls, looked=looked, log_above=log_above, log_below=log_below,
+            bets=bets[:, :items],
+        )  # fmt: skip
 
-    Returns:
-        How it stands then. A cell that was woken may first need answers to what it missed.
-    """
-    cells, drawn = differences.shape
-    items, calls, looked = standing.items, standing.called, standing.looked.copy()
-    log_above, log_below = standing.log_above.copy(), standing.log_below.copy()
-    bets = np.concatenate([standing.bets, np.ones((cells, drawn - items), dtype=bool)], axis=1)
-    above, below = log_e_values(differences, effect, population, bets)
-    while (awake := calls == OPEN).any():
-        behind = awake & (looked < items)
-        if behind.any():
-            if (known[behind] < items).any():
-                break
-            moved = behind
-        else:
-            reach = int(known[awake].min())
-            if items >= reach:
-                break
-            items += _until_worth_a_look(above[:, items:reach], below[:, items:reach], level) if awake.all() else 1
-            moved = awake
-        log_above[moved], log_below[moved], looked[moved] = above[moved, items - 1], below[moved, items - 1], items
-        now = called(log_above, log_below, level)
-        for cell in np.flatnonzero((calls != OPEN) & (now == OPEN)):
-            bets[cell, looked[cell] : items] = False
-            above[cell], below[cell] = log_e_values(differences[cell], effect, population, bets[cell])
-        calls = now
-    return Standing(items, calls, looked, log_above, log_below, bets[:, :items])
+    def until_decided(
+        self, differences: Int[np.ndarray, "cells items"], known: Int[np.ndarray, " cells"]
+    ) -> Int[np.ndarray, " cells"]:
+        """How many items each open cell needs, if what is left goes the way it has gone so far; 0 for cells that rest.
+
+        A cell that has lost at most the effect so far is taken to lose no item more, any other to lose all. This guess
+        only says how much to evaluate at a time, and looks no further than about twice as far as is known.
+        `differences` has a place for every item there is.
+        """
+        horizon = min(differences.shape[1], 2 * int(known.max()) + 32)
+        guess = differences[:, :horizon].copy()
+        for cell, there in enumerate(known.tolist()):
+            guess[cell, there:] = int(there > 0 and differences[cell, :there].mean() > self.effect)
+        then = self.follow(guess, np.full_like(known, horizon))
+        return np.where(self.called == OPEN, then.looked, 0)
 
 
 def _until_worth_a_look(
@@ -151,25 +166,3 @@ def _until_worth_a_look(
     """How many items until the first cell has an e-value of 1/level, without which none is called; else all."""
     worth = (np.maximum(above, below) >= -math.log(level)).any(axis=0)
     return int(worth.argmax()) + 1 if worth.any() else worth.size
-
-
-def until_decided(
-    standing: Standing,
-    differences: Int[np.ndarray, "cells items"],
-    known: Int[np.ndarray, " cells"],
-    effect: float,
-    level: float,
-    population: int | None = None,
-) -> Int[np.ndarray, " cells"]:
-    """How many items each open cell needs, if what is left goes the way it has gone so far; 0 for cells that rest.
-
-    A cell that has lost at most the effect so far is taken to lose no item more, any other to lose all. This guess only
-    says how much to evaluate at a time, and looks no further than about twice as far as is known. `differences` has a
-    place for every item there is.
-    """
-    horizon = min(differences.shape[1], 2 * int(known.max()) + 32)
-    guess = differences[:, :horizon].copy()
-    for cell, there in enumerate(known.tolist()):
-        guess[cell, there:] = int(there > 0 and differences[cell, :there].mean() > effect)
-    then = follow(standing, guess, np.full_like(known, horizon), effect, level, population)
-    return np.where(standing.called == OPEN, then.looked, 0)

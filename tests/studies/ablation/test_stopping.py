@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lesion.edits.edit import SCALES
-from lesion.statistics.sequential_families import Standing, follow
+from lesion.statistics.sequential_families import Standing
 from lesion.studies.ablation import stopping
 from lesion.studies.ablation.stopping import NAMES, Stopping, Verdicts, stretched
 from lesion.studies.ablation.study import StopPlan
@@ -107,7 +107,7 @@ def test_decisions_are_those_of_the_full_table_gone_through_item_by_item_however
             family, ids = [str(edit) for edit in EDITS if edit.unit == unit], ITEMS[task]
             lost = [[answers[task, "baseline", i] - answers[task, edit, i] for i in ids] for edit in family]
             known = np.full(len(family), len(ids))
-            end = follow(Standing.first(len(family)), np.array(lost), known, plan.effect, plan.level, len(ids))
+            end = Standing.first(len(family), plan.effect, plan.level, len(ids)).follow(np.array(lost), known)
             assert [state.decided[task, edit] for edit in family] == [NAMES[call] for call in end.called.tolist()]
             asked = [state.reached[task, edit] for edit in family]
             assert all(enough <= reached for enough, reached in zip(end.looked.tolist(), asked, strict=True))
@@ -120,7 +120,7 @@ def test_cells_that_lose_nothing_are_asked_exactly_what_their_decision_rests_on(
     state = fresh().replay(verdicts(world(0, dict.fromkeys(range(4), 0.0))))
     for task, ids in ITEMS.items():
         known = np.full(4, len(ids))
-        end = follow(Standing.first(4), np.zeros((4, len(ids)), dtype=np.int64), known, 0.1, 0.05, len(ids))
+        end = Standing.first(4, 0.1, 0.05, len(ids)).follow(np.zeros((4, len(ids)), dtype=np.int64), known)
         assert {state.reached[task, str(edit)] for edit in EDITS} == set(end.looked.tolist()) == {end.items}
 
 

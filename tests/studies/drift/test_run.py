@@ -291,7 +291,7 @@ def test_a_folder_without_a_drift_has_none_and_a_broken_one_says_so(tmp_path):
     assert recall_drift(tmp_path) is None
     (tmp_path / "summary.json").write_text('{"kind": "drift", "models": []}')
     with pytest.raises(
-        LesionError, match=r"summary\.json is damaged \(version: Field required\); delete it and run the same"
+        LesionError, match=r"summary\.json is damaged \(identity: Field required\); delete it and run the same"
     ):
         recall_drift(tmp_path)
 

@@ -6,7 +6,7 @@ import pytest
 
 from lesion.core.values import Estimate
 from lesion.studies.drift.result import Leaving
-from lesion.studies.drift.token_tables import FEWEST, named
+from lesion.studies.drift.token_drift import FEWEST, named
 
 
 def leaving(token, left, count):

@@ -52,11 +52,11 @@ def names(found) -> list[str]:
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
     found = done(study(data, methods=list(METHODS), samples=12), llama, tmp_path / "out")
     assert names(found) == [f"{method}-0.2.edit" for method in METHODS]
-    for made, entry in zip(found.made, found.result.selections, strict=True):
+    for method, made, entry in zip(METHODS, found.candidates, found.result.selections, strict=True):
         again = read_edit(tmp_path / "out" / entry.file)
         (selection,) = again.selections.values()
         assert (selection.digest, again.factors) == (made.selection.digest, (0.0,))
-        assert (entry.digest, entry.method) == (selection.digest, made.method)
+        assert (entry.digest, entry.method) == (selection.digest, method)
         masks = {address: selection.mask(address, matrix.read()) for address, matrix in llama.anatomy.scored.items()}
         told = {
             f"{part.block}.{part.matrix}" if part.block is not None else part.matrix: part for part in entry.matrices

@@ -336,7 +336,7 @@ def test_the_gain_is_that_of_the_test_items_with_its_interval_and_random_control
     assert (found.baseline_validation, found.accuracy_validation) == (0.4, 0.8)
     assert (found.baseline_test, found.accuracy_test) == (0.4, 0.6)
     drop = paired_drop(bools(base[5:]), bools(best[5:]))
-    assert ends(found.gain) == (-drop.drop, -drop.high, -drop.low)
+    assert ends(found.gain) == (-drop.value, -drop.high, -drop.low)
     assert found.gain.p == binomtest(1, 3).pvalue
     beyond = beyond_random(bools(best[5:]), bools(drawn[5:])[None])
     assert (found.random.draws, found.random.accuracy) == (1, 0.2)

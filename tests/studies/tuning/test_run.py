@@ -229,7 +229,7 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
     assert not (tmp_path / "out" / "layers").exists()
     for drops, more, told in (
         ([0.1, 0.2], {}, "did not switch off every block of tiny:llama: block 2 is missing"),
-        ([0.1] * 3, {"name": "tiny:lama"}, r"is about tiny:lama, not tiny:llama \(nearest: tiny:lama\)"),
+        ([0.1] * 3, {"name": "tiny:lama"}, r"is about tiny:lama, not about tiny:llama \(nearest: tiny:lama\)"),
         ([0.1] * 3, {"task": "gsm8k"}, "asked gsm8k, not sums"),
         ([0.1] * 3, {"stopping": STOPPING}, "Run the same study without stopping into that folder"),
     ):
@@ -237,9 +237,9 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
         with pytest.raises(UsageError, match=told):
             run(study(layers_from=place), tmp_path / "refused", llama)
     (tmp_path / "layers" / "summary.json").write_text('{"kind": "drift", "models": []}')
-    with pytest.raises(UsageError, match="is not of a layer study"):
+    with pytest.raises(UsageError, match="does not hold a layer study"):
         run(study(layers_from=place), tmp_path / "refused", llama)
-    with pytest.raises(UsageError, match=r"nowhere has no summary.json of a layer study"):
+    with pytest.raises(UsageError, match=r"There is no .*nowhere/summary.json; --study is the folder of a finished"):
         run(study(layers_from=str(tmp_path / "nowhere")), tmp_path / "refused", llama)
     assert not (tmp_path / "refused").exists()
 

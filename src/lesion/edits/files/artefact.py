@@ -23,7 +23,8 @@ from lesion.edits.edit import Edit, of_places, of_spectra, of_weights, to_json
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
 from lesion.edits.files.reading import truncated, understood
-from lesion.edits.selections.selection import Count, TopShare, count
+from lesion.edits.selections.selection import Count, count
+from lesion.edits.selections.topk import Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
@@ -117,7 +118,7 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
     return write_bytes(Path(path), data)
 
 
-def _flat(share: TopShare, matrices: Iterable[str]) -> Tensor:
+def _flat(share: Wanda, matrices: Iterable[str]) -> Tensor:
     """All thresholds of a top share one after the other, in the order of the matrices that it touches."""
     thresholds = share.thresholds or {}
     known = [thresholds[address] for address in matrices if address in thresholds]

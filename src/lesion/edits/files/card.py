@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 
 from lesion.edits.cuts import Cut
 from lesion.edits.files.edit_file import EditFile
@@ -51,6 +52,34 @@ class Deed:
         return sum(count.selected for count in self.counts)
 
 
+@dataclass(frozen=True)
+class Applied:
+    """What was done.
+
+    Attributes:
+        effects: on every matrix whose weights were multiplied, of all edits together.
+        total: weights in all matrices that could have been selected.
+        achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
+        left_out: files of the base model that were not copied.
+        truncated: every matrix of which a part of the spectrum was kept, by all edits together.
+        thin: the file of thin factors, where they were asked for.
+    """
+
+    folder: Path
+    deeds: tuple[Deed, ...]
+    effects: tuple[Effect, ...]
+    total: int
+    achieved: float | None
+    left_out: tuple[str, ...]
+    truncated: tuple[Truncated, ...] = ()
+    thin: Path | None = None
+
+    @property
+    def moved(self) -> int:
+        """Weights that have another value."""
+        return sum(effect.moved for effect in self.effects) + sum(matrix.moved for matrix in self.truncated)
+
+
 def code(text: str) -> str:
     """Text shown as it is in Markdown, whatever stands in it."""
     plain = "".join(letter if letter.isprintable() else "�" for letter in text)
@@ -84,42 +113,27 @@ def data_of(edit: EditFile) -> list[str]:
     return lines or ["no data"]
 
 
-def write(
-    base: str,
-    deeds: Sequence[Deed],
-    effects: Sequence[Effect],
-    truncated: Sequence[Truncated],
-    total: int,
-    achieved: float | None,
-    left_out: Sequence[str],
-    version: str,
-    original: str | None,
-) -> str:
-    """The card in Markdown.
-
-    Args:
-        base: name of the edited model, as typed.
-        effects, truncated, total, achieved, left_out: as in `lesion.edits.files.checkpoint.Applied`.
-        version: of lesion.
-        original: the base model's own README.
-    """
+def write(base: str, applied: Applied, original: str | None) -> str:
+    """The card of what was done to a model (its name as typed) in Markdown, over the model's own README."""
     front, rest = front_and_rest(original or "")
-    moved = sum(effect.moved for effect in effects) + sum(matrix.moved for matrix in truncated)
-    what = [f"weights of {code(base)} were multiplied in place"] * bool(effects)
-    were = "matrix was" if len(truncated) == 1 else "matrices were"
-    what += [f"{len(truncated):,} {were} truncated"] * bool(truncated)
+    matrices = len(applied.truncated)
+    what = [f"weights of {code(base)} were multiplied in place"] * bool(applied.effects)
+    were = "matrix was" if matrices == 1 else "matrices were"
+    what += [f"{matrices:,} {were} truncated"] * bool(matrices)
     changes = " and ".join(what)
-    over = "" if achieved is None else f"; over all that was selected, Σ|w| is {achieved:.6g} times what it was"
+    over = ""
+    if applied.achieved is not None:
+        over = f"; over all that was selected, Σ|w| is {applied.achieved:.6g} times what it was"
     lines = [
         f"# {code(base)}, edited",
         "",
-        f"{changes[:1].upper()}{changes[1:]} by `lesion apply` (lesion {version}). Nothing was trained; "
-        f"all other weights are those of the base model, {code(base)}, bit for bit. {moved:,} of {total:,} weights in "
-        f"the matrices of the decoder have another value{over}.",
-        *_multiplied(deeds, effects, total),
-        *_truncated(deeds, truncated),
+        f"{changes[:1].upper()}{changes[1:]} by `lesion apply` (lesion {version('lesion')}). Nothing was trained; "
+        f"all other weights are those of the base model, {code(base)}, bit for bit. {applied.moved:,} of "
+        f"{applied.total:,} weights in the matrices of the decoder have another value{over}.",
+        *_multiplied(applied),
+        *_truncated(applied),
     ]
-    for deed in deeds:
+    for deed in applied.deeds:
         if deed.afresh:
             how = "its selection was made anew on these" if deed.counts else "it is these that were truncated"
             lines += ["", f"{code(deed.edit.label)} was made for other weights; {how}."]
@@ -129,38 +143,38 @@ def write(
         lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made} from:", ""]
         lines += [f"- {line}" for line in data_of(deed.edit)]
     lines.append(LOADING)
-    if left_out:
-        lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, left_out)) + "."]
+    if applied.left_out:
+        lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, applied.left_out)) + "."]
     if original is not None:
         lines += ["", "---", "", "# The card of the base model", "", rest.strip()]
     return front + "\n".join(lines) + "\n"
 
 
-def _multiplied(deeds: Sequence[Deed], effects: Sequence[Effect], total: int) -> list[str]:
+def _multiplied(applied: Applied) -> list[str]:
     """A table of the edits that multiply weights."""
-    if not effects:
+    if not applied.effects:
         return []
     lines = [
         "",
         "| edit | digest | factor | achieved | selected | made for | file |",
         "|---|---|---|---|---|---|---|",
     ]
-    for deed in deeds:
+    for deed in applied.deeds:
         if deed.achieved is not None:
             lines.append(
                 f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {deed.factor} | {deed.achieved:.6g} "
-                f"| {deed.selected:,} ({deed.selected / total:.4%}) | {_origin(deed)}"
+                f"| {deed.selected:,} ({deed.selected / applied.total:.4%}) | {_origin(deed)}"
             )
-    stored = ", ".join(sorted({effect.dtype for effect in effects}))
+    stored = ", ".join(sorted({effect.dtype for effect in applied.effects}))
     return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
 
 
-def _truncated(deeds: Sequence[Deed], truncated: Sequence[Truncated]) -> list[str]:
+def _truncated(applied: Applied) -> list[str]:
     """Tables of the edits that truncate and of the truncated matrices, all edits taken together."""
-    if not truncated:
+    if not applied.truncated:
         return []
     lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]
-    for deed in deeds:
+    for deed in applied.deeds:
         if deed.cuts:
             keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in deed.cuts)
             lines.append(f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {keeps} | {_origin(deed)}")
@@ -169,13 +183,13 @@ def _truncated(deeds: Sequence[Deed], truncated: Sequence[Truncated]) -> list[st
         "| truncated matrix | out × in | kept | of its squared norm | parameters | as two thin factors |",
         "|---|---|---|---|---|---|",
     ]
-    for matrix in truncated:
+    for matrix in applied.truncated:
         cut = matrix.cut
         lines.append(
             f"| {code(cut.address)} | {cut.shape[0]:,} × {cut.shape[1]:,} | {cut} | {matrix.energy:.4%} "
             f"| {cut.dense:,} | {cut.thin:,} |"
         )
-    stored = ", ".join(sorted({matrix.dtype for matrix in truncated}))
+    stored = ", ".join(sorted({matrix.dtype for matrix in applied.truncated}))
     return [
         *lines,
         "",

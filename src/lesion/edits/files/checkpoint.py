@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,34 +31,6 @@ from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What was done.
-
-    Attributes:
-        effects: on every matrix whose weights were multiplied, of all edits together.
-        total: weights in all matrices that could have been selected.
-        achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
-        left_out: files of the base model that were not copied.
-        truncated: every matrix of which a part of the spectrum was kept, by all edits together.
-        thin: the file of thin factors, where they were asked for.
-    """
-
-    folder: Path
-    deeds: tuple[card.Deed, ...]
-    effects: tuple[Effect, ...]
-    total: int
-    achieved: float | None
-    left_out: tuple[str, ...]
-    truncated: tuple[Truncated, ...] = ()
-    thin: Path | None = None
-
-    @property
-    def moved(self) -> int:
-        """Weights that have another value."""
-        return sum(effect.moved for effect in self.effects) + sum(matrix.moved for matrix in self.truncated)
 
 
 def resolve(source: str, revision: str | None = None) -> Path:
@@ -106,7 +77,7 @@ def apply_edits(
     thin: bool = False,
     revision: str | None = None,
     watcher: Watcher | None = None,
-) -> Applied:
+) -> card.Applied:
     """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
 
     Files, sharding, dtypes and tied weights stay; what is not edited is copied byte for byte. Every selection is made
@@ -190,11 +161,12 @@ def apply_edits(
         labels = " + ".join(file.label for file in files)
         achieved = check_effects(labels, ordered, name, total) if ordered else None
         left_out = copy_others(folder, partial, checkpoint, deeds)
-        factors = write_factors(partial, cut) if thin else None
-        write_card(folder, partial, name, deeds, ordered, cut, total, achieved, left_out)
+        thin_file = out / write_factors(partial, cut) if thin else None
+        applied = card.Applied(out, deeds, ordered, total, achieved, left_out, cut, thin_file)
+        write_card(folder, partial, name, applied)
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
-    return Applied(out, deeds, ordered, total, achieved, left_out, cut, None if factors is None else out / factors)
+    return applied
 
 
 def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:

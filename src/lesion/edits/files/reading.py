@@ -15,7 +15,8 @@ from lesion.edits.edit import Edit, from_json, of_places, of_spectra, of_weights
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.recipes import from_recipe
-from lesion.edits.selections.selection import Count, TopShare
+from lesion.edits.selections.selection import Count
+from lesion.edits.selections.topk import Wanda
 
 _LABEL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
@@ -172,7 +173,7 @@ def _observed(headers: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor
     return observed
 
 
-def _parted(share: TopShare, flat: Tensor, matrices: Mapping[str, MatrixValues]) -> dict[str, Tensor]:
+def _parted(share: Wanda, flat: Tensor, matrices: Mapping[str, MatrixValues]) -> dict[str, Tensor]:
     """What `artefact._flat` joined, by address: one number for a matrix, or one for each of its rows."""
     touched = [address for address in matrices if share.touches(address)]
     sizes = [matrices[address].shape[0] if share.per == "row" else 1 for address in touched]

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lesion.edits.files import card
-from lesion.edits.files.truncated import Truncated
-from lesion.edits.weights import Effect
 from lesion.errors import LesionError
 from lesion.models.stored import Checkpoint, inside
 
@@ -57,21 +55,8 @@ def _safe(folder: Path, entry: Path) -> bool:
         return False
 
 
-def write_card(
-    folder: Path,
-    partial: Path,
-    name: str,
-    deeds: Sequence[card.Deed],
-    effects: Sequence[Effect],
-    truncated: Sequence[Truncated],
-    total: int,
-    achieved: float | None,
-    left_out: Sequence[str],
-) -> None:
+def write_card(folder: Path, partial: Path, name: str, applied: card.Applied) -> None:
     """Write the card of an edited checkpoint, with that of its base below."""
-    from importlib.metadata import version
-
     readme = folder / "README.md"
     original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
-    text = card.write(name, deeds, effects, truncated, total, achieved, left_out, version("lesion"), original)
-    (partial / "README.md").write_text(text, encoding="utf-8")
+    (partial / "README.md").write_text(card.write(name, applied, original), encoding="utf-8")

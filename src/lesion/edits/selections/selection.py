@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -31,6 +32,9 @@ from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+
+if TYPE_CHECKING:
+    from lesion.edits.selections.topk import Wanda
 
 Thresholds = Mapping[str, Float[Tensor, "*rows"]]
 
@@ -88,7 +92,7 @@ class Selection(ABC):
         """The same selection made of other parts."""
         return self
 
-    def top_shares(self) -> Iterator[TopShare]:
+    def top_shares(self) -> Iterator[Wanda]:
         """Every top share of a data set's scores that the selection is made of: what `fixed` finds thresholds for."""
         for part in self.parts:
             yield from part.top_shares()
@@ -175,24 +179,9 @@ def check_extent(selection: Selection, selected: int, total: int, name: str) -> 
         raise LesionError(f"The selection {selection.label} is everything that {name} has; choose a smaller keep.")
 
 
-class TopShare(Selection):
-    """The top share of every matrix by scores on one data set, from thresholds that `fixed` works out once."""
-
-    source: Inputs
-    keep: float | int
-    per: str
-    thresholds: Thresholds | None
-
-    @abstractmethod
-    def cuts(
-        self, shares: Sequence[TopShare], address: str, weight: Float[Tensor, "out in"]
-    ) -> list[Float[Tensor, "*rows"]]:
-        """The scores from which on each of several shares selects that differ from this one in `keep` alone."""
-
-
 def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
     """What `fixed` makes of several selections: each matrix is read once, its scores per data set sorted once."""
-    groups: dict[tuple[str, str], dict[str, TopShare]] = {}
+    groups: dict[tuple[str, str], dict[str, Wanda]] = {}
     for share in (share for selection in selections for share in selection.top_shares()):
         if share.thresholds is None:
             groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
@@ -213,6 +202,8 @@ class _Algebra(Selection):
     first: Selection
     second: Selection
     word: ClassVar[str]
+    join: ClassVar[staticmethod[[Any, Any], Any]]
+    """What becomes of the two masks, or of whether the two touch a matrix."""
 
     @property
     def label(self) -> str:
@@ -228,47 +219,39 @@ class _Algebra(Selection):
         """The same of two others."""
         return replace(self, first=parts[0], second=parts[1])
 
+    def touches(self, address: str) -> bool:
+        """Where the join of both may select anything."""
+        return bool(self.join(self.first.touches(address), self.second.touches(address)))
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """The join of both masks."""
+        mask: Bool[Tensor, "out in"] = self.join(self.first.mask(address, weight), self.second.mask(address, weight))
+        return mask
+
 
 class Either(_Algebra):
     """What is in one selection or in the other."""
 
     kind = word = "or"
+    join = staticmethod(operator.or_)
     RECIPE: ClassVar[Mapping[str, str]] = {"or": "parts"}
-
-    def touches(self, address: str) -> bool:
-        """Where one of them does."""
-        return self.first.touches(address) or self.second.touches(address)
-
-    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
-        """The union of both masks."""
-        return self.first.mask(address, weight) | self.second.mask(address, weight)
 
 
 class Both(_Algebra):
     """What is in both selections."""
 
     kind = word = "and"
+    join = staticmethod(operator.and_)
     RECIPE: ClassVar[Mapping[str, str]] = {"and": "parts"}
-
-    def touches(self, address: str) -> bool:
-        """Where both do."""
-        return self.first.touches(address) and self.second.touches(address)
-
-    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
-        """The intersection of both masks."""
-        return self.first.mask(address, weight) & self.second.mask(address, weight)
 
 
 class Without(_Algebra):
     """What is in the first selection and not in the second."""
 
     kind = word = "minus"
+    join = staticmethod(lambda first, second: first & ~second)
     RECIPE: ClassVar[Mapping[str, str]] = {"minus": "parts"}
 
     def touches(self, address: str) -> bool:
         """Where the first does."""
         return self.first.touches(address)
-
-    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
-        """The difference of both masks."""
-        return self.first.mask(address, weight) & ~self.second.mask(address, weight)

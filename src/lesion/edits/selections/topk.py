@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import Selection, Thresholds, TopShare, check_keep
+from lesion.edits.selections.selection import Selection, Thresholds, check_keep
 from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
 from lesion.errors import LesionError, UsageError
 
@@ -34,7 +34,7 @@ def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tens
 
 @validated
 @dataclass(frozen=True, eq=False)
-class Wanda(TopShare):
+class Wanda(Selection):
     """The weights that matter most to one data set, by |W_ij| times the size of input j.
 
     Args:
@@ -88,9 +88,9 @@ class Wanda(TopShare):
         return replace(self, thresholds=known[self.digest]) if self.digest in known else self
 
     def cuts(
-        self, shares: Sequence[TopShare], address: str, weight: Float[Tensor, "out in"]
+        self, shares: Sequence[Wanda], address: str, weight: Float[Tensor, "out in"]
     ) -> list[Float[Tensor, "*rows"]]:
-        """The scores from which each of several that differ in `keep` alone selects: one, or one per row."""
+        """The scores from which on each of several that differ in `keep` alone selects: one, or one per row."""
         by_row = self.per == "row"
         vector = _vector(self.source, address, weight, squares=by_row).to(weight.device)
         size = weight.shape[1] if by_row else weight.numel()

@@ -85,7 +85,7 @@ def gains(child: Right, parent: Right) -> list[Gain]:
             {
                 "task": name,
                 "items": len(mine),
-                "gain": round(0.0 - drop.drop, 5),
+                "gain": round(0.0 - drop.value, 5),
                 "low": round(0.0 - drop.high, 5),
                 "high": round(0.0 - drop.low, 5),
                 "gained": int((mine & ~before).sum()),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from lesion.core.values import Estimate, Number, Summary, Value, read_summary, summary_kind
+from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
 from lesion.edits.edit import SCALES, Unit
+from lesion.errors import UsageError, nearest
+from lesion.files import named
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.curves import Curve, View, of_model, views
@@ -14,15 +17,11 @@ from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.study import StopPlan, Study
 
 
-class Scores(Value):
-    """Accuracy over items, and how their answers ended: the shares that `core.rates.rates` gives."""
+class Scores(Endings):
+    """Accuracy over items, and how their answers ended."""
 
     items: int
     accuracy: Estimate
-    truncated: float
-    looped: float
-    unparsed: float
-    nonfinite: float
 
 
 class Cell(Scores):
@@ -200,7 +199,6 @@ class AblationSummary(Summary):
     """
 
     kind: Literal["layers"] = "layers"
-    version: str
     engine: str
     approximate: str | None = None
     study: Study
@@ -248,6 +246,41 @@ def read_layers(folder: Path) -> AblationSummary | None:
     if summary_kind(folder) != "layers":
         return None
     return read_summary(AblationSummary, folder, f"`lesion report {folder}` writes it anew")
+
+
+def read_finished(folder: str | Path, models: Sequence[str]) -> AblationSummary:
+    """The full table of a layer study that somebody named, of one of these models at least.
+
+    Raises:
+        UsageError: there is no such study in the folder, it is about other models, or evaluation stopped before its
+            full table.
+        LesionError: its `summary.json` cannot be read, or is damaged.
+    """
+    path = named(folder, "study") / SUMMARY
+    if not path.is_file():
+        raise UsageError(
+            f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
+        )
+    summary = read_layers(path.parent)
+    if summary is None:
+        raise UsageError(
+            f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."
+        )
+    known = [model.model for model in summary.models]
+    if not set(models) & set(known):
+        raise UsageError(
+            f"The study in {folder} is about {', '.join(known) or 'no model'}, not about"
+            f" {', '.join(models)}{nearest(models[0], known, limit=1)}; give a layer study of the same models with"
+            " --study, or leave it out."
+        )
+    if any(result.stopping for model, result in summary.results if model in models):
+        raise UsageError(
+            f"In the layer study in {folder} evaluation stopped as soon as it was decided whether a block's drop"
+            " exceeds the effect: the drops are on different items, and only the full table says which blocks are"
+            " critical. Run the same study without stopping into that folder, which evaluates the rest, or leave"
+            " --study out."
+        )
+    return summary
 
 
 def stopped_rule(stop: StopPlan) -> str:

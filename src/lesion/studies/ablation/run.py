@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
 from lesion.core.row import Row
-from lesion.core.run import Evaluation, Run, drawn
+from lesion.core.run import Evaluation, Run, drawn, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Scale
 from lesion.engines.engine import Engine
@@ -18,7 +18,7 @@ from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening_run import refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
-from lesion.studies.ablation.stopping_run import answer_until_decided, notes_on_other_plan, refuse_scored
+from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import sweep
 from lesion.tasks.catalogue import find
@@ -35,7 +35,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     items = drawn(study)
     refuse_doubled(study)
     if study.stop is not None:
-        refuse_scored({choice: find(choice.name) for choice in study.tasks})
+        refuse_scored({choice: find(choice.name) for choice in study.tasks}, SCORED)
         for note in notes_on_other_plan(run.folder, study.stop):
             run.watcher.note(note)
     _look_ahead(study, run.loaded)

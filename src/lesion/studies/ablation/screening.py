@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
+from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement
 from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
 from lesion.studies.ablation.sweep import by_edit, complete
@@ -154,22 +155,10 @@ def _agreement(
 ) -> Estimate:
     """Spearman's ρ with its bootstrap interval; no value for fewer than two layers or where one side ranks nothing."""
     rho = rank_agreement(lost.tolist(), drops) if len(drops) > 1 else math.nan
-    drawn = _spearman(drawn_lost, drawn_drops) if math.isfinite(rho) else np.empty(0)
+    ranks = rankdata(drawn_lost, axis=1), rankdata(drawn_drops, axis=1)
+    drawn = correlations(*ranks) if math.isfinite(rho) else np.empty(0)
     drawn = drawn[np.isfinite(drawn)]
     if not drawn.size:
         return Estimate(value=None)
     low, high = _interval(drawn[:, None], level)
     return Estimate(value=rho, low=low[0], high=high[0])
-
-
-def _spearman(
-    first: Float[np.ndarray, "draws layers"], second: Float[np.ndarray, "draws layers"]
-) -> Float[np.ndarray, " draws"]:
-    """Spearman's rank correlation, row by row; NaN where a row ranks nothing."""
-    a, b = (rankdata(values, axis=1) for values in (first, second))
-    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlations: Float[np.ndarray, " draws"] = (a * b).sum(axis=1) / np.sqrt(
-            (a**2).sum(axis=1) * (b**2).sum(axis=1)
-        )
-    return correlations

@@ -22,7 +22,7 @@ from jaxtyping import Bool
 from lesion.core.row import Row
 from lesion.edits.edit import BASELINE, Scale
 from lesion.statistics.sequential import Decision
-from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Standing, follow, until_decided
+from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Standing
 from lesion.studies.ablation.study import StopPlan
 from lesion.studies.ablation.sweep import by_kind
 
@@ -187,8 +187,8 @@ class _Family:
     """The cells of a task that are decided together, the answers that count, and what follows from them."""
 
     def __init__(self, plan: StopPlan, task: str, edits: tuple[str, ...], items: int) -> None:
-        self.plan, self.task, self.edits = plan, task, edits
-        self.standing = Standing.first(len(edits))
+        self.task, self.edits = task, edits
+        self.standing = Standing.first(len(edits), plan.effect, plan.level, items)
         self._differences = np.zeros((len(edits), items), dtype=np.int64)
         self._known = np.zeros(len(edits), dtype=np.int64)
 
@@ -197,8 +197,7 @@ class _Family:
         total = self._differences.shape[1]
         stops = np.full(len(self.edits), min(FIRST, total))
         if self._known.any():
-            effect, level = self.plan.effect, self.plan.level
-            stops = until_decided(self.standing, self._differences, self._known, effect, level, total)
+            stops = self.standing.until_decided(self._differences, self._known)
         cells = zip(self.edits, stops.tolist(), self._known.tolist(), strict=True)
         return {edit: stop for edit, stop, known in cells if stop > known}
 
@@ -209,7 +208,4 @@ class _Family:
             if edit in right:
                 known = self._known[cell] = len(right[edit])
                 self._differences[cell, :known] = baseline[:known] - right[edit]
-        differences, total = self._differences[:, : int(self._known.max())], self._differences.shape[1]
-        self.standing = follow(
-            self.standing, differences, self._known, self.plan.effect, self.plan.level, population=total
-        )
+        self.standing = self.standing.follow(self._differences[:, : int(self._known.max())], self._known)

@@ -10,23 +10,16 @@ from lesion.core.database import FILE
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.row import Row
 from lesion.core.store import Store
-from lesion.core.study_file import TaskChoice
 from lesion.engines.engine import Engine
-from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan
-from lesion.tasks.task import Task
 
-
-def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
-    """Raise `UsageError` where a task's answers are log-probabilities: it has no accuracy that could be decided on."""
-    for choice, task in tasks.items():
-        if task.kind == "score":
-            raise UsageError(
-                f"{choice.name} is scored, not judged, so nothing in it is right or wrong and nothing can be decided;"
-                f" leave it out, or ask it without --stop-when. `lesion evaluate` compares log-probabilities."
-            )
+SCORED = (
+    " and nothing can be decided; leave it out, or ask it without --stop-when. `lesion evaluate` compares"
+    " log-probabilities."
+)
+"""What to do where a task has no accuracy that could be decided on."""
 
 
 def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:

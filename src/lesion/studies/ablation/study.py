@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.layers import LAYERS, Layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import (
@@ -37,7 +37,7 @@ class EditPlan(Table):
         must="block, attention or mlp, or a list of these",
         many="repeat",
     )
-    layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
+    layers: Layers = LAYERS
     factor: Several[Number] = option(
         (0.0,),
         help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from lesion.statistics.critical import (
     pairs,
     smallest_loss,
 )
-from lesion.statistics.paired import holm, mcnemar_exact, paired_drop, wilson
+from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.result import (
     AblationSummary,
@@ -100,7 +99,6 @@ def summarise(
             f"Answers were given by more than one engine: {'; '.join(each or 'not recorded' for each in engines)}."
         )
     return AblationSummary(
-        version=version("lesion"),
         engine="; ".join(filter(None, engines)),
         approximate=loops(study.decoding.stop_loops).get("approximate"),
         study=study,
@@ -156,7 +154,7 @@ def _cells(
             layer=edit.layer,
             unit=edit.unit,
             factor=edit.factor,
-            drop=Estimate(value=drop.drop, low=drop.low, high=drop.high, p=p[place], p_corrected=corrected[place]),
+            drop=Estimate.of(drop, p[place], corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
             critical=critical(loss_corrected[place]),
@@ -237,10 +235,10 @@ def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scor
     if stopped:
         # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p; the effect is of no account.
         mean = evidence(right, ~right, 0.5, 1 - level)
-        low, high = (1 + mean.low) / 2, (1 + mean.high) / 2
+        share = Contrast(float(right.mean()), (1 + mean.low) / 2, (1 + mean.high) / 2)
     else:
-        low, high = wilson(int(right.sum()), len(right), level)
-    return Scores(items=len(right), accuracy=Estimate(value=float(right.mean()), low=low, high=high), **rates(frame))
+        share = accuracy(right, level)
+    return Scores(items=len(right), accuracy=Estimate.of(share), **rates(frame))
 
 
 def _scored(answers: pd.DataFrame) -> bool:

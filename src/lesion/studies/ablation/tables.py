@@ -12,7 +12,7 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.table import Column, Table, terminal_table
+from lesion.report.table import Column, Table, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
@@ -214,8 +214,7 @@ def screens(summary: AblationSummary) -> Table:
         pd.DataFrame(rows),
         (
             *_which(summary),
-            Column("layer", "Block"),
-            Column("items", "Items"),
+            *plain_columns(layer="Block", items="Items"),
             Column("lost", "Lost per token", row=lambda row: str(row["shown"])),
             Column("rank", "Rank"),
         ),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lesion.core.values import Value
-from lesion.errors import UsageError, nearest
-from lesion.files import named
-from lesion.studies.ablation.result import TaskResult, read_layers
+from lesion.studies.ablation.result import TaskResult, read_finished
 from lesion.tasks.catalogue import canonical
 
 PLACES = 2001
@@ -36,40 +34,17 @@ class Critical:
         return self.blocks.get(model, {}).get(canonical(task))
 
 
-def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
-    """The critical blocks in a layer study's `summary.json`; blocks switched off whole, nothing else.
+def read_critical(folder: str | Path, models: Sequence[str]) -> Critical:
+    """The critical blocks in a layer study's `summary.json` (`read_finished`); blocks switched off whole, nothing else.
 
     Raises:
-        UsageError: there is no such folder, it has no layer study, the study has none of the models, or asking stopped
-            there before the full table.
-        LesionError: its `summary.json` cannot be read, or is damaged.
+        UsageError: there is no such study of one of the models.
+        LesionError: its `summary.json` is damaged.
     """
-    models = list(models)
-    path = named(folder, "study") / "summary.json"
-    if not path.is_file():
-        raise UsageError(
-            f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
-        )
-    summary = read_layers(path.parent)
-    if summary is None:
-        raise UsageError(
-            f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."
-        )
+    summary = read_finished(folder, models)
     blocks = {
         model.model: {canonical(result.task): _critical(result) for result in model.tasks} for model in summary.models
     }
-    if not any(model in blocks for model in models):
-        near = nearest(models[0], blocks, limit=1) if models else ""
-        raise UsageError(
-            f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(models)}{near};"
-            f" give a layer study of the same models with --study, or leave it out."
-        )
-    if any(result.stopping for model in summary.models if model.model in models for result in model.tasks):
-        raise UsageError(
-            f"In the layer study in {folder} asking stopped as soon as it was decided whether a block's drop exceeds"
-            f" the effect; which blocks are critical, only the full table says. Run the same study without stopping"
-            f" into that folder, which asks the rest, or leave --study out."
-        )
     return Critical(str(folder), blocks)
 
 

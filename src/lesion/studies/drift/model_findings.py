@@ -8,7 +8,7 @@ from lesion.report.wording import ALPHA, SPACE, percent
 from lesion.studies.drift.charts import p_text, place_text, shape_text
 from lesion.studies.drift.evidence import agreement, at_the_start, lost, reach, steepest
 from lesion.studies.drift.result import CHECKS, Departure, DriftOfModel, DriftSummary, Leaving, Shape
-from lesion.studies.drift.token_tables import named, token_text
+from lesion.studies.drift.token_drift import named, token_text
 
 MOST_NAMED = 3
 """So many classes, and so many tokens, are named among those that left."""

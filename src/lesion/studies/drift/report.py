@@ -11,9 +11,21 @@ from typing_extensions import override
 from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Page, Panel, Part, Prose, Section
+from lesion.report.blocks import (
+    Block,
+    Chapter,
+    Figure,
+    Findings,
+    Page,
+    Panel,
+    Part,
+    Prose,
+    Section,
+    entries,
+    study_section,
+)
 from lesion.report.files import fragment
-from lesion.studies.drift import charts, tables, token_tables
+from lesion.studies.drift import charts, tables, token_drift
 from lesion.studies.drift import findings as prose
 from lesion.studies.drift.result import CHECKS, DriftSummary, Family
 
@@ -169,7 +181,7 @@ def _checks(summary: DriftSummary, family: Family) -> Figure:
 
 def _tokens(summary: DriftSummary) -> Section:
     template = Path(__file__).parent / "tokens.html.jinja"
-    part = fragment(template, models=summary.models, shown=token_tables.shown, token_text=token_tables.token_text)
+    part = fragment(template, models=summary.models, shown=token_drift.shown, token_text=token_drift.token_text)
     caption = (
         "Intervals take occurrences for independent, which those of one text are not: they are narrower than the doubt"
         " about other texts. All rows: tokens.csv and flow.csv."
@@ -180,13 +192,9 @@ def _tokens(summary: DriftSummary) -> Section:
 def _study(summary: DriftSummary) -> Section:
     """The study's own entries, for whoever wants to repeat it; its notes; how to read the page."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
+    facts = [*entries(study)]
     positions = [run.tokens for model in summary.models for run in model.runs]
     if positions:
         low, high = min(positions), max(positions)
         facts.append(("tokens of a run", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
-    blocks: list[Block] = [Facts(tuple((name, visible(value)) for name, value in facts if value))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
-    return Section("Study", "The study", tuple(blocks))
+    return study_section(facts, summary.notes, READING)

@@ -288,7 +288,6 @@ class DriftSummary(Summary):
     """All numbers of a drift study: what `summary.json` holds."""
 
     kind: Literal["drift"] = "drift"
-    version: str
     identity: str
     approximate: str | None = None
     study: DriftStudy

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
-from lesion.core.study_file import ModelChoice
+from lesion.core.study_file import ModelChoice, differences
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, peek, quiet
@@ -80,12 +79,10 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
     if there is None or there.identity == study.identity():
         return
     keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
-    pairs = {key: (getattr(there.study, key), getattr(study, key)) for key in keys}
-    pairs["task"] = (there.study.task.name, study.task.name)
-    differing = [f"{key}: {theirs} there, {ours} here" for key, (theirs, ours) in pairs.items() if theirs != ours]
+    differing = differences(there.study, study, keys)
     raise LesionError(
-        f"{folder} holds another drift study{f' ({chr(59).join(differing)})' if differing else ''}. Give another folder"
-        f" with --out, or run the study that was started there."
+        f"{folder} holds another drift study{f' ({differing})' if differing else ''}. Give another folder with --out,"
+        " or run the study that was started there."
     )
 
 
@@ -195,7 +192,6 @@ def _summary(
         names = ", ".join(chosen.name for chosen in left)
         remarks.append(f"Not measured yet: {names}; the same command goes on from here.")
     return DriftSummary(
-        version=version("lesion"),
         identity=study.identity(),
         approximate=loops(study.stop_loops).get("approximate"),
         study=study,

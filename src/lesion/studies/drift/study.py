@@ -9,28 +9,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import (
-    BATCHES,
     COUNT,
-    DEVICES,
     DTYPES,
     ENGINES,
-    LEVEL_OPTION,
-    LOOP_STOP,
     MODEL,
-    MOST_TOKENS,
-    PROMPT_STYLE,
     SEED,
-    BatchSize,
     Count,
     Dtype,
     EngineName,
-    Level,
+    GreedyStudy,
     OneModel,
     Questions,
     Seed,
     Several,
-    StopLoops,
-    StudyFile,
     TaskChoice,
     Text,
     Whole,
@@ -52,7 +43,7 @@ def _one_of(kind: Any) -> str:
     return f"{', '.join(most)} or {last}"
 
 
-class DriftStudy(StudyFile):
+class DriftStudy(GreedyStudy):
     """How far the tokens' clusters at each layer are from those at layer 0 (Nepal et al. 2025), over runs.
 
     The paper leaves open what the defaults here settle: the texts are prompt and own greedy solution; layer 0 is the
@@ -70,10 +61,10 @@ class DriftStudy(StudyFile):
     FORM: ClassVar[str] = "lesion drift"
     # What is clustered how decides no answer, and every number on disk is kept under all that decides it.
     SILENT: ClassVar[tuple[str, ...]] = (
-        *("name", "title", "level", "batch_size", "device", "models", "items", "runs", "clusters", "layer_zero"),
-        *("normalise", "nmi", "starts", "part", "solution", "elbow", "between", "study", "kind", "seed"),
+        *GreedyStudy.SILENT,
+        *("kind", "models", "items", "runs", "clusters", "layer_zero", "normalise", "nmi", "starts", "part"),
+        *("solution", "elbow", "between", "study", "seed"),
     )
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     kind: Literal["drift"] = Field(default="drift", description="drift")
     models: Several[OneModel] = option(
@@ -141,13 +132,7 @@ class DriftStudy(StudyFile):
         must="the folder of a layer study",
     )
     seed: Seed = option(0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS)
-    prompt_style: Text | None = PROMPT_STYLE
-    max_new_tokens: Count | None = MOST_TOKENS
-    stop_loops: StopLoops = LOOP_STOP
-    level: Level = LEVEL_OPTION
-    batch_size: BatchSize = BATCHES
     dtype: Dtype = DTYPES
-    device: Text = DEVICES
     engine: EngineName = ENGINES
 
     @model_validator(mode="after")
@@ -165,17 +150,7 @@ class DriftStudy(StudyFile):
 
     def questions(self) -> Questions:
         """The same as a study that asks the task for answers, greedily: how own solutions come about."""
-        return Questions(
-            tasks=(self.task,),
-            items=self.items,
-            seed=self.seed,
-            prompt_style=self.prompt_style,
-            batch_size=self.batch_size,
-            dtype=self.dtype,
-            device=self.device,
-            engine=self.engine,
-            decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
-        )
+        return Questions(tasks=(self.task,), items=self.items, dtype=self.dtype, engine=self.engine, **self.asking)
 
 
 METHOD = Method(

@@ -12,18 +12,20 @@ from rich.text import Text
 from lesion.core.values import Mean
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, terminal_table
+from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
 from lesion.studies.drift import findings as prose
 from lesion.studies.drift.charts import place_text, plain
 from lesion.studies.drift.model_findings import capital
 from lesion.studies.drift.result import CHECKS, Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
-from lesion.studies.drift.token_tables import token_text
+from lesion.studies.drift.token_drift import token_text
 
 HEADINGS = {"nmi": "NMI", "null": "Null"} | {name: capital(title) for name, title in CHECKS.items()}
 ACROSS = 4
 """The terminal's table of layers has at most so many models side by side."""
 MOST_LEFT = 6
 """The terminal shows so many of the tokens that left, of every model."""
+SHOWN = ("model", "clusters", "line_p", "shape", "nearest", "distance")
+"""The columns of shapes that the terminal shows."""
 LAYERS_CAPTION = (
     "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
 )
@@ -56,8 +58,7 @@ def layers(summary: DriftSummary) -> Table:
         _whole(pd.DataFrame(rows)),
         (
             Column("model", "Model", number=False),
-            Column("clusters", "Clusters"),
-            Column("layer", "Layer"),
+            *plain_columns(clusters="Clusters", layer="Layer"),
             *(Column(name, title, row=_written(name)) for name, title in headings.items()),
         ),
         title="All layers",
@@ -173,7 +174,8 @@ def text_tables(summary: DriftSummary) -> RenderableType:
     """The terminal's tables, within 80 columns: shapes, NMI by layer, and the tokens that left most surely."""
     if not summary.models:
         return Text("Nothing has been measured yet.")
-    parts: list[RenderableType] = [_shapes(summary)]
+    of_shapes = shapes(summary)
+    parts: list[RenderableType] = [of_shapes.terminal(SHOWN)] if len(of_shapes.frame) else []
     parts += [
         _layers(summary, family, range(first, min(first + ACROSS, len(family.models))))
         for family in summary.families
@@ -183,39 +185,16 @@ def text_tables(summary: DriftSummary) -> RenderableType:
     runs = summary.study.runs
     caption = (
         f"Mean ± standard deviation{f' over {runs} runs' if runs > 1 else ''}; brackets: "
-        f"{100 * summary.study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled"
-        " tokens. Line p: of a straight line. Shape: a hinge by its layer, a step by its block. Apart: layers from the"
-        " nearest critical block, 0 within it, and the share of places as near by chance. Last: NMI at the last layer."
+        f"{100 * summary.study.level:g} % intervals. Layer l is the output of block l − 1. Line: p of a straight line."
+        " Apart: layers from the nearest critical block, 0 within it."
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
     return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(prose.verdict(summary)), style="bold"))
 
 
-def _shapes(summary: DriftSummary) -> TerminalTable:
-    compared = any(model.critical is not None for model in summary.models)
-    headings = ("line p", "shape", "p", *(("critical", "apart") if compared else ()), "last", "null")
-    title = f"Shapes of the drift, {wording.counted(summary.study.drawn, 'cluster')}"
-    table = terminal_table(title, [("model", False), *((name, True) for name in headings)])
-    for model in summary.models:
-        shape, departure = model.curve.shape, model.curve.departure
-        cells = [wording.p_value(shape.line.p) if shape else wording.DASH, _shape_cell(shape)]
-        cells.append(wording.p_value(departure.p) if departure else "")
-        if compared:
-            near = model.curve.nearest
-            apart = f"{decimals(1, signed=True)(near.distance)} ({wording.percent(near.chance, 0)})" if near else ""
-            blocks = wording.layer_runs(model.critical_blocks) or "none"
-            cells += [wording.DASH if model.critical is None else blocks, apart]
-        last = model.curve.layers[-1]
-        cells += [decimals(2)(value and value.mean) for value in (last.nmi, last.null)]
-        table.add_row(Text(visible(model.name)), *(Text(cell) for cell in cells))
-    return table
-
-
-def _shape_cell(shape: Shape | None) -> str:
+def _shape_cell(shape: Shape) -> str:
     """`hinge 3.4 [3.1, 3.7]` by layers, `step 2 [2, 4]` by blocks, `line`, `neither`, `untested`."""
-    if shape is None:
-        return wording.DASH
     if shape.departure is None:
         return shape.chosen
     return place_text(shape.departure).replace(" at layer", "").replace(" over block", "")

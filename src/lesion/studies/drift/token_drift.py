@@ -11,10 +11,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int, Shaped
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import binom
 
 from lesion.core.values import Estimate
 from lesion.errors import LesionError
-from lesion.statistics.paired import wilson
+from lesion.plain import visible
+from lesion.report.wording import ALPHA
+from lesion.statistics.paired import holm, wilson
 from lesion.studies.drift.result import Destination, Example, Flow, Leaving, Tokens
 
 MOST_TOKENS = 40
@@ -23,6 +26,8 @@ MOST_TARGETS = 6
 NAMED_BY = 3  # commonest tokens of a cluster that make its name
 BEFORE, AFTER = 12, 6  # tokens shown around an example
 LONGEST = 80  # characters of a text shown
+FEWEST = 5
+"""A token with fewer occurrences is not tested, and not named: 1 of 1 says nothing."""
 SEEN = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
@@ -220,3 +225,29 @@ def _names(
         cluster: ", ".join(spelt[token].translate(SEEN) for _, token in sorted(tokens)[:NAMED_BY])
         for cluster, tokens in by_cluster.items()
     }
+
+
+def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving]:
+    """The tokens that leave more often than all tokens do beyond chance, the surest first.
+
+    One-sided binomial test of left of count against the overall share, corrected by Holm (1979) over all types with at
+    least `FEWEST` occurrences, which are taken for independent. Only the foremost types are listed; as many others as
+    the rest of the tokens allows are counted in, each with p = 1, so that this choice makes no p too small.
+    `overall` is the share of all `total` tokens that leave.
+    """
+    often = [leaving for leaving in tokens if leaving.count >= FEWEST]
+    unlisted = max(0, total - sum(leaving.count for leaving in tokens)) // FEWEST
+    p = [float(binom.sf(leaving.left - 1, leaving.count, overall)) for leaving in often]
+    corrected = holm([*p, *[1.0] * unlisted])
+    order = sorted(range(len(p)), key=lambda place: (corrected[place], p[place], -(often[place].share.value or 0.0)))
+    return [often[place] for place in order if corrected[place] <= ALPHA]
+
+
+def token_text(token: str) -> str:
+    """A token with its white space made visible: `␣the`, `⏎`."""
+    return shown(token.replace(" ", "␣"))
+
+
+def shown(text: str) -> str:
+    """A context in one line: line breaks and tabs as marks, and nothing in it that cannot be seen."""
+    return visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥"))

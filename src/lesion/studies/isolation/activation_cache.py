@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lesion.activations.calibration import Calibration, Draw, calibration
 from lesion.activations.observation import observe
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -124,10 +124,7 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
         entries.append({**entry, "seal": _seal(entry, each.inputs)})
         tensors.update({f"{number}/{name}": vector for name, vector in each.inputs.tensors().items()})
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
-    try:
-        replace(path, save(tensors, metadata={"lesion": header}))
-    except (OSError, SafetensorError) as error:
-        raise LesionError(f"{path} cannot be written: {error}; give another folder with --out.") from error
+    keep(path, save(tensors, metadata={"lesion": header}))
 
 
 def read(path: Path) -> list[Observed]:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Count, Selection, count
 from lesion.edits.weights import written
-from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.evaluation_items import Used
@@ -29,9 +28,7 @@ class Candidate:
     selection: Selection
     samples: int | None = None
     repeat: int | None = None
-    keep: float | None = None
-    method: str | None = None
-    counts: tuple[Count, ...] | None = None
+    counts: Sequence[Count] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,13 @@ def _planned(
     with written(model, [edit]) as effects:
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
-    method, keep = method_of(candidate.selection)
+    method, share = method_of(candidate.selection)
     return EditedModel(
         edit=str(edit),
         label=selection.label,
         digest=selection.digest,
-        method="random" if random_of else candidate.method or method,
-        keep=keep if candidate.keep is None else candidate.keep,
+        method="random" if random_of else method,
+        keep=share,
         samples=candidate.samples,
         repeat=candidate.repeat,
         factor=float(edit.factor),
@@ -167,10 +164,7 @@ def keep_plan(
         level=level,
         notes=tuple(dict.fromkeys([*(before.notes if before else ()), *roles.notes])),
     )
-    try:
-        replace(folder / PLAN, whole.model_dump_json(indent=1) + "\n")
-    except OSError as error:
-        raise LesionError(f"{folder / PLAN} cannot be written: {error.strerror}.") from error
+    keep(folder / PLAN, whole.model_dump_json(indent=1) + "\n")
     return whole
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +70,6 @@ def summarised(
     notes = [part.notes for part in (isolation, evaluation) if part is not None]
     label = loops(study.decoding.stop_loops).get("approximate") if evaluation is not None else None
     return IsolationSummary(
-        version=version("lesion"),
         approximate=label,
         study=study,
         isolation=isolation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,20 @@ from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, wording
-from lesion.report.blocks import Block, Chapter, Choice, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import (
+    Block,
+    Chapter,
+    Choice,
+    Figure,
+    Findings,
+    Folded,
+    Page,
+    Panel,
+    Prose,
+    Section,
+    entries,
+    study_section,
+)
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables, terminal
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
@@ -264,34 +277,26 @@ def _maps(isolation: Isolation) -> Iterator[tuple[str, Figure]]:
 
 
 def _study(summary: IsolationSummary, *, browsable: bool) -> Section:
-    blocks: list[Block] = [Facts(tuple(_facts(summary)))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
     reading = READING if summary.evaluation is not None else READING[-1:]
     if browsable:
         reading = (*reading, "Answers under the random controls are left out of this page; they are in the store.")
-    blocks.append(Prose(items=reading, title="How to read this", quiet=False))
-    return Section("Study", "The study", tuple(blocks))
+    return study_section(_facts(summary), summary.notes, reading)
 
 
 def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
     """The study's own entries, and those of the isolation and the evaluation that are not tables."""
     isolation, evaluation = summary.isolation, summary.evaluation
-    facts = _entries(summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
+    facts = list(entries(summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})))
     if isolation is not None:
         if isolation.study != summary.study:
             names = {"skill", "controls", "methods", "keep", "samples", "repeats", "seed", "replacement"}
             own = isolation.study.model_dump(mode="json", include=names)
-            facts += [(f"{name} of the isolation", value) for name, value in _entries(own)]
-        facts += _entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))
+            facts += [(f"{name} of the isolation", value) for name, value in entries(own)]
+        facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))
         facts.append(("weights in", isolation.dtype))
     if evaluation is not None:
         if isolation is None or evaluation.dtype != isolation.dtype:
             facts.append(("weights in" if isolation is None else "weights in the evaluation", evaluation.dtype))
         random = len(evaluation.edits) - len(evaluation.tried)
         facts.append(("edits", f"{len(evaluation.tried)}, and {wording.counted(random, 'random control')}"))
-    return [(name, visible(value)) for name, value in facts if value]
-
-
-def _entries(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), wording.entry(value)) for name, value in values.items()]
+    return facts

@@ -185,7 +185,6 @@ class IsolationSummary(Summary):
     """All numbers of an isolation, of an evaluation of edits, or of both in one folder: what `summary.json` holds."""
 
     kind: Literal["isolation"] = "isolation"
-    version: str
     approximate: str | None = None
     study: Annotated[IsolationStudy | EvaluationStudy, Field(discriminator="kind")]
     isolation: Isolation | None = None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lesion.core.lock import locked
 from lesion.core.run import Run, drawn
-from lesion.core.study_file import ModelChoice, Questions
+from lesion.core.study_file import ModelChoice, Questions, differences
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.errors import LesionError, UsageError
@@ -46,11 +45,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
-        candidates = [
-            Candidate(made.selection, made.samples, made.repeat, made.keep, made.method, counts)
-            for made, counts in zip(isolated.made, isolated.counts, strict=True)
-        ]
-        entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
+        entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, watcher.note)
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         validation = None if study.choose is None else study.choose.validation
         roles = Roles(skill, validation, used=calibrated_on(edits.values()))
@@ -157,15 +152,8 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     if there is None or there.identity == identity:
         return
     keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
-    pairs = {key: (_plain(getattr(there.study, key)), _plain(getattr(study, key))) for key in keys}
-    differing = [f"{key}: {theirs} there, {ours} here" for key, (theirs, ours) in pairs.items() if theirs != ours]
+    differing = differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
-        f"{folder} holds another isolation ({'; '.join(differing) or 'the same draws of data that has changed since'});"
-        f" its edits would be mixed with these. Give another folder with --out."
+        f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"
+        f" --out."
     )
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, ModelChoice):
-        return value.source
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -15,6 +15,7 @@ from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.isolation.activation_cache import ByDraw, identity, observe_all
+from lesion.studies.isolation.plan import Candidate
 from lesion.studies.isolation.result import CalibrationTexts, Isolation, MatrixCount, Selected
 from lesion.studies.isolation.selections import Made, coverage, selections, survey
 from lesion.studies.isolation.study import IsolationStudy
@@ -22,10 +23,9 @@ from lesion.studies.isolation.study import IsolationStudy
 
 @dataclass(frozen=True, eq=False)
 class Isolated:
-    """Every selection that is neither empty nor everything, fixed to the model; its counts per matrix; the numbers."""
+    """Every selection that is neither empty nor everything, fixed to the model; the numbers."""
 
-    made: tuple[Made, ...]
-    counts: tuple[tuple[Count, ...], ...]
+    candidates: tuple[Candidate, ...]
     result: Isolation
 
 
@@ -48,12 +48,12 @@ def isolate(
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
     counts, overlaps = survey(every, model)
     notes = [*_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
-    kept: list[tuple[Made, tuple[Count, ...]]] = []
+    kept: list[tuple[Made, Sequence[Count]]] = []
     refusals: list[LesionError] = []
     for made, counted in zip(every, counts, strict=True):
         try:
             check_extent(made.selection, sum(c.selected for c in counted), sum(c.total for c in counted), model.name)
-            kept.append((made, tuple(counted)))
+            kept.append((made, counted))
         except LesionError as error:
             refusals.append(error)
     if refusals and not kept:
@@ -77,7 +77,7 @@ def isolate(
         coverage=tuple(coverage(model, next(iter(skill.values())))),
         notes=(*notes, *map(str, refusals)),
     )
-    return Isolated(tuple(made for made, _ in kept), tuple(counted for _, counted in kept), result)
+    return Isolated(tuple(Candidate(made.selection, made.samples, made.repeat, held) for made, held in kept), result)
 
 
 def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:

@@ -76,11 +76,10 @@ def selections(method: str, keeps: Iterable[float], skill: ByDraw, controls: Seq
     ]
 
 
-def mean_overlap(iou: Sequence[float], repeats: int, z: float = 1.959963984540054) -> Estimate:
-    """The mean over pairs of repeats, with its interval by the jackknife over repeats, since pairs share repeats.
+def mean_overlap(iou: Sequence[float], repeats: int) -> Estimate:
+    """The mean over pairs of repeats, with its 95 % interval by the jackknife over repeats, since pairs share repeats.
 
-    Pairs stand in the order of `itertools.combinations`; of fewer than three repeats there is no interval. `z` is its
-    normal quantile.
+    Pairs stand in the order of `itertools.combinations`; of fewer than three repeats there is no interval.
     """
     mean = float(np.mean(iou))
     if repeats < 3:
@@ -88,7 +87,8 @@ def mean_overlap(iou: Sequence[float], repeats: int, z: float = 1.95996398454005
     pairs = list(itertools.combinations(range(repeats), 2))
     left = [np.mean([v for v, p in zip(iou, pairs, strict=True) if r not in p]) for r in range(repeats)]
     spread = math.sqrt((repeats - 1) / repeats * float(np.sum((np.array(left) - np.mean(left)) ** 2)))
-    return Estimate(value=mean, low=max(0.0, mean - z * spread), high=min(1.0, mean + z * spread))
+    reach = 1.959963984540054 * spread
+    return Estimate(value=mean, low=max(0.0, mean - reach), high=min(1.0, mean + reach))
 
 
 def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[Overlap]]:

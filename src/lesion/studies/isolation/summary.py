@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from lesion.core.rates import rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.statistics.contrasts import Contrast, beyond_random, difference_of_drops, perplexity, perplexity_ratio
-from lesion.statistics.paired import Drop, holm, mcnemar_exact, paired_drop, wilson
+from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
+from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.studies.isolation.evaluation import (
     Baseline,
     Candidate,
@@ -67,10 +67,9 @@ class _Task:
         """The accuracy, or of running text the perplexity."""
         if self.kind == "score":
             return perplexity(answers.scores, answers.tokens, self.level)
-        low, high = wilson(int(answers.right.sum()), len(answers.right), self.level)
-        return Contrast(float(answers.right.mean()), low, high)
+        return accuracy(answers.right, self.level)
 
-    def drop(self, edit: str, part: slice = slice(None)) -> Drop:
+    def drop(self, edit: str, part: slice = slice(None)) -> Contrast:
         """The drop in accuracy under an edit on a part of the items."""
         return paired_drop(self.baseline.right[part], self.by_edit[edit].right[part], self.level)
 
@@ -109,7 +108,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
                 items=len(drawn),
                 chance=_chance(kind, baseline),
                 baseline=Baseline(
-                    result=_estimate(task.result(baseline)),
+                    result=Estimate.of(task.result(baseline)),
                     rates=Rates() if kind == "score" else baseline.rates,
                     tokens=int(baseline.tokens.sum()) if kind == "score" else None,
                 ),
@@ -161,11 +160,6 @@ def _chance(kind: str, baseline: _Answers) -> float | None:
     return float(np.mean(np.where(known > 1, 1 / known, 0.0))) if len(known) else None
 
 
-def _estimate(number: Contrast | Drop, p: float | None = None, p_corrected: float | None = None) -> Estimate:
-    value, low, high = astuple(number)
-    return Estimate(value=value, low=low, high=high, p=p, p_corrected=p_corrected)
-
-
 def _p(baseline: Right, right: Right) -> float:
     return mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum()))
 
@@ -183,12 +177,12 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
     for edit in answered:
         edited = task.by_edit[edit.edit]
         if scored:
-            change = _estimate(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
+            change = Estimate.of(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
         else:
-            change = _estimate(task.drop(edit.edit), tests[edit.edit], corrected.get(edit.edit))
+            change = Estimate.of(task.drop(edit.edit), tests[edit.edit], corrected.get(edit.edit))
         yield TaskUnderEdit(
             edit=edit.edit,
-            result=_estimate(task.result(edited)),
+            result=Estimate.of(task.result(edited)),
             change=change,
             rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
             random=_random(task, edit),
@@ -205,7 +199,7 @@ def _random(task: _Task, edit: EditedModel) -> RandomControls | None:
         return RandomControls(draws=len(drawn), mean=mean, **ends)
     beyond = beyond_random(task.by_edit[edit.edit].right, np.stack([answers.right for answers in drawn]), task.level)
     drop = float(task.baseline.right.mean() - np.mean(values))
-    return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=_estimate(beyond))
+    return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=Estimate.of(beyond))
 
 
 def _with_skill(plan: Plan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
@@ -226,7 +220,7 @@ def _selectivity(plan: Plan, complete: Mapping[str, _Task]) -> list[Selectivity]
             edit=edit.edit,
             skill=skill.name,
             control=control.name,
-            difference=_estimate(difference_of_drops(skill.drop(edit.edit), control.drop(edit.edit))),
+            difference=Estimate.of(difference_of_drops(skill.drop(edit.edit), control.drop(edit.edit))),
         )
         for control in controls
         for edit in plan.edits
@@ -263,7 +257,7 @@ def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
     random = None
     if drawn := [answers.right[test] for answers in skill.randoms(chosen)]:
         beyond = beyond_random(edited[test], np.stack(drawn), plan.level)
-        random = RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=_gain(beyond))
+        random = RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=Estimate.of(beyond).negative)
     return Choice(
         skill=skill.name,
         rule=RULE,
@@ -282,16 +276,10 @@ def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
         accuracy_validation=float(edited[first].mean()),
         baseline_test=float(baseline[test].mean()),
         accuracy_test=float(edited[test].mean()),
-        gain=_gain(skill.drop(chosen.edit, test), _p(baseline[test], edited[test])),
+        gain=Estimate.of(skill.drop(chosen.edit, test), _p(baseline[test], edited[test])).negative,
         random=random,
         controls=tuple(
-            ControlDrop(task=task.name, drop=_estimate(task.drop(chosen.edit, slice(ahead[task.name], None))))
+            ControlDrop(task=task.name, drop=Estimate.of(task.drop(chosen.edit, slice(ahead[task.name], None))))
             for task in controls
         ),
     )
-
-
-def _gain(drop: Contrast | Drop, p: float | None = None) -> Estimate:
-    """A drop as a gain; 0.0 − 0.0 is 0.0, and −0.0 would read as a loss of nothing."""
-    value, low, high = astuple(drop)
-    return Estimate(value=0.0 - value, low=0.0 - high, high=0.0 - low, p=p)

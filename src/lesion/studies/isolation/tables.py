@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals
+from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Isolation, IsolationSummary, Selected, selection_name
 
@@ -35,11 +35,6 @@ EVALUATION = (
     *("baseline_accuracy", "baseline_perplexity", "baseline_low", "baseline_high"),
     *(f"baseline_{rate}" for rate in RATES),
 )
-
-
-def _columns(*, number: bool = True, **titles: str) -> list[Column]:
-    """Columns that show a value as it is, by their keys."""
-    return [Column(key, title, number=number) for key, title in titles.items()]
 
 
 def _normalized(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -78,7 +73,7 @@ def selections(isolation: Isolation) -> Table:
         (
             Column("name", "Selection", number=False),
             Column("keep", "Keep", wording.keep),
-            *_columns(samples="Texts", repeat="Repeat", selected="Selected", total="Of"),
+            *plain_columns(samples="Texts", repeat="Repeat", selected="Selected", total="Of"),
             Column("share", "Share", lambda share: wording.percent(share, 3)),
             Column("overlap", "Overlap of repeats", decimals(2)),
             Column("edit", "File", number=False),
@@ -90,8 +85,8 @@ def selections(isolation: Isolation) -> Table:
 
 def texts(isolation: Isolation) -> Table:
     """One row per data set and draw of calibration texts."""
-    names = _columns(number=False, data="Data", role="Role", style="Style")
-    counts = _columns(samples="Texts drawn", repeat="Repeat", texts="Distinct texts", tokens="Tokens")
+    names = plain_columns(number=False, data="Data", role="Role", style="Style")
+    counts = plain_columns(samples="Texts drawn", repeat="Repeat", texts="Distinct texts", tokens="Tokens")
     frame = pd.DataFrame([entry.model_dump() for entry in isolation.texts])
     return Table("", frame, (*names, *counts, Column("cut", "Cut to the context")), title="Calibration texts")
 
@@ -108,8 +103,8 @@ def coverage(isolation: Isolation) -> Table:
         "",
         frame.groupby(names[:3], sort=False, as_index=False).sum(),
         (
-            *_columns(number=False, name="Parameter or kind of matrix", scored="Scored", reason="Why not"),
-            *_columns(matrices="Matrices", weights="Weights"),
+            *plain_columns(number=False, name="Parameter or kind of matrix", scored="Scored", reason="Why not"),
+            *plain_columns(matrices="Matrices", weights="Weights"),
         ),
         title="Coverage",
     )
@@ -128,7 +123,7 @@ def overlap(isolation: Isolation) -> Table:
         pd.DataFrame(rows, columns=list(OVERLAP)),
         (
             Column("method", "Selection", row=lambda row: selection_name(row["method"], row["keep"]), number=False),
-            *_columns(samples="Texts", repeats="Repeats"),
+            *plain_columns(samples="Texts", repeats="Repeats"),
             Column("mean", "Mean IoU", row=_mean_text),
             Column("iou", "Pairs", row=_pairs_text, number=False),
             Column("chance", "By chance", decimals(3)),
@@ -276,7 +271,7 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
         "",
         _normalized(rows),
         (
-            *_columns(number=False, name="Task", role="Role"),
+            *plain_columns(number=False, name="Task", role="Role"),
             Column("kind", "Kind", lambda kind: KINDS.get(kind, str(kind)), number=False),
             Column("items", "Items"),
             Column("baseline_result", "Unedited", row=lambda row: _result_text(row, "baseline_result")),
@@ -298,7 +293,7 @@ def selectivity(evaluation: Evaluation) -> Table:
         "",
         _normalized(rows),
         (
-            *_columns(number=False, edit="Edit", skill="Skill", control="Control"),
+            *plain_columns(number=False, edit="Edit", skill="Skill", control="Control"),
             Column("difference", "Difference", row=lambda row: _points_text(row, "difference")),
         ),
         title="Skill against control",

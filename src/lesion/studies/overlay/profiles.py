@@ -198,13 +198,12 @@ def _truncation(name: str, summary: TruncationSummary) -> Parts:
         if cell.screen is not None:
             screen[cell.layer] = max(screen.get(cell.layer, cell.screen), cell.screen)
         for outcome in cell.outcomes if cell.eliminated is None else ():
-            drop = outcome.drop
-            if outcome.collapsed or drop.value is None:
+            gain = outcome.drop.negative
+            if outcome.collapsed or gain.value is None:
                 continue
             best = gains.setdefault(outcome.task, {})
-            if cell.layer not in best or 0.0 - drop.value > (best[cell.layer].value or 0.0):
-                low, high = (None if end is None else 0.0 - end for end in (drop.high, drop.low))
-                best[cell.layer] = Estimate(value=0.0 - drop.value, low=low, high=high)
+            if cell.layer not in best or gain.value > (best[cell.layer].value or 0.0):
+                best[cell.layer] = gain
     about = {"model": summary.model.name, "kind": "truncation", "source": name}
     for task, best in gains.items():
         yield from _profile(best.items(), label=f"best truncation · {task}", **about)

@@ -122,7 +122,6 @@ class OverlaySummary(Summary):
     """
 
     kind: Literal["overlay"] = "overlay"
-    version: str
     folders: tuple[str, ...]
     seed: int = 0
     models: tuple[ModelProfiles, ...]

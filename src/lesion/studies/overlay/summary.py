@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +79,6 @@ def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
             " other studies of the same model, under the same name."
         )
     return OverlaySummary(
-        version=version("lesion"),
         folders=tuple(map(str, places)),
         seed=seed,
         models=corrected(models),
@@ -181,13 +179,13 @@ def _orders(blocks: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permuted(np.tile(np.arange(blocks), (DRAWS, 1)), axis=1)
 
 
-def needed(blocks: int, pairs: int, seed: int = 0) -> float | None:
+def needed(blocks: int, pairs: int) -> float | None:
     """The least |ρ| without ties that stays significant when it is the strongest of so many pairs; None: no ρ is."""
     places = np.arange(blocks, dtype=np.float64)
     standard = _standard(places)
     if standard is None or not pairs:
         return None
-    null = np.sort(np.abs(standard[_orders(blocks, seed)] @ standard))[::-1]
+    null = np.sort(np.abs(standard[_orders(blocks, 0)] @ standard))[::-1]
     exact = blocks <= EXACT
     for rho in np.unique(np.round(null, 9)):
         hits = int((null >= rho - 1e-9).sum())

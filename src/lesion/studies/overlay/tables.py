@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table
+from lesion.report.table import Column, Table, plain_columns
 from lesion.report.wording import rho
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
@@ -42,8 +42,7 @@ def tested(model: ModelProfiles) -> Table:
         "",
         pd.DataFrame([pair.model_dump() for pair in model.tested], columns=list(PAIR)),
         (
-            Column("a", "Profile", number=False),
-            Column("b", "With", number=False),
+            *plain_columns(number=False, a="Profile", b="With"),
             Column("blocks", "Blocks"),
             Column("rho", "ρ", rho),
             Column("p", "p", wording.p_value),

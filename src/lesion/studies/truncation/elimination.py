@@ -12,12 +12,12 @@ from scipy.stats import hypergeom
 from lesion.errors import LesionError
 
 
-def looks(items: int, first: int = 8) -> list[int]:
+def looks(items: int) -> list[int]:
     """After how many of the items a search looks back: 8, 16, 32, … below their number.
 
     The last look is when all are answered; it is no part of the list, since nothing is left to be saved then.
     """
-    return list(takewhile(lambda seen: seen < items, (first << doubling for doubling in count())))
+    return list(takewhile(lambda seen: seen < items, (8 << doubling for doubling in count())))
 
 
 def no_worse(better: int, worse: int, seen: int, items: int) -> float:

@@ -12,7 +12,6 @@ from lesion.studies.truncation.numbers import (
     nats,
     nats_estimate,
     nats_interval,
-    negative,
     percent_estimate,
     points_change,
     probability,
@@ -268,7 +267,7 @@ def _changes(summary: TruncationSummary, cell: Cell) -> list[str]:
         if summary.by_gold and gold is not None:
             changes.append(f"{nats(gold)} nats{where}")
         elif not summary.by_gold and outcome.drop.value is not None:
-            changes.append(f"{points_change(negative(outcome.drop))}{where}")
+            changes.append(f"{points_change(outcome.drop.negative)}{where}")
     return changes
 
 

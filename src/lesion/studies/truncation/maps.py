@@ -16,7 +16,6 @@ from lesion.studies.truncation.numbers import (
     label_text,
     log_probability,
     nats,
-    negative,
     percent_estimate,
     points_change,
 )
@@ -110,7 +109,7 @@ def change(summary: TruncationSummary, cell: Cell, measure: Measure) -> float | 
     if outcome is None or outcome.collapsed or not cell.complete:
         return None
     if measure.kind == "accuracy":
-        return negative(outcome.drop).value
+        return outcome.drop.negative.value
     return summary.gold_change(outcome)
 
 
@@ -257,7 +256,7 @@ def cell_tip(summary: TruncationSummary, cell: Cell) -> str:
 def _outcome_line(summary: TruncationSummary, outcome: Outcome) -> str:
     line = f"{outcome.task}: {percent_estimate(outcome.accuracy)}"
     if outcome.drop.value is not None:
-        line += f", {points_change(negative(outcome.drop))}"
+        line += f", {points_change(outcome.drop.negative)}"
     gold = summary.gold_change(outcome)
     line += "" if gold is None else f", gold {nats(gold)} nats"
     line += f", n = {outcome.items:,}"

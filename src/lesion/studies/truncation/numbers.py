@@ -50,12 +50,6 @@ def points_change(estimate: Estimate) -> str:
     return f"{wording.signed(estimate.value or 0.0)} points {wording.interval(estimate.low, estimate.high)}".rstrip()
 
 
-def negative(estimate: Estimate) -> Estimate:
-    """A drop as a gain; 0 stays without a sign."""
-    value, low, high = (None if end is None else 0.0 - end for end in (estimate.value, estimate.high, estimate.low))
-    return estimate.model_copy(update={"value": value, "low": low, "high": high})
-
-
 def score(summary: TruncationSummary, value: float | None) -> str:
     """A score on validation items, in the unit of what the search maximises."""
     return log_probability(value) if summary.by_gold else wording.percent(value)

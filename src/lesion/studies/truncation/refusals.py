@@ -21,16 +21,6 @@ SHAPE = {
 }
 
 
-def refuse_scores(tasks: Mapping[TaskChoice, Task]) -> None:
-    """A text without a right answer cannot choose an edit."""
-    for choice, task in tasks.items():
-        if task.kind == "score":
-            raise UsageError(
-                f"{choice.name} is scored by its log-probability and has no right answers to search by; give a task"
-                f" that is answered, and evaluate the edit on {choice.name} with `lesion evaluate`."
-            )
-
-
 def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
     """At least two items are needed: one to choose an edit on, one to test it on."""
     for choice, items in drawn.items():

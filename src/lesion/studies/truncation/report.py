@@ -13,7 +13,7 @@ from lesion.core import cost
 from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section
+from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section, entries, study_section
 from lesion.studies.truncation import charts, maps, spectra, tables, terminal
 from lesion.studies.truncation import findings as prose
 from lesion.studies.truncation.result import BEST, Decompositions, TruncationSummary
@@ -88,7 +88,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
         if (spectrum := spectra.figure(summary)) is not None:
             sections.append(Section("Spectra", "Spectra", (spectrum,)))
         sections.append(Section("Cells", "All cells on the validation items", (tables.best_cells(summary),)))
-        sections.append(_study(summary))
+        sections.append(study_section(_facts(summary), summary.notes, READING))
         return Page(
             title=plain(summary.study.title or _title(summary)),
             eyebrow="truncation of weights",
@@ -133,7 +133,8 @@ def _searched(summary: TruncationSummary) -> tuple[Block, ...]:
         ("chosen on", _items(summary, "validation")),
         ("tested on", _items(summary, "test")),
     )
-    return Facts(_visible(facts)), Prose(title="The unedited model"), tables.unedited(summary)
+    visible_facts = tuple((name, plain(value)) for name, value in facts)
+    return Facts(visible_facts), Prose(title="The unedited model"), tables.unedited(summary)
 
 
 def _items(summary: TruncationSummary, part: str) -> str:
@@ -178,26 +179,13 @@ def _map_note(summary: TruncationSummary, undrawn: Sequence[str]) -> str:
     return f"{note} Unrounded: cells.csv."
 
 
-def _study(summary: TruncationSummary) -> Section:
-    blocks: list[Block] = [Facts(tuple(_facts(summary)))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
-    return Section("Study", "The study", tuple(blocks))
-
-
-def _facts(summary: TruncationSummary) -> Sequence[tuple[str, str]]:
+def _facts(summary: TruncationSummary) -> list[tuple[str, str]]:
     """The study's and the model's own entries, for whoever wants to repeat it."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title", "model", "tasks"})
-    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
-    facts += [(name, str(value)) for name, value in summary.model.model_dump(exclude={"name"}).items()]
+    model = summary.model.model_dump(exclude={"name"})
     tasks = (
         f"{task.name} ({task.kind}, {wording.counted(task.validation_items, 'validation item')}, "
         f"{wording.counted(task.test_items, 'test item')})"
         for task in summary.tasks
     )
-    return _visible([("model", summary.model.name), ("tasks", ", ".join(tasks)), *facts])
-
-
-def _visible(facts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, plain(value)) for name, value in facts if value)
+    return [("model", summary.model.name), ("tasks", ", ".join(tasks)), *entries(study), *entries(model)]

@@ -258,7 +258,6 @@ class TruncationSummary(Summary):
     """
 
     kind: Literal["truncation"] = "truncation"
-    version: str
     approximate: str | None = None
     study: TruncationStudy
     model: SearchedModel

@@ -10,7 +10,7 @@ from lesion.core import cost
 from lesion.core.cached_answers import CachedAnswers, gold_of
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
-from lesion.core.run import Evaluation, Run, drawn
+from lesion.core.run import Evaluation, Run, drawn, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import save_edit
@@ -22,7 +22,6 @@ from lesion.studies.truncation.refusals import (
     refuse_few,
     refuse_other_config,
     refuse_other_shape,
-    refuse_scores,
     refuse_unfit_items,
 )
 from lesion.studies.truncation.report import TruncationResult
@@ -43,7 +42,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     """
     folder = run.folder
     tasks = {choice: find(choice.name) for choice in study.tasks}
-    refuse_scores(tasks)
+    refuse_scored(tasks, "; search by a task that is answered, and evaluate the edit on others with `lesion evaluate`.")
     items = drawn(study, tasks)
     refuse_few(items)
     model = run.load(study, study.model, finite=True)

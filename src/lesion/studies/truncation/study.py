@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.layers import LAYERS, Layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
@@ -66,7 +66,7 @@ class TruncationStudy(Questions):
         must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
         many="comma",
     )
-    layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
+    layers: Layers = LAYERS
     keep: Several[Share] = option(
         KEEP,
         help="Kept fractions of the rank, comma-separated.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
 from lesion.models.load import Model
-from lesion.statistics.contrasts import Contrast, mean
-from lesion.statistics.paired import mcnemar_exact, paired_drop, rank_agreement, wilson
+from lesion.statistics.contrasts import mean
+from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, rank_agreement
 from lesion.studies.truncation import grid
 from lesion.studies.truncation.result import (
     Cell,
@@ -63,7 +62,6 @@ def summarise(
     """
     level, best, composed = study.level, outcome.chosen or outcome.best, outcome.composed or outcome.chosen
     return TruncationSummary(
-        version=version("lesion"),
         approximate=loops(study.decoding.stop_loops).get("approximate"),
         study=study,
         model=SearchedModel(
@@ -138,9 +136,8 @@ def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, cache: CachedAn
     outcomes = []
     for choice, items in parts.validation.items() if scored is not None else ():
         baseline, edited = _pair(choice, cell.edit, items, cache)
-        drop = paired_drop(baseline.right, edited.right, level)
-        estimate = Estimate(value=drop.drop, low=drop.low, high=drop.high)
-        outcomes.append(Outcome(drop=estimate, **_edited(choice, baseline, edited, level)))
+        drop = Estimate.of(paired_drop(baseline.right, edited.right, level))
+        outcomes.append(Outcome(drop=drop, **_edited(choice, baseline, edited, level)))
     return Cell(
         edit=str(cell.edit),
         address=cell.edit.address,
@@ -169,9 +166,8 @@ def _tests(edit: Edit, parts: Split, cache: CachedAnswers, level: float) -> tupl
         outcomes.append(
             Tested(
                 baseline=float(baseline.right.mean()),
-                # 0.0 − 0.0 is 0.0, and −0.0 would be written as a loss of nothing.
-                gain=Estimate(value=0.0 - drop.drop, low=0.0 - drop.high, high=0.0 - drop.low, p=p),
-                gold_gain=_estimate(mean(edited.gold - baseline.gold, level)),
+                gain=Estimate.of(drop, p).negative,
+                gold_gain=Estimate.of(mean(edited.gold - baseline.gold, level)),
                 right_gain=right,
                 tempting_gain=tempting,
                 **_edited(choice, baseline, edited, level),
@@ -185,7 +181,7 @@ def _token_gains(baseline: Answers, edited: Answers, level: float) -> tuple[Esti
     if baseline.scores.shape[1] != 2 or edited.scores.shape[1] != 2:
         return None, None
     right, tempting = (
-        _estimate(mean(np.exp(after) - np.exp(before), level), least=-1.0)
+        _clipped(mean(np.exp(after) - np.exp(before), level), -1.0)
         for before, after in zip(baseline.scores.T, edited.scores.T, strict=True)
     )
     return right, tempting
@@ -214,11 +210,11 @@ def tokens(
                     edit=str(edit),
                     revision=revision,
                     items=len(parts.test[choice]),
-                    p_right=_estimate(mean(np.exp(right), level), least=0.0),
-                    p_tempting=_estimate(mean(np.exp(tempting), level), least=0.0),
+                    p_right=_clipped(mean(np.exp(right), level), 0.0),
+                    p_tempting=_clipped(mean(np.exp(tempting), level), 0.0),
                     rank_right=float(np.nanmedian(ranked[:, 0])),
                     rank_tempting=float(np.nanmedian(ranked[:, 1])),
-                    margin=_estimate(mean(right - tempting, level)),
+                    margin=Estimate.of(mean(right - tempting, level)),
                 )
             )
     return tuple(outcomes)
@@ -306,12 +302,11 @@ def _pair(choice: TaskChoice, edit: Edit, items: Sequence[Item], cache: CachedAn
 
 def _edited(task: TaskChoice, baseline: Answers, edited: Answers, level: float) -> dict[str, Any]:
     """The fields of `Edited`."""
-    low, high = wilson(int(edited.right.sum()), len(edited.right), level)
     label, share, is_label = collapsed(edited, baseline)
     return {
         "task": task.name,
         "items": len(edited.right),
-        "accuracy": Estimate(value=float(edited.right.mean()), low=low, high=high),
+        "accuracy": Estimate.of(accuracy(edited.right, level)),
         "gold": float(edited.gold.mean()),
         "label": label,
         "label_share": share,
@@ -319,9 +314,7 @@ def _edited(task: TaskChoice, baseline: Answers, edited: Answers, level: float) 
     }
 
 
-def _estimate(contrast: Contrast, least: float | None = None) -> Estimate:
-    """The estimate, and with `least` its limits between that and 1."""
-    low, high = contrast.low, contrast.high
-    if least is not None:
-        low, high = np.clip([low, high], least, 1.0)
+def _clipped(contrast: Contrast, least: float) -> Estimate:
+    """An estimate with its limits between `least` and 1."""
+    low, high = np.clip([contrast.low, contrast.high], least, 1.0)
     return Estimate(value=contrast.value, low=low, high=high)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from lesion.core.values import Estimate, Value
 from lesion.report import wording
-from lesion.report.table import Column, Table
+from lesion.report.table import Column, Table, plain_columns
 from lesion.studies.truncation import numbers
-from lesion.studies.truncation.numbers import log_probability, nats, negative
+from lesion.studies.truncation.numbers import log_probability, nats
 from lesion.studies.truncation.result import SEARCHED, Cell, TruncationSummary
 
 CELL_NUMBERS = ("layer", "rank", "of", "saved", "eliminated", "items")
@@ -35,8 +35,7 @@ def unedited(summary: TruncationSummary) -> Table:
         "baseline",
         _frame([_row(base) for base in summary.unedited], "task part items accuracy low high gold label label_share"),
         (
-            Column("task", "Task", number=False),
-            Column("part", "Part", number=False),
+            *plain_columns(number=False, task="Task", part="Part"),
             Column("items", "Items"),
             Column("accuracy", "Accuracy", row=_percent("accuracy")),
             Column("gold", "Gold, nats", log_probability),
@@ -69,8 +68,7 @@ def best_cells(summary: TruncationSummary) -> Table:
     least = float("-inf")
     others.sort(key=lambda cell: -(least if cell.screen is None else cell.screen))
     rows, columns = [], [
-        Column("address", "Matrix", number=False),
-        Column("side", "Side", number=False),
+        *plain_columns(number=False, address="Matrix", side="Side"),
         Column("keep", "Keep", wording.keep),
         Column("rank", "Rank", row=lambda row: f"{row['rank']:,} of {row['of']:,}"),
         Column("state", "State", number=False),
@@ -91,7 +89,7 @@ def best_cells(summary: TruncationSummary) -> Table:
         row = _row(cell) | {"state": state(summary, cell), "outcomes": None}
         for outcome in cell.outcomes:
             of_task = f"{outcome.task}, "
-            row |= _ends(f"{of_task}accuracy", outcome.accuracy) | _ends(f"{of_task}change", negative(outcome.drop))
+            row |= _ends(f"{of_task}accuracy", outcome.accuracy) | _ends(f"{of_task}change", outcome.drop.negative)
             gold = None if outcome.collapsed else summary.gold_change(outcome)
             row |= {f"{of_task}gold": gold, f"{of_task}label": outcome.label_share}
         rows.append(row)

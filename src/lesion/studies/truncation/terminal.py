@@ -12,6 +12,7 @@ from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import terminal_table
+from lesion.studies.truncation import tables
 from lesion.studies.truncation.findings import verdict
 from lesion.studies.truncation.numbers import (
     log_probability,
@@ -20,7 +21,6 @@ from lesion.studies.truncation.numbers import (
     probability_digits,
     rank,
     score,
-    step_score,
 )
 from lesion.studies.truncation.result import SEARCHED, Cell, Outcome, Tested, TruncationSummary
 
@@ -30,12 +30,12 @@ BEST = 10
 
 def text_tables(summary: TruncationSummary) -> RenderableType:
     """The unedited model, the best cells, the test, the composition's steps, the two tokens and the revisions."""
-    parts: list[RenderableType] = [_unedited(summary)]
+    parts: list[RenderableType] = [tables.unedited(summary).terminal()]
     if best := summary.ranked()[:BEST]:
         parts.append(_best(summary, best))
     parts += _tests(summary)
     if summary.path:
-        parts.append(_path(summary))
+        parts.append(tables.composition(summary).terminal())
     if summary.tokens:
         parts.append(_tokens(summary))
     if summary.revisions:
@@ -48,15 +48,6 @@ def text_tables(summary: TruncationSummary) -> RenderableType:
         caption += f" Approximate: {summary.approximate}"
     end = plain(verdict(summary))
     return Group(*parts, Text(plain(caption), style="dim"), Text(f"\n{end}", style="bold"))
-
-
-def _unedited(summary: TruncationSummary) -> Table:
-    table = _table(f"{summary.model.name} · unedited", ("task", "part"), ("items", "accuracy", "gold", "label"))
-    for base in summary.unedited:
-        label = f"{wording.short(base.label, 14)} {wording.percent(base.label_share, 0)}"
-        gold = log_probability(base.gold)
-        table.add_row(_text(base.task), base.part, f"{base.items:,}", _accuracy(base.accuracy), gold, _text(label))
-    return table
 
 
 def _best(summary: TruncationSummary, best: Sequence[Cell]) -> Table:
@@ -84,14 +75,14 @@ def _outcome(summary: TruncationSummary, outcome: Outcome) -> Text:
 
 def _tests(summary: TruncationSummary) -> list[Table]:
     """A table per edit: the names of composed ones are long."""
-    tables = []
+    of_edits = []
     for edit, tests in summary.tests:
         title = f"On test items · {summary.role(edit)}: {edit}"
         table = _table(title, ("task",), ("unedited", "edited", "gain", "p", "gold"), whole=True)
         for test in tests:
             table.add_row(_task(test.task, test.items), *_test(test))
-        tables.append(table)
-    return tables
+        of_edits.append(table)
+    return of_edits
 
 
 def _test(test: Tested) -> list[Text]:
@@ -107,17 +98,6 @@ def _test(test: Tested) -> list[Text]:
         Text(wording.p_value(test.gain.p)),
         _nats(test.gold_gain),
     ]
-
-
-def _path(summary: TruncationSummary) -> Table:
-    table = _table(
-        "Composed over layers, on validation items", ("step", "added", "", "why"), ("before", "after"), whole=True
-    )
-    for step in summary.path:
-        outcome = Text("stayed", style="green") if step.accepted else Text("rolled back", style="dim")
-        scores = (step_score(summary, value) for value in (step.before, step.after))
-        table.add_row(str(step.step), _text(step.added), outcome, _text(step.reason, style="dim"), *scores)
-    return table
 
 
 def _tokens(summary: TruncationSummary) -> Table:

@@ -124,8 +124,9 @@ def tuned(
     before = [p.detach().clone() for p in inside]
     tuning = Tuning(steps=steps, rows=rows, learning_rate=cell.rate, seed=cell.seed)
     try:
-        progress = _Named(watcher, name)
-        points = supervise(model, examples, tuning, place, watcher=progress, blocks=arm.blocks, rank=arm.rank)
+        # All cells share the model, whose name would not tell one training from another.
+        named = replace(model, name=name)
+        points = supervise(named, examples, tuning, place, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
         finished = Trained(
             arm=arm.name,
@@ -146,20 +147,3 @@ def tuned(
 def forget(folder: Path, cell: Cell) -> None:
     """Remove the weights of a cell that has answered everything; its curve stays, and it can be trained again."""
     (folder / CELLS / cell.folder / STATE).unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A watcher to whom a training has the name of its cell, not that of the model, which all cells share."""
-
-    watcher: Watcher
-    name: str
-
-    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
-        self.watcher.begin(self.name, total, stored, what)
-
-    def answered(self, count: int) -> None:
-        self.watcher.answered(count)
-
-    def note(self, text: str) -> None:
-        self.watcher.note(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from lesion.core.run import refuse_scored
 from lesion.core.study_file import Questions, TaskChoice
 from lesion.errors import UsageError
 from lesion.studies.tuning.study import TuningStudy
@@ -69,11 +70,8 @@ def prepare(study: TuningStudy) -> Data:
             f" critical blocks on and {study.items:,} to test. Ask for fewer with --items (or --ablation-items)."
         )
     test = {first: drawn[study.ablation_items : wanted]}
+    refuse_scored({choice: tasks[choice] for choice in controls}, "; give another --control.")
     for choice in controls:
-        if tasks[choice].kind == "score":
-            raise UsageError(
-                f"{choice.name} is scored, not judged, so nothing in it is right or wrong; give another --control."
-            )
         test[choice] = draw(tasks[choice], None, study.seed)[: study.control_items]
     return Data(questions, tasks, train, validation, test)
 

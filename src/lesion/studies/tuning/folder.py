@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core import cost
+from lesion.core.study_file import differences
 from lesion.errors import LesionError
 from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
@@ -31,19 +32,10 @@ def refuse(folder: Path, study: TuningStudy) -> None:
     kept = _kept(folder)
     if kept is None or kept.identity() == study.identity():
         return
-    theirs, ours = kept.model_dump(), study.model_dump()
-    differing = [
-        f"{key}: {_short(theirs[key])} there, {_short(ours[key])} here"
-        for key in theirs
-        if key not in TuningStudy.SILENT and theirs[key] != ours[key]
-    ]
-    raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return str(value.get("source"))
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    keys = [key for key in TuningStudy.model_fields if key not in TuningStudy.SILENT]
+    raise LesionError(
+        f"{folder} holds another tuning ({differences(kept, study, keys)}). Give another folder with --out."
+    )
 
 
 def _kept(folder: Path) -> TuningStudy | None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from lesion.core.run import Run
 from lesion.errors import UsageError, nearest
-from lesion.files import named
 from lesion.models.load import Model
-from lesion.studies.ablation.result import AblationSummary, read_layers
+from lesion.studies.ablation.result import AblationSummary, read_finished
 from lesion.studies.ablation.study import METHOD, Study
 from lesion.studies.tuning.result import Drops
 from lesion.studies.tuning.study import TuningStudy
@@ -31,13 +30,8 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
         models=[study.model.model_dump(exclude_none=True)],
         tasks=[study.task],
         items=study.ablation_items,
-        seed=study.seed,
-        level=study.level,
-        batch_size=study.batch_size,
         dtype="float32",
-        device=study.device,
-        decoding={"max_new_tokens": study.max_new_tokens, "stop_loops": study.stop_loops},
-        **({} if study.prompt_style is None else {"prompt_style": study.prompt_style}),
+        **study.asking,
     )
     place = run.folder / FOLDER
     run.watcher.note(
@@ -57,29 +51,16 @@ def read(study: TuningStudy, blocks: int) -> Drops:
         UsageError: the folder has no layer study, or one without this model, this task or all blocks.
         LesionError: its summary cannot be read.
     """
-    place = named(str(study.layers_from), "study")
-    if not (place / "summary.json").is_file():
-        raise UsageError(
-            f"{place} has no summary.json of a layer study; give the folder of a finished `lesion ablate` with --study,"
-            f" or leave --study out."
-        )
-    summary = read_layers(place)
-    if summary is None:
-        raise UsageError(f"{place / 'summary.json'} is not of a layer study; give the folder of a `lesion ablate`.")
-    return _drops(summary, study, blocks, place, str(study.layers_from))
+    source = str(study.layers_from)
+    return _drops(read_finished(source, [study.model.name]), study, blocks, Path(source), source)
 
 
 def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
-    models = {model.model: model.tasks for model in summary.models}
     name, which = study.model.name, f"The layer study in {place}"
-    if name not in models:
-        raise UsageError(
-            f"{which} is about {', '.join(models)}, not {name}{nearest(name, models)}; give one of this model, or leave"
-            f" --study out."
-        )
-    result = next((task for task in models[name] if canonical(task.task) == canonical(study.task)), None)
+    tasks = next(model.tasks for model in summary.models if model.model == name)
+    result = next((task for task in tasks if canonical(task.task) == canonical(study.task)), None)
     if result is None:
-        known = list(dict.fromkeys(task.task for tasks in models.values() for task in tasks))
+        known = [task.task for task in tasks]
         raise UsageError(
             f"{which} asked {', '.join(known)}, not {study.task}{nearest(study.task, known)}; give one of this task, or"
             f" leave --study out."
@@ -89,13 +70,6 @@ def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Pat
     if missing:
         raise UsageError(
             f"{which} did not switch off every block of {name}: block {missing[0]} is missing. Finish it, or leave"
-            f" --study out."
-        )
-    if result.stopping is not None:
-        raise UsageError(
-            f"In the layer study in {place} asking stopped as soon as it was decided whether a block's drop exceeds the"
-            f" effect: the drops are on different items and do not rank the blocks, and only the full table says which"
-            f" are critical. Run the same study without stopping into that folder, which asks the rest, or leave"
             f" --study out."
         )
     return Drops(

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, study_section
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.folder import training_seconds
@@ -59,10 +59,7 @@ class TuningResult(StudyResult[TuningSummary]):
         if charts.learned(summary):
             sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
         sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
-        reading = Prose(items=READING, title="How to read this", quiet=False)
-        sections.append(
-            Section("Study", "The study", (Facts(tuple(_facts(summary, training_seconds(self.folder)))), reading))
-        )
+        sections.append(study_section(_facts(summary, training_seconds(self.folder)), (), READING))
         return Page(
             title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
             eyebrow="tuning",
@@ -148,4 +145,4 @@ def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[
         "optimiser": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
         "seconds of training": tables.seconds(summary, training),
     }
-    return [(name, visible(value)) for name, value in facts.items() if value]
+    return list(facts.items())

@@ -7,26 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from lesion.core.values import Estimate, Number, Summary, Value
+from lesion.core.values import Endings, Estimate, Number, Summary, Value
 from lesion.studies.tuning.study import CRITICAL, RANDOM, TuningStudy, label
 
 
-class Accuracy(Estimate):
-    """The accuracy of one model on one task, with Wilson's interval, and how its answers ended, as shares of them.
-
-    Attributes:
-        truncated: at the token limit or in a loop; looped: the latter among them.
-        unparsed: no answer could be read.
-        nonfinite: ended because logits were not finite.
-    """
+class Accuracy(Estimate, Endings):
+    """The accuracy of one model on one task, with Wilson's interval, and how its answers ended."""
 
     value: float
     low: float
     high: float
-    truncated: float
-    looped: float = 0.0
-    unparsed: float
-    nonfinite: float = 0.0
 
 
 class Change(Estimate):
@@ -184,7 +174,6 @@ class TuningSummary(Summary):
     """
 
     kind: Literal["tuning"] = "tuning"
-    version: str
     approximate: str | None = None
     study: TuningStudy
     model: TunedModel

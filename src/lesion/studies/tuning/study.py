@@ -12,25 +12,16 @@ from lesion.core.layers import canonical_layers
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, STATISTICS, Option, option
 from lesion.core.study_file import (
-    BATCHES,
     COUNT,
-    DEVICES,
-    LEVEL_OPTION,
-    LOOP_STOP,
-    MOST_TOKENS,
     ONE_MODEL,
-    PROMPT_STYLE,
-    BatchSize,
     Count,
-    Level,
+    GreedyStudy,
     Listed,
     Number,
     OneModel,
     Questions,
     Seed,
     Several,
-    StopLoops,
-    StudyFile,
     Text,
 )
 from lesion.errors import UsageError, nearest
@@ -102,7 +93,7 @@ Budget = Annotated[
 Rate = Annotated[Number, Field(gt=0)]
 
 
-class TuningStudy(StudyFile):
+class TuningStudy(GreedyStudy):
     """Tune chosen blocks of a model on a task, the rest frozen, and compare the choices at equal cost.
 
     Every arm is trained for the same steps on the same rows in the same order under every learning rate; the rate that
@@ -117,8 +108,8 @@ class TuningStudy(StudyFile):
     FORM: ClassVar[str] = "lesion tuning"
     # Arms, rates and seeds are cells of their own: a folder takes further ones.
     SILENT: ClassVar[tuple[str, ...]] = (
-        *StudyFile.SILENT,
-        *("kind", "level", "batch_size", "device", "arms", "seeds", "learning_rates"),
+        *GreedyStudy.SILENT,
+        *("kind", "arms", "seeds", "learning_rates"),
     )
 
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
@@ -197,12 +188,6 @@ class TuningStudy(StudyFile):
         panel=STATISTICS,
     )
     seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
-    prompt_style: Text | None = PROMPT_STYLE
-    max_new_tokens: Count | None = MOST_TOKENS
-    stop_loops: StopLoops = LOOP_STOP
-    level: Level = LEVEL_OPTION
-    batch_size: BatchSize = BATCHES
-    device: Text = DEVICES
 
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
@@ -247,17 +232,7 @@ class TuningStudy(StudyFile):
 
     def questions(self) -> Questions:
         """How the model is asked, before and after: the part of a study that the store of answers knows."""
-        return Questions.make(
-            tasks=[self.task, *self.controls],
-            items=self.items,
-            seed=self.seed,
-            level=self.level,
-            batch_size=self.batch_size,
-            dtype="float32",
-            device=self.device,
-            decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
-            **({} if self.prompt_style is None else {"prompt_style": self.prompt_style}),
-        )
+        return Questions.make(tasks=[self.task, *self.controls], items=self.items, dtype="float32", **self.asking)
 
 
 METHOD = Method(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,8 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
+from lesion.statistics import paired
 from lesion.statistics.over_seeds import crossed
-from lesion.statistics.paired import wilson
 from lesion.studies.tuning.arms import Arm, budget_of, random_pool
 from lesion.studies.tuning.cells import Trained
 from lesion.studies.tuning.data import Data
@@ -83,7 +82,7 @@ def summarise(
                     items=len(items),
                     accuracy=own.mean(),
                     seeds=[accuracy(frame, study.level) for frame in frames],
-                    change=Change(**_change(own, untuned, study.level)),
+                    change=Change(**vars(crossed(own, untuned, study.level))),
                 )
             )
     entries = [_arm(study, of_name, rates, cells, tasks[of_name[0].name]) for of_name in arms]
@@ -91,7 +90,6 @@ def summarise(
     blocks = len(model.anatomy.blocks)
     pool = random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical)
     return TuningSummary(
-        version=version("lesion"),
         approximate=loops(study.stop_loops).get("approximate"),
         study=study,
         model=TunedModel(
@@ -115,7 +113,7 @@ def summarise(
 def differences_of(right: Right, level: float) -> tuple[Difference, ...]:
     """The differences of `COMPARED` between the arms that there are, on the same seeds and items."""
     return tuple(
-        Difference(first=first, second=second, **_change(right[first], right[second], level))
+        Difference(first=first, second=second, **vars(crossed(right[first], right[second], level)))
         for first, second in COMPARED
         if first in right and second in right
     )
@@ -150,9 +148,7 @@ def decide(gain: Change, main: Difference, full: Change | None) -> Verdict:
 
 def accuracy(answers: pd.DataFrame, level: float) -> Accuracy:
     """The share of right answers with its interval, and how the answers ended."""
-    right = _right(answers)
-    low, high = wilson(int(right.sum()), len(right), level)
-    return Accuracy(value=float(right.mean()), low=low, high=high, **rates(answers))
+    return Accuracy(**vars(paired.accuracy(_right(answers), level)), **rates(answers))
 
 
 def _arm(
@@ -183,8 +179,3 @@ def _arm(
 
 def _right(answers: pd.DataFrame) -> Bool[np.ndarray, " items"]:
     return answers["correct"].to_numpy(dtype=bool)
-
-
-def _change(first: np.ndarray, second: np.ndarray, level: float) -> dict[str, float | tuple[float, ...]]:
-    difference = crossed(first, second, level)
-    return {"value": difference.mean, "low": difference.low, "high": difference.high, "seeds": difference.seeds}

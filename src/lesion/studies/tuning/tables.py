@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, plain, terminal_table, unknown
+from lesion.report.table import Column, Table, plain, plain_columns, terminal_table, unknown
 from lesion.report.wording import signed
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.result import Accuracy, Change, TuningSummary
@@ -48,8 +48,7 @@ def every(summary: TuningSummary) -> Table:
         "tuning",
         pd.DataFrame(rows, columns=list(COLUMNS)),
         (
-            Column("arm", "Arm", number=False),
-            Column("blocks", "Blocks", number=False),
+            *plain_columns(number=False, arm="Arm", blocks="Blocks"),
             Column("seed", "Seed"),
             Column("task", "Task", number=False),
             Column("items", "Items"),

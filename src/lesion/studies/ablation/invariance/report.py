@@ -11,7 +11,7 @@ import pandas as pd
 from lesion.report import theme, wording
 from lesion.report.blocks import Block, Chapter, Figure, Findings, Folded, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
-from lesion.report.table import Column, Table, decimals
+from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.ablation import charts as ablation_charts
 from lesion.studies.ablation.invariance import charts
 from lesion.studies.ablation.invariance.charts import OfFamily, limits, p_text
@@ -190,14 +190,10 @@ def _overlaps(family: FamilyResult) -> Table:
         "",
         pd.DataFrame(rows),
         (
-            Column("task", "Task", number=False),
-            Column("models", "Models", number=False),
-            Column("first", "Critical in each", number=False),
-            Column("shared", "Shared", number=False),
+            *plain_columns(number=False, task="Task", models="Models", first="Critical in each", shared="Shared"),
             Column("expected", "By chance", decimals(1)),
             Column("p", "p", row=lambda row: str(row["p_text"])),
-            Column("lost", "Surely lost", number=False),
-            Column("gained", "Surely new", number=False),
+            *plain_columns(number=False, lost="Surely lost", gained="Surely new"),
         ),
         title=f"Overlap of critical blocks of {family.family}",
         caption="By chance: mean overlap of two random sets of these sizes; p: the chance of as many (hypergeometric)."
@@ -226,9 +222,7 @@ def _between(family: FamilyResult, level: str) -> Table:
         "",
         pd.DataFrame(rows),
         (
-            Column("model", "Model", number=False),
-            Column("tasks", "Task against another", number=False),
-            Column("layers", "Critical; for both", number=False),
+            *plain_columns(number=False, model="Model", tasks="Task against another", layers="Critical; for both"),
             Column("relative_a", "Lost there", share),
             Column("relative_b", "By the other", share),
             Column("difference", "Difference", row=lambda row: str(row["difference_text"])),
