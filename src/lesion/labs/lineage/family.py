@@ -72,7 +72,15 @@ def train(
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"
         if stage == "base" or shipping.facts(place / "model") is None:
-            train_base(place, family=family, seed=seed, groups=groups, device=device, checkpoints=checkpoints)
+            train_base(
+                place,
+                family=family,
+                seed=seed,
+                groups=groups,
+                device=device,
+                checkpoints=checkpoints,
+                watcher=watcher,
+            )
         if stage == "base":
             return [place / "model"]
     parent = _parent(out, family, seed, base, chosen, watcher)
