@@ -13,6 +13,7 @@ from lesion.labs.lineage.checkpoints import DOZEN
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
+from lesion.models.device import device_of
 from lesion.models.load import Model, configuration, load
 from lesion.models.source import bundled, find
 from lesion.progress import Silent, Watcher
@@ -68,7 +69,7 @@ def train(
     check(groups=groups, checkpoints=checkpoints, seed=seed)
     watcher = watcher or Silent()
     family = _family(family, base)
-    chosen = shipping.device_of(device)
+    chosen = str(device_of(device))
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"
         if stage == "base" or shipping.facts(place / "model") is None:

@@ -13,7 +13,8 @@ from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN, place, schedule
 from lesion.labs.lineage.data import GROUP
 from lesion.labs.lineage.examination import answers, results
-from lesion.labs.lineage.shipping import device_of, machine, ship
+from lesion.labs.lineage.shipping import machine, ship
+from lesion.models.device import device_of
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.training.resume import Point
@@ -46,7 +47,7 @@ def train_base(
     """
     watcher = watcher or Silent()
     recipe = recipe_of(family, seed=seed, groups=groups)
-    chosen = device_of(device)
+    chosen = str(device_of(device))
     network, tokenizer, curve = train(out, recipe, chosen, checkpoints, watcher)
     _note_missing(out, schedule(recipe.length, checkpoints), curve, watcher)
 
