@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import codes, weight
+from lesion.labs.memory.model import codes, mixture, targets, weight
 from lesion.labs.memory.result import MEASURES
 from lesion.labs.memory.spectrum import equals, noise_place, spectrum
 from lesion.labs.memory.training import descend

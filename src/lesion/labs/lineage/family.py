@@ -9,6 +9,7 @@ from lesion.bounds import check
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import chat, shipping
 from lesion.labs.lineage.base import FAMILIES, check_family
+from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
@@ -93,13 +94,13 @@ def train(
     return trained
 
 
-def folders(out: Path, base: str | None = None) -> list[Path]:
-    """The finished members in a folder, in the order of training; before them a local or bundled `base`, where it has
-    facts of its own training and none was trained in `out`."""
-    places = [out / stage / "model" for stage in STAGES]
-    if base is not None and shipping.facts(places[0]) is None and (source := find(base)).local:
-        places[0] = Path(source.place)
-    return [folder for folder in places if shipping.facts(folder) is not None]
+def finished(out: Path, base: str | None = None) -> list[Facts]:
+    """The facts of the finished members in a folder, in the order of training; before them those of a local or bundled
+    `base`, where none was trained in `out`."""
+    members = [shipping.facts(out / stage / "model") for stage in STAGES]
+    if base is not None and members[0] is None and (source := find(base)).local:
+        members[0] = shipping.facts(Path(source.place))
+    return [facts for facts in members if facts is not None]
 
 
 def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, watcher: Watcher) -> Path:

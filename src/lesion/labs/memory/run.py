@@ -8,9 +8,9 @@ from pathlib import Path
 from lesion.core.lock import locked
 from lesion.core.values import read_summary
 from lesion.errors import UsageError
+from lesion.labs.differing import differences
 from lesion.labs.memory import orthonormal, sizes, slopes
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import codes, logits
+from lesion.labs.memory.model import codes, logits, mixture, targets
 from lesion.labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
 from lesion.labs.memory.spectrum import noise_place, spectrum
 from lesion.labs.memory.study import MemoryStudy
@@ -40,19 +40,12 @@ def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None)
             summary = measured(study, watcher)
             summary.write(folder)
         else:
-            _refuse_another(folder, summary.study, study)
+            earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
+            if difference := differences(earlier, wanted):
+                raise UsageError(
+                    f"{folder} holds another memory ({difference}); give another folder with --out, or delete that one."
+                )
         return summary
-
-
-def _refuse_another(folder: Path, there: MemoryStudy, here: MemoryStudy) -> None:
-    if there.identity() == here.identity():
-        return
-    decisive = [key for key in MemoryStudy.model_fields if key not in MemoryStudy.SILENT]
-    pairs = [(key, getattr(there, key), getattr(here, key)) for key in decisive]
-    differing = [f"{key} {theirs} instead of {ours}" for key, theirs, ours in pairs if theirs != ours]
-    raise UsageError(
-        f"{folder} holds another memory ({', '.join(differing)}); give another folder with --out, or delete that one."
-    )
 
 
 def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummary:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
+from lesion.labs.differing import differences
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.model import FEED_FORWARDS, initial
@@ -142,10 +143,9 @@ def preset(name: str, **changes: Any) -> Recipe:
     return Recipe(**{**PRESETS[name], **values})
 
 
-def differences(stored: Mapping[str, object], wanted: Recipe) -> str:
-    """In what a stored recipe, as JSON has it, differs: `noise 0.5 instead of 0.6, …`; empty where it does not."""
-    pairs = [(name, stored.get(name), value) for name, value in json.loads(json.dumps(asdict(wanted))).items()]
-    return ", ".join(f"{name} {theirs} instead of {ours}" for name, theirs, ours in pairs if theirs != ours)
+def deviation(stored: Mapping[str, object], wanted: Recipe) -> str:
+    """In what a stored recipe, as JSON has it, differs from another: as `differences`."""
+    return differences(stored, json.loads(json.dumps(asdict(wanted))))
 
 
 def untrained(recipe: Recipe) -> dict[str, Tensor]:

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.lock import FolderLock
-from lesion.core.values import SUMMARY, Value, read_summary
+from lesion.core.values import SUMMARY, S, Value, read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
 from lesion.labs.recall.model import names
-from lesion.labs.recall.recipe import Recipe, differences, untrained
+from lesion.labs.recall.recipe import Recipe, deviation, untrained
 from lesion.labs.recall.result import CutMeasures, LanguageFacts, Machine, Questions, RecallSummary
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
@@ -124,7 +124,7 @@ def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
         refuse_another(folder / STATE, recipe)
         return None
     if summary.recipe != recipe:
-        difference = differences(summary.model_dump(mode="json")["recipe"], recipe)
+        difference = deviation(summary.model_dump(mode="json")["recipe"], recipe)
         raise UsageError(
             f"{folder} holds a run of another recipe ({difference}); give another folder with --out, or delete that"
             " one."
@@ -133,13 +133,18 @@ def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
 
 
 def read_training(folder: Path) -> RecallSummary | None:
-    """The summary of a finished training in a folder; None where the folder has none.
+    """The summary of a finished training in a folder; None where the folder has none. Raises as `read`."""
+    return read(RecallSummary, folder)
+
+
+def read(kind: type[S], folder: Path) -> S | None:
+    """The summary of a kind in a folder; None where the folder has none.
 
     Raises:
         LesionError: it is damaged.
     """
     try:
-        return read_summary(RecallSummary, folder, AGAIN)
+        return read_summary(kind, folder, AGAIN)
     except UsageError as error:  # its recipe means nothing
         raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
 

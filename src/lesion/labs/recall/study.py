@@ -9,11 +9,10 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core.lock import locked
-from lesion.core.values import SUMMARY, read_summary
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.recipe import Recipe, preset
-from lesion.labs.recall.run import AGAIN, CELLS, STUDY, finished, language_of, run
+from lesion.labs.recall.run import CELLS, STUDY, finished, language_of, read, run
 from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import Cell, RecallStudySummary
@@ -77,15 +76,8 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
 
 
 def read_study(folder: Path) -> RecallStudySummary | None:
-    """The summary of a study in a folder; None where the folder has none.
-
-    Raises:
-        LesionError: it is damaged.
-    """
-    try:
-        return read_summary(RecallStudySummary, folder, AGAIN)
-    except UsageError as error:  # a recipe in it means nothing
-        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
+    """The summary of a study in a folder; None where the folder has none. Raises as `run.read`."""
+    return read(RecallStudySummary, folder)
 
 
 def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:

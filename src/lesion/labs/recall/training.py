@@ -15,7 +15,7 @@ from lesion.labs.recall.data import Batch, Source
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import Examination, measure
 from lesion.labs.recall.model import Weights, forward, shapes
-from lesion.labs.recall.recipe import Recipe, differences, untrained
+from lesion.labs.recall.recipe import Recipe, deviation, untrained
 from lesion.labs.recall.result import Point
 from lesion.progress import Silent, Watcher
 from lesion.training.resume import Progress, stored
@@ -109,7 +109,7 @@ def refuse_another(path: Path, recipe: Recipe) -> None:
         UsageError: it is of another recipe.
         LesionError: it cannot be read.
     """
-    difference = differences(stored(path)["identity"], recipe) if path.exists() else ""
+    difference = deviation(stored(path)["identity"], recipe) if path.exists() else ""
     if difference:
         raise UsageError(
             f"{path.parent} holds a training of another recipe ({difference}); give another folder with --out, or"
