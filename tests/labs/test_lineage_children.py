@@ -56,7 +56,7 @@ def parent(request, tokenizer):
     """An untrained base of the lineage, as a model."""
     torch.set_num_threads(1)
     network = blank(Recipe(family=request.param, **SHAPE), tokenizer)
-    chat.give(network, tokenizer, "plain")
+    chat.give(network, tokenizer, "base")
     return wrap(network, tokenizer, f"{request.param}-base")
 
 

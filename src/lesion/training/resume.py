@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
@@ -17,6 +17,11 @@ from torch.optim import Optimizer
 
 from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
+from lesion.progress import Watcher
+from lesion.training.schedule import optimizer_of
+
+if TYPE_CHECKING:
+    from lesion.models.load import Model
 
 FILE = "resume.safetensors"
 POINTS = 100  # of a curve
@@ -152,6 +157,20 @@ class Progress:
             f"{self.path} belongs to another training (it differs in: {', '.join(other)}). Give another --out, or"
             " delete that folder to begin anew."
         )
+
+
+def begun(
+    model: Model, out: Path, identity: Mapping[str, object], learning_rate: float, steps: int, watcher: Watcher
+) -> Progress:
+    """Where a training of the parameters of a model that take gradients stands in a folder, under AdamW.
+
+    Raises:
+        UsageError, LesionError: as `Progress`.
+    """
+    parameters = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
+    progress = Progress(out, identity, parameters, optimizer_of(list(parameters.values()), learning_rate))
+    watcher.begin(model.name, steps, progress.step, "steps")
+    return progress
 
 
 def curve(points: Sequence[Point], about: int = POINTS) -> list[Point]:

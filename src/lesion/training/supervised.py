@@ -22,8 +22,8 @@ from lesion.progress import Silent, Watcher
 from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Point, Progress, curve, digest
-from lesion.training.schedule import optimizer_of, order, refuse_rate, schedule_of, seed_all
+from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.schedule import order, refuse_rate, schedule_of, seed_all
 
 EVERY = 50  # steps between two states
 WARMUP = 0.1  # share of the steps over which the learning rate rises; then it falls to 0
@@ -105,10 +105,7 @@ def supervise(
     with lent(model), _adapted(model, indices, rank, tuning.seed):
         if rank is None:
             trainable(model, indices)
-        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
-        optimizer = optimizer_of(list(training.values()), tuning.learning_rate)
-        progress = Progress(out, identity, training, optimizer)
-        watcher.begin(model.name, tuning.steps, progress.step, "steps")
+        progress = begun(model, out, identity, tuning.learning_rate, tuning.steps, watcher)
         if progress.step < tuning.steps:
             needed()
             with quiet(), enough_memory(f"{tuning.rows} rows"):

@@ -31,8 +31,8 @@ from lesion.tasks.task import Answer, Item, Task
 from lesion.training.blocks import trainable
 from lesion.training.examples import end_token
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Point, Progress, curve, digest
-from lesion.training.schedule import optimizer_of, order, refuse_rate, schedule_of
+from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.schedule import order, refuse_rate, schedule_of
 
 EVERY = 10  # steps between two states
 WARMUP = 0.05  # share of the steps over which the learning rate rises; then it stays
@@ -134,10 +134,7 @@ def reinforce(
     }
     with lent(model):
         trainable(model)
-        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
-        optimizer = optimizer_of(list(training.values()), recipe.learning_rate)
-        progress = Progress(out, identity, training, optimizer)
-        watcher.begin(model.name, recipe.steps, progress.step, "steps")
+        progress = begun(model, out, identity, recipe.learning_rate, recipe.steps, watcher)
         if progress.step < recipe.steps:
             needed()
             rows = f"{recipe.prompts} prompts × {recipe.generations} generations"

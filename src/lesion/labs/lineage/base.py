@@ -185,7 +185,7 @@ def train(
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
-    chat.give(network, tokenizer, chat.form_of("base"))
+    chat.give(network, tokenizer, "base")
     optimizers = _optimizers(network, recipe)
     rates = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
     progress = Progress(folder, asdict(recipe), dict(network.named_parameters()), *optimizers)

@@ -112,7 +112,7 @@ def _child(parent: Model, stage: str) -> Model:
     if parent.dtype != torch.float32:
         raise LesionError(f"{parent.name} is in {parent.dtype}; load it in float32 to train a child of it.")
     network, tokenizer = copy.deepcopy(parent.network), copy.deepcopy(parent.tokenizer)
-    chat.give(network, tokenizer, chat.form_of(stage))
+    chat.give(network, tokenizer, stage)
     return wrap(network, tokenizer, member(parent, stage))
 
 

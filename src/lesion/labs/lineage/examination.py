@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from lesion.training.resume import digest
 
 Right = Mapping[str, Mapping[str, bool]]
 """Whether each answer is right, by task and by the id of its item."""
+
+
+class _Row(TypedDict):
+    task: str
+    right: Mapping[str, bool]
 
 
 def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
@@ -43,12 +49,12 @@ def remembered(model: Model, folder: Path, *, watcher: Watcher | None = None) ->
         LesionError: the folder cannot be written.
     """
     ids = {name: list(_items(name)) for name in _tasks()}
-    rows = kept(
-        folder / f"{model.fingerprint}.jsonl",
-        {"model": model.fingerprint, "items": digest(ids)},
-        len(ids),
-        lambda: [{"task": name, "right": right} for name, right in answers(model, watcher=watcher).items()],
-    )
+    head = {"model": model.fingerprint, "items": digest(ids)}
+
+    def rows_of_answers() -> list[_Row]:
+        return [{"task": name, "right": right} for name, right in answers(model, watcher=watcher).items()]
+
+    rows = kept(folder / f"{model.fingerprint}.jsonl", head, len(ids), rows_of_answers)
     return {row["task"]: row["right"] for row in rows}
 
 

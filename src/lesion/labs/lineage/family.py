@@ -8,7 +8,7 @@ from pathlib import Path
 from lesion.bounds import check
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import chat, shipping
-from lesion.labs.lineage.base import FAMILIES, check_family
+from lesion.labs.lineage.base import FAMILIES, check_family, recipe_of
 from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
@@ -74,15 +74,8 @@ def train(
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"
         if stage == "base" or shipping.facts(place / "model") is None:
-            train_base(
-                place,
-                family=family,
-                seed=seed,
-                groups=groups,
-                device=device,
-                checkpoints=checkpoints,
-                watcher=watcher,
-            )
+            recipe = recipe_of(family, seed=seed, groups=groups)
+            train_base(place, recipe, device=chosen, checkpoints=checkpoints, watcher=watcher)
         if stage == "base":
             return [place / "model"]
     parent = _parent(out, family, seed, base, chosen, watcher)
@@ -165,5 +158,5 @@ def _parent(out: Path, family: str, seed: int, base: str | None, device: str, wa
             f"{source} is of the family {family_of(parent)}, not {family}; give --family {family_of(parent)}, or"
             " another --out."
         )
-    chat.give(parent.network, parent.tokenizer, chat.form_of("base"))
+    chat.give(parent.network, parent.tokenizer, "base")
     return parent

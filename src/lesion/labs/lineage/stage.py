@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from lesion.labs.lineage.base import recipe_of, train
+from lesion.labs.lineage.base import Recipe, train
 from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN, place, schedule
 from lesion.labs.lineage.data import GROUP
@@ -22,10 +22,8 @@ from lesion.training.resume import Point
 
 def train_base(
     out: Path,
+    recipe: Recipe,
     *,
-    family: str = "llama",
-    seed: int = 0,
-    groups: int | None = None,
     device: str = "auto",
     checkpoints: int = DOZEN,
     watcher: Watcher | None = None,
@@ -34,19 +32,16 @@ def train_base(
 
     Args:
         out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
-        family: one of `base.FAMILIES`.
-        seed: of the weights and of the documents.
-        groups: groups of `data.GROUP` documents; the recipe's own number by default.
+        recipe: what determines it (`base.recipe_of`).
         device: `auto`, `cpu` or `cuda`.
         checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
         watcher: told of every group of documents, and what was measured.
 
     Raises:
-        UsageError: there is no such family or device, or the folder holds another training.
+        UsageError: there is no such device, or the folder holds another training.
         LesionError: the folder cannot be written.
     """
     watcher = watcher or Silent()
-    recipe = recipe_of(family, seed=seed, groups=groups)
     chosen = str(device_of(device))
     network, tokenizer, curve = train(out, recipe, chosen, checkpoints, watcher)
     _note_missing(out, schedule(recipe.length, checkpoints), curve, watcher)
@@ -55,7 +50,7 @@ def train_base(
         return {"results": results(answers(shipped, watcher=watcher)), "curve": curve}
 
     facts: Facts = {
-        "family": family,
+        "family": recipe.family,
         "stage": "base",
         "recipe": {**asdict(recipe), "documents": recipe.length * GROUP},
         "vocabulary": len(tokenizer),
