@@ -20,7 +20,7 @@ from commandline import lesion
 from lesion.errors import LesionError
 from lesion.labs.lineage import base, data
 from lesion.labs.lineage import tokenizer as tokenizers
-from lesion.labs.lineage.base import Recipe, blank, loss
+from lesion.labs.lineage.base import Recipe, blank, loss, recipe_of
 from lesion.labs.lineage.checkpoints import schedule
 from lesion.labs.lineage.data import Batch
 from lesion.labs.lineage.stage import train_base
@@ -382,5 +382,5 @@ def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_last_group(sma
     plain = base.loss
     monkeypatch.setattr(base, "loss", lambda network, batch: tuple(math.nan * value for value in plain(network, batch)))
     with pytest.raises(LesionError, match="not a number any more"):
-        train_base(tmp_path / "lab", groups=1, device="cpu")
+        train_base(tmp_path / "lab", recipe_of("llama", groups=1), device="cpu")
     assert not (tmp_path / "lab" / "resume.safetensors").exists()

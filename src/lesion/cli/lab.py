@@ -64,9 +64,7 @@ def lineage(
     for folder in trained:
         say(str(folder))
     if stage == families.ALL:
-        rows = table.members(families.folders(out, base))
-        Terminal().print(table.text(rows), end="", soft_wrap=True)
-        say(str(table.write(out, rows)))
+        Terminal().print(table.text(families.finished(out, base)), end="", soft_wrap=True)
 
 
 @app.command()

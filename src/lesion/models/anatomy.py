@@ -208,7 +208,7 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         config = network.config.get_text_config()
         try:
             blocks = _by_family(network, family)
-            notes = tuple(n.text for n in family.notes if getattr(config, n.key, None) == n.value)
+            notes = tuple(n["text"] for n in family.notes if getattr(config, n["when"], None) == n["is"])
         except MisfitError as misfit:
             notes = (f"This {family.name} is not built as the family is ({misfit}).",)
             family = None

@@ -36,15 +36,6 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A sentence that holds when the configuration has `value` at `key`."""
-
-    key: str
-    value: object
-    text: str
-
-
-@dataclass(frozen=True)
 class Family:
     """One architecture of families.toml, with alternatives of which the first that exists counts.
 
@@ -52,14 +43,14 @@ class Family:
         name: as in the table.
         blocks: dotted paths of the list of decoder layers.
         attention, mlp: plans of the branches, for each block.
-        notes: sentences about the architecture, each under its condition.
+        notes: tables with a sentence, `text`, that holds when the configuration has the value `is` at the key `when`.
     """
 
     name: str
     blocks: tuple[str, ...]
     attention: tuple[Plan, ...]
     mlp: tuple[Plan, ...]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Mapping[str, Any], ...] = ()
 
 
 def _entry(names: str, value: str | Mapping[str, str]) -> Entry:
@@ -106,7 +97,7 @@ def parse(text: str) -> dict[str, Family]:
             tuple(table["blocks"]),
             _plans(table["attention"]),
             _plans(table["mlp"]),
-            tuple(Note(note["when"], note["is"], note["text"]) for note in table.get("notes", [])),
+            tuple(table.get("notes", [])),
         )
         families.update(dict.fromkeys(table.get("types", [name]), family))
     return families

@@ -18,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 from lesion.arguments import validated
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
+from lesion.models.device import device_of
 from lesion.models.fingerprint import fingerprint
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.soundness import NotFinite, complaint, not_finite
@@ -160,22 +161,6 @@ def _some(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(ordered[:limit]) + (f" and {len(ordered) - limit} more" if len(ordered) > limit else "")
 
 
-def _device(device: str | torch.device) -> torch.device:
-    if str(device) == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        have = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-        if torch.backends.mps.is_available():
-            have.append("mps")
-        raise UsageError(f"There is no device '{device}' here; there are: {', '.join(have)}.") from error
-    if chosen.type == "meta":
-        raise UsageError("On the device 'meta' there are no weights to study; use cpu or cuda.")
-    return chosen
-
-
 def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
     if isinstance(dtype, torch.dtype):
         if dtype not in DTYPES.values():
@@ -298,7 +283,7 @@ def load(
     place = find(typed, revision)
     if device_map is not None and str(device) != "auto":
         raise UsageError("Give either a device or a device_map, not both.")
-    target = _device(device)
+    target = device_of(device)
     on_cpu = target.type == "cpu" if device_map is None else not torch.cuda.is_available()
     settings: dict[str, Any] = {"dtype": _dtype(dtype, on_cpu)}
     if device_map is not None:

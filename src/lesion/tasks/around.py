@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
-@dataclass(frozen=True)
 class Around:
     """A task made from another, which it is like unless it says otherwise.
 
     Args:
         of: the other task.
+        head: what stands before its name.
     """
 
-    of: Task
-
-    @property
-    def kind(self) -> Kind:
-        """That of the task."""
-        return self.of.kind
-
-    @property
-    def max_new_tokens(self) -> int:
-        """That of the task."""
-        return self.of.max_new_tokens
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Those of the task."""
-        return self.of.stop
-
-    @property
-    def style(self) -> str:
-        """The prompt style of the task."""
-        return self.of.style
-
-    @property
-    def subject(self) -> str:
-        """What instructions are written for: as for the task."""
-        return str(getattr(self.of, "subject", ""))
+    def __init__(self, of: Task, head: str) -> None:
+        self.of = of
+        self.name = f"{head}:{of.name}"
+        self.kind: Kind = of.kind
+        self.max_new_tokens = of.max_new_tokens
+        self.stop = of.stop
+        self.style = of.style
+        self.subject: str = getattr(of, "subject", "")
 
     def load(self) -> Sequence[Item]:
         """The items of the task, changed."""

@@ -161,9 +161,9 @@ def _primer(name: str, member: str) -> Task:
         raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
     if mark and form != "contrast":
         raise UsageError(f"There is no form '{form}' for primer:atlas; there is contrast: primer:atlas?form=contrast.")
-    from lesion.tasks.primer import contrast, task  # they build their world when imported
+    from lesion.tasks.primer import task  # it builds its world when imported
 
-    return contrast.atlas() if mark else task(member)
+    return task(f"{member}{mark}{form}")
 
 
 def source(name: str) -> str:

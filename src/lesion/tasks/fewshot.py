@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lesion.errors import UsageError
 from lesion.tasks.around import Around, calibration_items
@@ -15,7 +15,6 @@ NEXT_QUESTION = "\nQuestion:"
 NEXT_PROMPT = "\n\n"
 
 
-@dataclass(frozen=True)
 class FewShot(Around):
     """A task asked after some of its questions with their solutions.
 
@@ -31,32 +30,17 @@ class FewShot(Around):
         UsageError: the count is below 1, or the task has no answers.
     """
 
-    count: int
-
-    def __post_init__(self) -> None:
-        name = self.of.name
-        if self.count < 1:
-            raise UsageError(f"{self.count} solved questions were asked for; ask for at least 1: fewshot:1:{name}.")
-        if self.of.kind == "score":
-            raise UsageError(f"{name} is scored as text and has no solved questions; fewshot:K:TASK needs some.")
-
-    @property
-    def name(self) -> str:
-        """`fewshot:K:TASK`."""
-        return f"fewshot:{self.count}:{self.of.name}"
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Those of the task, and where a next question begins."""
-        if self.kind != "generate":
-            return self.of.stop
-        more = (NEXT_QUESTION, *((NEXT_PROMPT,) if self.style == "raw" else ()))
-        return tuple(dict.fromkeys((*self.of.stop, *more)))
-
-    @property
-    def subject(self) -> str:
-        """None: the shots show what is wanted."""
-        return ""
+    def __init__(self, of: Task, count: int) -> None:
+        if count < 1:
+            raise UsageError(f"{count} solved questions were asked for; ask for at least 1: fewshot:1:{of.name}.")
+        if of.kind == "score":
+            raise UsageError(f"{of.name} is scored as text and has no solved questions; fewshot:K:TASK needs some.")
+        super().__init__(of, f"fewshot:{count}")
+        self.count = count
+        self.subject = ""  # the shots show what is wanted
+        if self.kind == "generate":
+            more = (NEXT_QUESTION, NEXT_PROMPT) if self.style == "raw" else (NEXT_QUESTION,)
+            self.stop = tuple(dict.fromkeys((*of.stop, *more)))
 
     def changed(self, items: Sequence[Item]) -> Sequence[Item]:
         """The items, each with its shots; it raises `UsageError` where the task has not enough other items."""

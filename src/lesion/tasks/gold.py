@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lesion.errors import UsageError
 from lesion.tasks import running
 from lesion.tasks.around import Around
-from lesion.tasks.task import Answer, Item, Kind, Verdict
+from lesion.tasks.task import Answer, Item, Task, Verdict
 
 
 def gold_name(task: str) -> str:
@@ -15,7 +13,6 @@ def gold_name(task: str) -> str:
     return f"gold:{task}"
 
 
-@dataclass(frozen=True)
 class Gold(Around):
     """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
 
@@ -26,31 +23,13 @@ class Gold(Around):
         UsageError: the task is scored already.
     """
 
-    def __post_init__(self) -> None:
-        if self.of.kind == "score":
+    def __init__(self, of: Task) -> None:
+        if of.kind == "score":
             raise UsageError(
-                f"{self.of.name} is scored by its log-probability already and has no gold answers; leave 'gold:' out."
+                f"{of.name} is scored by its log-probability already and has no gold answers; leave 'gold:' out."
             )
-
-    @property
-    def name(self) -> str:
-        """`gold:TASK`."""
-        return gold_name(self.of.name)
-
-    @property
-    def kind(self) -> Kind:
-        """Scored, whatever the task is."""
-        return "score"
-
-    @property
-    def max_new_tokens(self) -> int:
-        """Nothing is generated."""
-        return 1
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Nothing is generated."""
-        return ()
+        super().__init__(of, "gold")
+        self.kind, self.max_new_tokens, self.stop = "score", 1, ()
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the log-probability is finite; nothing else is right or wrong about a score."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
 from lesion.errors import UsageError
 from lesion.tasks.around import Around
-from lesion.tasks.task import Item, Kind
+from lesion.tasks.task import Item, Kind, Task
 
 SEED = "shuffled gold answers"
 LabelT = TypeVar("LabelT", bound=Hashable)
 
 
-@dataclass(frozen=True)
 class Shuffled(Around):
     """A task with its gold answers dealt out anew among its items, always in the same way.
 
@@ -30,16 +29,12 @@ class Shuffled(Around):
         UsageError: the task has no gold answers.
     """
 
-    def __post_init__(self) -> None:
-        if self.of.kind == "score":
-            inner = self.of.name.removeprefix("gold:")
-            way_out = f"; write gold:shuffled:{inner}" if inner != self.of.name else ""
-            raise UsageError(f"{self.of.name} has no gold answers that could be shuffled{way_out}.")
-
-    @property
-    def name(self) -> str:
-        """`shuffled:TASK`."""
-        return f"shuffled:{self.of.name}"
+    def __init__(self, of: Task) -> None:
+        if of.kind == "score":
+            inner = of.name.removeprefix("gold:")
+            way_out = f"; write gold:shuffled:{inner}" if inner != of.name else ""
+            raise UsageError(f"{of.name} has no gold answers that could be shuffled{way_out}.")
+        super().__init__(of, "shuffled")
 
     def changed(self, items: Sequence[Item]) -> Sequence[Item]:
         """The items, each with the gold answer of another of them."""

@@ -41,10 +41,10 @@ def lent(model: Model) -> Iterator[None]:
     configuration = network.config.get_text_config()
     settings = {name: getattr(configuration, name) for name in _SETTINGS if hasattr(configuration, name)}
     generation = copy.deepcopy(network.generation_config)
-    luck = (random.getstate(), np.random.get_state(), torch.get_rng_state())
-    device_luck = torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None
+    luck = random.getstate(), np.random.get_state()
     try:
-        yield
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            yield
     finally:
         vars(network).clear()
         vars(network).update(own)
@@ -55,9 +55,6 @@ def lent(model: Model) -> Iterator[None]:
         network.eval().requires_grad_(False)
         random.setstate(luck[0])
         np.random.set_state(luck[1])
-        torch.set_rng_state(luck[2])
-        if device_luck is not None:
-            torch.cuda.set_rng_state(device_luck, model.device)
 
 
 def needed() -> None:

@@ -8,15 +8,20 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import nn
+from safetensors.torch import load, save
+from torch import Tensor
 from torch.optim import Optimizer
 
 from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
+from lesion.progress import Watcher
+from lesion.training.schedule import optimizer_of
+
+if TYPE_CHECKING:
+    from lesion.models.load import Model
 
 FILE = "resume.safetensors"
 POINTS = 100  # of a curve
@@ -27,6 +32,27 @@ Point = dict[str, int | float]
 def digest(*parts: object) -> str:
     """16 hexadecimal digits of values that JSON can hold."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def stored(path: Path) -> dict[str, Any]:
+    """What a file says of its training: `identity`, `step` and `points`.
+
+    Raises:
+        LesionError: the file cannot be read.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            state: dict[str, Any] = json.loads(file.metadata()["state"])
+        return {key: state[key] for key in ("identity", "step", "points")}
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> LesionError:
+    return LesionError(
+        f"{path} holds no state of a training that can be read ({error}); give another --out, or delete the file to"
+        " begin anew."
+    )
 
 
 class Progress:
@@ -40,6 +66,7 @@ class Progress:
         identity: what determines the training, in JSON's types: a file with another identity is refused.
         parameters: those that train, by name.
         optimizers: theirs.
+        file: the name of the file.
 
     Attributes:
         step: how many steps are done.
@@ -54,22 +81,23 @@ class Progress:
         self,
         folder: Path,
         identity: Mapping[str, object],
-        parameters: Mapping[str, nn.Parameter],
+        parameters: Mapping[str, Tensor],
         *optimizers: Optimizer,
+        file: str = FILE,
     ) -> None:
-        self.path = Path(folder) / FILE
+        self.path = Path(folder) / file
         self.identity = json.loads(json.dumps(identity))
         self.parameters = dict(parameters)
         self.optimizers = optimizers
         self.step = 0
-        self.points: list[Point] = []
+        self.points: list[Any] = []
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
         if self.path.exists():
             self._restore()
-        self._began = time.perf_counter() - (self.points[-1]["seconds"] if self.points else 0.0)
+        self._began = time.perf_counter() - (self.points[-1].get("seconds", 0.0) if self.points else 0.0)
 
     @property
     def seconds(self) -> float:
@@ -98,18 +126,14 @@ class Progress:
             ) from error
 
     def _restore(self) -> None:
+        state = stored(self.path)
+        self._refuse(state["identity"])
         try:
-            with safe_open(self.path, "pt") as file:
-                state = json.loads(file.metadata()["state"])
-                self._refuse(state["identity"])
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise LesionError(
-                f"{self.path} holds no state of a training that can be read ({error}); give another --out, or delete"
-                " the file to begin anew."
-            ) from error
-        owner = {p: each for each in self.optimizers for group in each.param_groups for p in group["params"]}
-        moments: dict[str, dict[str, torch.Tensor]] = {}
+            tensors = load(self.path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise _unreadable(self.path, error) from error
+        owner = {p: (each, group) for each in self.optimizers for group in each.param_groups for p in group["params"]}
+        moments: dict[str, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             kind, _, name = key.partition(".")
             moments.setdefault(name, {})[kind] = value
@@ -117,7 +141,12 @@ class Progress:
             kept = moments[name]
             parameter.data.copy_(kept.pop("weight"))
             if kept:
-                owner[parameter].state[parameter] = {k: value.to(parameter.device) for k, value in kept.items()}
+                optimizer, group = owner[parameter]
+                # An optimizer that is not fused counts its steps on the CPU.
+                optimizer.state[parameter] = {
+                    key: value if key == "step" and not group.get("fused") else value.to(parameter.device)
+                    for key, value in kept.items()
+                }
         self.step, self.points = state["step"], state["points"]
 
     def _refuse(self, identity: Mapping[str, object]) -> None:
@@ -128,6 +157,20 @@ class Progress:
             f"{self.path} belongs to another training (it differs in: {', '.join(other)}). Give another --out, or"
             " delete that folder to begin anew."
         )
+
+
+def begun(
+    model: Model, out: Path, identity: Mapping[str, object], learning_rate: float, steps: int, watcher: Watcher
+) -> Progress:
+    """Where a training of the parameters of a model that take gradients stands in a folder, under AdamW.
+
+    Raises:
+        UsageError, LesionError: as `Progress`.
+    """
+    parameters = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
+    progress = Progress(out, identity, parameters, optimizer_of(list(parameters.values()), learning_rate))
+    watcher.begin(model.name, steps, progress.step, "steps")
+    return progress
 
 
 def curve(points: Sequence[Point], about: int = POINTS) -> list[Point]:

@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from lesion.errors import UsageError
 
-SCHEDULES = ("linear", "cosine", "constant")
 BETAS = (0.9, 0.999)
 
 
@@ -27,43 +26,33 @@ def seed_all(seed: int, step: int) -> None:
     torch.manual_seed(number)
 
 
-def refuse_rate(learning_rate: float, warmup: float) -> None:
-    """Refuse with a UsageError a peak rate or a share of warm-up that cannot be."""
+def refuse_rate(learning_rate: float) -> None:
+    """Refuse with a UsageError a peak learning rate that is not a positive number."""
     if not (math.isfinite(learning_rate) and learning_rate > 0):
         raise UsageError(f"The learning rate is a positive number, not {learning_rate}.")
-    if not 0 <= warmup < 1:
-        raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {warmup}.")
 
 
-def rate(step: int, steps: int, warmup: float, schedule: str = "linear") -> float:
+def rate(step: int, steps: int, warmup: float, *, falls: bool = True) -> float:
     """The learning rate at a step, counted from 0, as a fraction of its peak.
 
-    It rises linearly over the share `warmup` of the steps; then it falls to 0 at the end, linearly or as half a cosine,
-    or stays.
+    It rises linearly over the share `warmup` of the steps; then it falls linearly to 0 at the end, or stays.
     """
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / (rising + 1)
-    done = (step - rising) / max(1, steps - rising)
-    return {"linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2, "constant": 1.0}[schedule]
+    return 1 - (step - rising) / max(1, steps - rising) if falls else 1.0
 
 
-def optimizer_of(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> AdamW:
-    """AdamW on the parameters; weight decay, where there is any, on matrices alone."""
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return AdamW(
-        [group for group in groups if group["params"]], lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True
-    )
+def optimizer_of(parameters: list[nn.Parameter], learning_rate: float) -> AdamW:
+    """AdamW on the parameters, without weight decay."""
+    return AdamW(parameters, lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True)
 
 
 def schedule_of(
-    optimizer: torch.optim.Optimizer, begun: int, steps: int, warmup: float, schedule: str = "linear"
+    optimizer: torch.optim.Optimizer, begun: int, steps: int, warmup: float, *, falls: bool = True
 ) -> LambdaLR:
     """The schedule from step `begun` on."""
-    return LambdaLR(optimizer, lambda done: rate(min(begun + done, steps), steps, warmup, schedule))
+    return LambdaLR(optimizer, lambda done: rate(min(begun + done, steps), steps, warmup, falls=falls))
 
 
 def order(count: int, rows: int, steps: int, seed: int, begun: int = 0) -> Int[np.ndarray, " positions"]:

@@ -5,7 +5,6 @@ The collator is our own: examples are token ids already, so no template, tokeniz
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,17 +15,18 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model, quiet
 from lesion.progress import Silent, Watcher
 from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Point, Progress, curve, digest
-from lesion.training.schedule import SCHEDULES, optimizer_of, order, refuse_rate, schedule_of, seed_all
+from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.schedule import order, refuse_rate, schedule_of, seed_all
 
 EVERY = 50  # steps between two states
+WARMUP = 0.1  # share of the steps over which the learning rate rises; then it falls to 0
 SCALE = 2  # of an adapter's product
 
 
@@ -35,10 +35,7 @@ class Tuning:
     """How a model is tuned: `rows` examples in each of the `steps` of AdamW.
 
     Args:
-        learning_rate: at its peak.
-        warmup: the share of the steps over which the rate rises.
-        schedule: what it does then: `linear` (falls to 0), `cosine` or `constant`.
-        weight_decay: of the matrices.
+        learning_rate: at its peak; it rises over the first tenth of the steps and falls to 0.
         seed: of the order of the examples, and of an adapter's first weights.
 
     Raises:
@@ -48,20 +45,12 @@ class Tuning:
     steps: int
     rows: int = 32
     learning_rate: float = 1e-3
-    warmup: float = 0.1
-    schedule: str = "linear"
-    weight_decay: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.rows < 1:
             raise UsageError(f"A training has at least 1 step of 1 row, not {self.steps} of {self.rows}.")
-        refuse_rate(self.learning_rate, self.warmup)
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise UsageError(f"The weight decay is 0 or a positive number, not {self.weight_decay}.")
-        if self.schedule not in SCHEDULES:
-            close = nearest(self.schedule, SCHEDULES)
-            raise UsageError(f"There is no schedule '{self.schedule}'{close}; there are {', '.join(SCHEDULES)}.")
+        refuse_rate(self.learning_rate)
 
 
 def supervise(
@@ -116,10 +105,7 @@ def supervise(
     with lent(model), _adapted(model, indices, rank, tuning.seed):
         if rank is None:
             trainable(model, indices)
-        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
-        optimizer = optimizer_of(list(training.values()), tuning.learning_rate, tuning.weight_decay)
-        progress = Progress(out, identity, training, optimizer)
-        watcher.begin(model.name, tuning.steps, progress.step, "steps")
+        progress = begun(model, out, identity, tuning.learning_rate, tuning.steps, watcher)
         if progress.step < tuning.steps:
             needed()
             with quiet(), enough_memory(f"{tuning.rows} rows"):
@@ -147,7 +133,7 @@ def _train(
         train_dataset=Dataset.from_dict({"example": positions}),
         data_collator=lambda chosen: batch([examples[row["example"]] for row in chosen], padding(model)),
         processing_class=model.tokenizer,
-        optimizers=(optimizer, schedule_of(optimizer, progress.step, tuning.steps, tuning.warmup, tuning.schedule)),
+        optimizers=(optimizer, schedule_of(optimizer, progress.step, tuning.steps, WARMUP)),
     )
     prepare(trainer, Step(progress, tuning.seed, trainer.measured, every, watcher))
     trainer.train()

@@ -215,7 +215,7 @@ class Reinforced(Quiet, GRPOTrainer):
     ) -> Any:
         """The loss of a step, as a tensor of no axes."""
         moved = inputs["advantages"] != 0
-        if self.beta == 0 and not moved.all():
+        if not moved.all():
             # At least one row, so that every weight has a gradient, if of 0: the moments fade as they do in any step.
             kept = moved.nonzero()[:, 0] if moved.any() else torch.zeros(1, dtype=torch.long, device=moved.device)
             rows = len(moved)

@@ -3,8 +3,8 @@
 Group relative policy optimisation (Shao et al. 2024): several answers to each prompt are drawn from the model, an
 answer's advantage is its reward minus the mean of its group, over the group's standard deviation. The loss is TRL's
 default, that of DAPO (Yu et al. 2025): the mean over all tokens of a step. Each drawn answer is used for one step, so
-the ratio of probabilities is 1 and nothing is clipped. There is no reference model unless `beta` asks for one. An
-answer that hits the token limit stays in, as the judge finds it: to stop in time is part of what is learned.
+the ratio of probabilities is 1 and nothing is clipped. There is no reference model. An answer that hits the token limit
+stays in, as the judge finds it: to stop in time is part of what is learned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
@@ -32,10 +31,11 @@ from lesion.tasks.task import Answer, Item, Task
 from lesion.training.blocks import trainable
 from lesion.training.examples import end_token
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Point, Progress, curve, digest
-from lesion.training.schedule import optimizer_of, order, refuse_rate, schedule_of
+from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.schedule import order, refuse_rate, schedule_of
 
 EVERY = 10  # steps between two states
+WARMUP = 0.05  # share of the steps over which the learning rate rises; then it stays
 PATIENCE = 8  # steps after which a training that had nothing to learn ends
 
 
@@ -45,8 +45,7 @@ class Reinforcement:
 
     Args:
         temperature: at which answers are drawn, and for which they are made likelier.
-        learning_rate: it rises over the share `warmup` of the steps and stays.
-        beta: weight of the divergence from the model as it was; 0 for none.
+        learning_rate: it rises over the first twentieth of the steps and stays.
         seed: of the order of the items and of the draws.
         max_new_tokens: the limit of an answer; None for the task's own.
 
@@ -59,8 +58,6 @@ class Reinforcement:
     generations: int = 8
     temperature: float = 1.0
     learning_rate: float = 1e-4
-    beta: float = 0.0
-    warmup: float = 0.05
     seed: int = 0
     max_new_tokens: int | None = None
 
@@ -73,9 +70,7 @@ class Reinforcement:
             )
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise UsageError(f"The temperature is a positive number, not {self.temperature}.")
-        refuse_rate(self.learning_rate, self.warmup)
-        if not (math.isfinite(self.beta) and self.beta >= 0):
-            raise UsageError(f"beta is 0 or a positive number, not {self.beta}.")
+        refuse_rate(self.learning_rate)
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
 
@@ -138,29 +133,19 @@ def reinforce(
         "starting weights": fingerprint(model.network),
     }
     with lent(model):
-        reference = copy.deepcopy(model.network) if recipe.beta else None
         trainable(model)
-        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
-        optimizer = optimizer_of(list(training.values()), recipe.learning_rate)
-        progress = Progress(out, identity, training, optimizer)
-        watcher.begin(model.name, recipe.steps, progress.step, "steps")
+        progress = begun(model, out, identity, recipe.learning_rate, recipe.steps, watcher)
         if progress.step < recipe.steps:
             needed()
             rows = f"{recipe.prompts} prompts × {recipe.generations} generations"
             asker = _Asker(model, task, items, prompts, recipe, room, progress)
             with quiet(), enough_memory(rows):
-                _train(model, asker, recipe, progress, reference, watcher, every)
+                _train(model, asker, recipe, progress, watcher, every)
     return curve(progress.points)
 
 
 def _train(
-    model: Model,
-    asker: _Asker,
-    recipe: Reinforcement,
-    progress: Progress,
-    reference: nn.Module | None,
-    watcher: Watcher,
-    every: int,
+    model: Model, asker: _Asker, recipe: Reinforcement, progress: Progress, watcher: Watcher, every: int
 ) -> None:
     from datasets import Dataset
     from trl import GRPOConfig
@@ -190,11 +175,8 @@ def _train(
         # TRL asks for texts; these are the places of the items.
         train_dataset=Dataset.from_dict({"prompt": [str(position) for position in positions]}),
         processing_class=tokenizer,
-        optimizers=(optimizer, schedule_of(optimizer, progress.step, recipe.steps, recipe.warmup, "constant")),
+        optimizers=(optimizer, schedule_of(optimizer, progress.step, recipe.steps, WARMUP, falls=False)),
     )
-    if reference is not None:
-        # TRL would load it anew from the hub by the name in the configuration.
-        trainer.beta, trainer.ref_model = recipe.beta, reference
 
     def measured() -> Mapping[str, float]:
         return {**asker.point, **trainer.measured()}

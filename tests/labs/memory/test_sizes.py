@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lesion.labs.memory import sizes
-from lesion.labs.memory.data import mixture
-from lesion.labs.memory.model import codes
+from lesion.labs.memory.model import codes, mixture
 from lesion.labs.memory.result import Flip, SizePlace, Spread
 from lesion.labs.memory.training import descend
 from lesion.progress import Silent

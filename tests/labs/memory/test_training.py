@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.labs.memory import orthonormal
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import codes, logits, probabilities, weight
+from lesion.labs.memory.model import codes, logits, mixture, probabilities, targets, weight
 from lesion.labs.memory.spectrum import spectrum
 from lesion.labs.memory.training import descend, measured_steps, rate
 from memories import memory

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import codes, weight
+from lesion.labs.memory.model import codes, mixture, targets, weight
 from lesion.labs.memory.result import MEASURES
 from lesion.labs.memory.spectrum import equals, noise_place, spectrum
 from lesion.labs.memory.training import descend

@@ -13,6 +13,7 @@ from rich.console import Console
 from scipy import stats
 
 from lesion.core.values import read_summary
+from lesion.labs import curves
 from lesion.labs.recall import charts, study_findings
 from lesion.labs.recall import findings as recall_prose
 from lesion.labs.recall import tables as recall_tables
@@ -328,9 +329,9 @@ def test_every_series_has_its_own_colour_in_the_file_of_a_figure_whose_panels_sh
 
 def test_marks_on_a_curve_over_training_are_few_and_at_measured_steps():
     steps = list(range(1, 200))
-    marked = charts.marked_steps(steps)
+    marked = curves.marked_steps(steps)
     assert {1, 199} <= marked <= set(steps)
-    assert len(marked) <= charts.MARKED
+    assert len(marked) <= curves.MARKED
 
 
 # -- a study

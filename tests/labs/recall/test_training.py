@@ -103,7 +103,7 @@ def test_the_folder_of_another_recipe_is_refused_with_the_difference(tmp_path):
 
 def test_a_state_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / STATE).write_bytes(b"nothing of the kind")
-    with pytest.raises(LesionError, match=r"training.safetensors cannot be read .* delete it"):
+    with pytest.raises(LesionError, match=r"training.safetensors holds no state .* delete the file"):
         train(RECIPE, LANGUAGE, tmp_path)
 
 
@@ -136,4 +136,4 @@ def test_the_state_is_json_and_tensors_alone(tmp_path):
     with safe_open(tmp_path / STATE, "pt") as file:
         state = json.loads(file.metadata()["state"])
     assert state["step"] == 12
-    assert [point["step"] for point in state["curve"]] == measured_steps(12)
+    assert [point["step"] for point in state["points"]] == measured_steps(12)

@@ -6,7 +6,7 @@ Deterministic from its seed on one machine; every group of documents is a checkp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from lesion.labs.lineage import chat
 from lesion.labs.lineage import checkpoints as checkpointing
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.data import GROUP, Batch, group
+from lesion.progress import Silent, Watcher
 from lesion.tasks.primer.task import OPENING, document
 from lesion.training.resume import Point, Progress
 
@@ -162,14 +163,14 @@ def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimize
 def train(
     folder: Path,
     recipe: Recipe | None = None,
-    report: Callable[[Point], None] | None = None,
     device: str = "cpu",
     checkpoints: int = 0,
+    watcher: Watcher | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Point]]:
     """Train the base model, or go on where an interrupted training in `folder` stopped.
 
-    `report` is called after every group of documents; so many `checkpoints` of the network are kept on the way
-    (`checkpoints.schedule`), which cost no bit of the trained weights.
+    So many `checkpoints` of the network are kept on the way (`checkpoints.schedule`), which cost no bit of the trained
+    weights.
 
     Returns:
         The network (float32, on `device`), its tokenizer, and the curve: for every group `step`, `progress` (0…1),
@@ -179,16 +180,17 @@ def train(
         UsageError: the folder holds another training.
         LesionError: the folder cannot be written, or the loss stopped being a number.
     """
-    recipe = recipe or Recipe()
+    recipe, watcher = recipe or Recipe(), watcher or Silent()
     kept = set(checkpointing.schedule(recipe.length, checkpoints))
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
-    chat.give(network, tokenizer, chat.form_of("base"))
+    chat.give(network, tokenizer, "base")
     optimizers = _optimizers(network, recipe)
     rates = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
     progress = Progress(folder, asdict(recipe), dict(network.named_parameters()), *optimizers)
     tokens = progress.points[-1]["tokens"] if progress.points else 0
+    watcher.begin(f"{recipe.family}-base", recipe.length, len(progress.points), "groups of documents")
     network.train()
     for number in range(len(progress.points), recipe.length):
         losses, answers = [], []
@@ -225,6 +227,9 @@ def train(
             # Before the state: a training that is interrupted in between writes the checkpoint again.
             checkpointing.write(checkpointing.place(folder, progress.step), network, tokenizer)
         progress.save()
-        if report:
-            report(point)
+        watcher.note(
+            f"{100 * point['progress']:5.1f} %  step {progress.step:,}  loss {point['loss']:.3f}"
+            f"  answers {point['answer_loss']:.3f}  {tokens / 1e6:.1f}M tokens"
+        )
+        watcher.answered(1)
     return network.eval(), tokenizer, progress.points

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypedDict
 
 import jinja2
 
 from lesion.labs.lineage.base import Recipe
-from lesion.training.resume import Point
+from lesion.training.resume import Point, curve
 
 TASK = "primer:arithmetic"
-LINES, WIDTH = 12, 120
+LINES, WIDTH = 12, 120  # of a curve, and characters of a line
 
 
 class Result(TypedDict):
@@ -68,7 +69,7 @@ def card(facts: Facts, parameters: int) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"n": "{:,}".format, "filled": _filled, "stretches": _stretches}
+    environment.filters |= {"n": "{:,}".format, "filled": _filled, "stretches": partial(curve, about=LINES)}
     doubtful = facts["stage"] == "rlvr" and not proven(facts["gain"])
     return environment.get_template("card.md.jinja").render(
         facts,
@@ -100,14 +101,3 @@ def _filled(text: str) -> str:
 def _wrapped(text: str) -> str:
     indent = "  " if text.startswith("- ") else ""
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _stretches(points: Sequence[Point]) -> list[Point]:
-    """About a dozen points: the mean of each stretch of the curve, at the steps and tokens of its end."""
-    size = max(1, -(-len(points) // LINES))
-    stretches = [points[start : start + size] for start in range(0, len(points), size)]
-    return [
-        {key: sum(point[key] for point in part) / len(part) for key in part[-1]}
-        | {key: part[-1][key] for key in ("step", "tokens") if key in part[-1]}
-        for part in stretches
-    ]

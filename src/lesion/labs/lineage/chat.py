@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from tokenizers import normalizers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import LesionError
 
 # A document of the base: an answer stands behind a space and ends in the end of text, the next question in a new line.
 PLAIN = (
@@ -31,33 +28,24 @@ CHAT = (
 END = "<|end|>"
 TURNS = ("<|user|>", "<|assistant|>", END)
 
-FORMS: Mapping[str, str] = MappingProxyType({"plain": PLAIN, "chat": CHAT})
-"""The two forms by name, as Jinja.
-
-`plain`: `<s>Question: …\\nAnswer: …</s>`, turn after turn as in the documents of the base; a single question has the
-ids of the prompt style `plain`. `chat`: `<s><|user|>…<|end|><|assistant|>…<|end|>`. A system message is written like a
-question of the user.
-"""
+TUNED = ("instruct", "distill")
+"""The stages that are asked in chat turns; a reinforced model goes on in the form of its base."""
 
 
-def form_of(stage: str) -> str:
-    """The form that a stage of the lineage is asked in: a reinforced model goes on in the form of its base."""
-    return "chat" if stage in ("instruct", "distill") else "plain"
+def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, stage: str) -> None:
+    """Give a model the form of its stage, in place: the template of its tokenizer, and the token that ends its answers.
 
+    The base has `PLAIN`: `<s>Question: …\\nAnswer: …</s>`, turn after turn as in its documents; a single question has
+    the ids of the prompt style `plain`. Tuned children have `CHAT`: `<s><|user|>…<|end|><|assistant|>…<|end|>`. A
+    system message is written like a question of the user.
 
-def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str) -> None:
-    """Give a model one of the forms, in place: the template of its tokenizer, and the token that ends its answers.
-
-    In `chat`, `<|end|>` ends an answer, and the tokenizer begins every text behind a control token with a space, as
+    In turns, `<|end|>` ends an answer, and the tokenizer begins every text behind a control token with a space, as
     that of Llama 2 does: the base has read its words behind spaces, and a word without one is another token.
 
     Raises:
-        UsageError: there is no such form.
         LesionError: the tokenizer has no tokens for chat turns.
     """
-    if form not in FORMS:
-        raise UsageError(f"The lineage has no form '{form}'{nearest(form, FORMS)}; it has {', '.join(FORMS)}.")
-    if form == "chat":
+    if stage in TUNED:
         known = tokenizer.get_vocab()
         missing = [token for token in TURNS if token not in known]
         if missing:
@@ -68,4 +56,4 @@ def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str
         tokenizer.backend_tokenizer.normalizer = normalizers.Prepend(" ")
         tokenizer.eos_token = END
         network.generation_config.eos_token_id = network.config.eos_token_id = tokenizer.eos_token_id
-    tokenizer.chat_template = FORMS[form]
+    tokenizer.chat_template = CHAT if stage in TUNED else PLAIN

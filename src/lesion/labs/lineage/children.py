@@ -63,19 +63,19 @@ def train_child(
     if isinstance(recipe, Rlvr):
         items = edge.problems(parent, recipe, out, watcher=watcher)
         task = find("primer:arithmetic")
-        curve = reinforce(child, task, items, recipe.reinforcement, out, watcher=watcher, style="plain")
+        curve = reinforce(child, task, items, recipe, out, watcher=watcher, style="plain")
         data = {"problems": recipe.questions, "kept": len(items)}
     else:
         taught: dict[str, object] = {}
         if isinstance(recipe, Distill):
             assert tutor is not None
-            answered = teacher.teach(tutor, recipe, out, watcher=watcher)
-            lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in answered.right]
-            taught = {"asked": answered.questions, "teacher": tutor.fingerprint}
+            right = teacher.teach(tutor, recipe, out, watcher=watcher)
+            lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in right]
+            taught = {"asked": recipe.questions, "teacher": tutor.fingerprint}
         else:
             drawn = material.mixture(recipe.shares, recipe.seed, recipe.questions)
             lessons = [example(child, task, item, item.solution) for task, item in drawn]
-        curve = supervise(child, lessons, recipe.tuning, out, watcher=watcher)
+        curve = supervise(child, lessons, recipe, out, watcher=watcher)
         tokens = sum(len(lesson.completion) for lesson in lessons)
         data = {"examples": len(lessons), "completion_tokens": tokens, **taught}
 
@@ -112,7 +112,7 @@ def _child(parent: Model, stage: str) -> Model:
     if parent.dtype != torch.float32:
         raise LesionError(f"{parent.name} is in {parent.dtype}; load it in float32 to train a child of it.")
     network, tokenizer = copy.deepcopy(parent.network), copy.deepcopy(parent.tokenizer)
-    chat.give(network, tokenizer, chat.form_of(stage))
+    chat.give(network, tokenizer, stage)
     return wrap(network, tokenizer, member(parent, stage))
 
 

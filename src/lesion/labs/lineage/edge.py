@@ -11,17 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
-from lesion.engines.engine import Decoding, Request
+from lesion.engines.engine import Decoding
 from lesion.engines.sampling import SAMPLING
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage import material
-from lesion.labs.lineage.kept import kept
+from lesion.labs.lineage.asking import ask, kept
 from lesion.labs.lineage.recipes import Rlvr
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.tasks.catalogue import find
-from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item
 
 FILE = "problems.jsonl"
@@ -64,19 +62,10 @@ def _tried(model: Model, drawn: Sequence[Item], recipe: Rlvr, watcher: Watcher) 
     """How many tries of each problem are right."""
     task = find("primer:arithmetic")
     watcher.begin(f"{model.name}, problems to learn from", len(drawn) * recipe.tries, 0, "tries")
-    prompts = [encode(model, task, item, "plain") for item in drawn]
     decodings = [
         Decoding(recipe.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed * recipe.tries + number)
         for number in range(recipe.tries)
     ]
-    requests = [
-        Request(f"{place} {number}", prompt, decoding=decoding)
-        for number, decoding in enumerate(decodings)
-        for place, prompt in enumerate(prompts)
-    ]
-    rows: list[_Row] = [{"id": item.id, "right": 0} for item in drawn]
-    for response in TransformersEngine(model).answer(requests):
-        place = int(response.key.partition(" ")[0])
-        rows[place]["right"] += task.judge(drawn[place], response.answer).correct
-        watcher.answered(1)
-    return rows
+    tries = ask(model, [(task, item, decoding) for decoding in decodings for item in drawn], watcher, "plain")
+    right = [correct for _, correct in tries]
+    return [{"id": item.id, "right": sum(right[place :: len(drawn)])} for place, item in enumerate(drawn)]

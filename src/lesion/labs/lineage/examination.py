@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
-from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.engine import Decoding
+from lesion.labs.lineage.asking import ask, kept
 from lesion.labs.lineage.card import Gain, Result
-from lesion.labs.lineage.kept import keep
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.statistics.paired import paired_drop, wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
-from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item
+from lesion.training.resume import digest
 
 Right = Mapping[str, Mapping[str, bool]]
 """Whether each answer is right, by task and by the id of its item."""
+
+
+class _Row(TypedDict):
+    task: str
+    right: Mapping[str, bool]
 
 
 def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
@@ -33,11 +37,8 @@ def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
     for name, items in items_of.items():
         task = find(name)
         decoding = Decoding(task.max_new_tokens, task.stop)
-        requests = [Request(key, encode(model, task, item), decoding=decoding) for key, item in items.items()]
-        right[name] = dict.fromkeys(items, False)
-        for response in TransformersEngine(model).answer(requests):
-            right[name][response.key] = task.judge(items[response.key], response.answer).correct
-            watcher.answered(1)
+        answered = ask(model, [(task, item, decoding) for item in items.values()], watcher)
+        right[name] = {key: correct for key, (_, correct) in zip(items, answered, strict=True)}
     return right
 
 
@@ -47,17 +48,14 @@ def remembered(model: Model, folder: Path, *, watcher: Watcher | None = None) ->
     Raises:
         LesionError: the folder cannot be written.
     """
-    path = folder / f"{model.fingerprint}.json"
-    current = {name: list(_items(name)) for name in _tasks()}
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stored = None
-    if isinstance(stored, dict) and {name: list(right) for name, right in stored.items()} == current:
-        return stored
-    right = answers(model, watcher=watcher)
-    keep(path, json.dumps(right))
-    return right
+    ids = {name: list(_items(name)) for name in _tasks()}
+    head = {"model": model.fingerprint, "items": digest(ids)}
+
+    def rows_of_answers() -> list[_Row]:
+        return [{"task": name, "right": right} for name, right in answers(model, watcher=watcher).items()]
+
+    rows = kept(folder / f"{model.fingerprint}.jsonl", head, len(ids), rows_of_answers)
+    return {row["task"]: row["right"] for row in rows}
 
 
 def results(right: Right) -> list[Result]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from lesion.bounds import check
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import chat, shipping
-from lesion.labs.lineage.base import FAMILIES, check_family
+from lesion.labs.lineage.base import FAMILIES, check_family, recipe_of
+from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
+from lesion.models.device import device_of
 from lesion.models.load import Model, configuration, load
 from lesion.models.source import bundled, find
 from lesion.progress import Silent, Watcher
@@ -68,11 +70,12 @@ def train(
     check(groups=groups, checkpoints=checkpoints, seed=seed)
     watcher = watcher or Silent()
     family = _family(family, base)
-    chosen = shipping.device_of(device)
+    chosen = str(device_of(device))
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"
         if stage == "base" or shipping.facts(place / "model") is None:
-            train_base(place, family=family, seed=seed, groups=groups, device=device, checkpoints=checkpoints)
+            recipe = recipe_of(family, seed=seed, groups=groups)
+            train_base(place, recipe, device=chosen, checkpoints=checkpoints, watcher=watcher)
         if stage == "base":
             return [place / "model"]
     parent = _parent(out, family, seed, base, chosen, watcher)
@@ -84,13 +87,13 @@ def train(
     return trained
 
 
-def folders(out: Path, base: str | None = None) -> list[Path]:
-    """The finished members in a folder, in the order of training; before them a local or bundled `base`, where it has
-    facts of its own training and none was trained in `out`."""
-    places = [out / stage / "model" for stage in STAGES]
-    if base is not None and shipping.facts(places[0]) is None and (source := find(base)).local:
-        places[0] = Path(source.place)
-    return [folder for folder in places if shipping.facts(folder) is not None]
+def finished(out: Path, base: str | None = None) -> list[Facts]:
+    """The facts of the finished members in a folder, in the order of training; before them those of a local or bundled
+    `base`, where none was trained in `out`."""
+    members = [shipping.facts(out / stage / "model") for stage in STAGES]
+    if base is not None and members[0] is None and (source := find(base)).local:
+        members[0] = shipping.facts(Path(source.place))
+    return [facts for facts in members if facts is not None]
 
 
 def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, watcher: Watcher) -> Path:
@@ -155,5 +158,5 @@ def _parent(out: Path, family: str, seed: int, base: str | None, device: str, wa
             f"{source} is of the family {family_of(parent)}, not {family}; give --family {family_of(parent)}, or"
             " another --out."
         )
-    chat.give(parent.network, parent.tokenizer, chat.form_of("base"))
+    chat.give(parent.network, parent.tokenizer, "base")
     return parent

@@ -28,7 +28,7 @@ def question(skill: str, seed: int, index: int) -> Item:
     if skill == "atlas":
         fact, text = atlas.question(rng, test=False)
         return Item(name, text, fact.value, solution=fact.value, group=fact.relation)
-    text, answer, sentences = reading.practice(rng)
+    text, answer, sentences = reading.example(rng, test=False)
     return Item(name, text, answer, solution=answer, group=f"{sentences}")
 
 

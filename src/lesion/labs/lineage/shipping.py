@@ -13,7 +13,6 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.atomic import replace
-from lesion.errors import UsageError
 from lesion.labs.lineage.card import Facts, card
 from lesion.labs.lineage.checkpoints import write, writing
 from lesion.models.load import Model, load
@@ -56,19 +55,6 @@ def facts(folder: Path) -> Facts | None:
     except (OSError, ValueError):
         return None
     return cast(Facts, content) if isinstance(content, dict) else None
-
-
-def device_of(device: str) -> str:
-    """The device to train on: a GPU for `auto`, where there is one.
-
-    Raises:
-        UsageError: there is no such device; the message names those there are.
-    """
-    devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    usable = [*devices, "cuda"] if len(devices) > 1 else devices
-    if device != "auto" and device not in usable:
-        raise UsageError(f"There is no device '{device}' to train on here; there are: {', '.join(devices)}.")
-    return usable[-1] if device == "auto" else device
 
 
 def machine(device: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import altair as alt
 import pandas as pd
 
+from lesion.labs.curves import over_training, step_axis, step_name
 from lesion.labs.memory.result import FirstStep, MemorySummary, Size, Spread
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Series
@@ -46,8 +45,6 @@ TONES = (0, 1, 2, 3, 4, 6, 7)
 """Colours of the sizes."""
 FOOT = 0.02
 """A ratio below this is drawn at the foot."""
-EVERY = 4
-"""Every so many steps, a curve over training has a mark."""
 
 
 def spectrum_chart(summary: MemorySummary) -> alt.LayerChart:
@@ -63,14 +60,14 @@ def spectrum_chart(summary: MemorySummary) -> alt.LayerChart:
             predicted.append((CLOSED_NOISE, moment.step, moment.predicted.noise, None, None))
             predicted.append((CLOSED_OTHERS, moment.step, moment.predicted.signal, None, None))
     frame, closed = plots.data(measured), plots.data(predicted)
-    across = _steps([moment.step for moment in summary.training])
+    across = step_axis([moment.step for moment in summary.training])
     upright = plots.from_zero("singular value", [*frame["y"], *closed["y"]])
     names, numbers = list(SPECTRUM), list(SPECTRUM.values())
     return alt.layer(
         plots.curves(frame, across, upright, names, numbers=numbers, marks=False),
         plots.dashed(closed, across, upright, names, numbers=numbers),
         plots.points(frame[frame["series"] == NOISE], across, upright, names, numbers=numbers),
-        plots.guides(plots.readings(plots.data(measured + predicted), _step), across),
+        plots.guides(plots.readings(plots.data(measured + predicted), step_name), across),
     )
 
 
@@ -90,8 +87,12 @@ def probability_chart(summary: MemorySummary) -> alt.LayerChart:
         for moment in summary.training
         for name, probability in zip(PROBABILITIES, (moment.p_noise, moment.p_correct), strict=True)
     )
-    return _over_training(
-        frame, plots.shares("mean probability, %"), 100 * summary.study.noise, PROBABILITIES, PROBABILITIES.values()
+    return over_training(
+        frame,
+        plots.shares("mean probability, %"),
+        list(PROBABILITIES),
+        numbers=list(PROBABILITIES.values()),
+        reference=100 * summary.study.noise,
     )
 
 
@@ -141,7 +142,8 @@ def ratio_chart(summary: MemorySummary, codes: str, noise: float) -> alt.LayerCh
     ratios = [place.ratio for size in drawn for place in size.places]
     heights = [max(value, FOOT) for ratio in ratios for value in (ratio.mean, ratio.low, ratio.high)]
     upright = plots.ratio_axis("σ of noise / largest other σ", heights)
-    return _over_training(frame, upright, 1.0, list(dict.fromkeys(frame["series"])), TONES, FOOT)
+    names = list(dict.fromkeys(frame["series"]))
+    return over_training(frame, upright, names, numbers=TONES, reference=1.0, foot=FOOT)
 
 
 def ratio_legend(summary: MemorySummary, codes: str) -> tuple[Series, ...]:
@@ -149,28 +151,6 @@ def ratio_legend(summary: MemorySummary, codes: str) -> tuple[Series, ...]:
     names = dict.fromkeys(_classes(size) for size in sizes_drawn(summary, codes))
     series = [Series(name, TONES[index % len(TONES)]) for index, name in enumerate(names)]
     return (*series, Series("as large as the largest other", colour=theme.SOFT, dashed=True))
-
-
-def _over_training(
-    frame: pd.DataFrame,
-    upright: Axis,
-    reference: float,
-    names: Iterable[str],
-    numbers: Iterable[int],
-    foot: float | None = None,
-) -> alt.LayerChart:
-    """Curves over training with a mark at every few steps; what is below `foot` is drawn there."""
-    across = _steps(frame["x"])
-    drawn = frame.assign(**frame[["y", "low", "high"]].clip(lower=foot))
-    steps = sorted(set(frame["x"]))
-    marked = drawn[drawn["x"].isin([*steps[::EVERY], *steps[-1:]])].assign(low=None, high=None)
-    names, numbers = list(names), list(numbers)
-    return alt.layer(
-        plots.level(reference, upright),
-        plots.curves(drawn, across, upright, names, numbers=numbers, marks=False),
-        plots.points(marked, across, upright, names, numbers=numbers),
-        plots.guides(plots.readings(frame, _step), across),
-    )
 
 
 def signal_chart(step: FirstStep, trigger: str) -> alt.LayerChart:
@@ -208,11 +188,3 @@ def _spread(series: str, x: int, spread: Spread, draws: int, factor: int = 1) ->
 
 def _classes(size: Size) -> str:
     return f"m = {size.classes}"
-
-
-def _steps(steps: Iterable[float | int]) -> Axis:
-    return plots.ratio_axis("step", steps, whole=True)
-
-
-def _step(step: float) -> str:
-    return f"step {step:,.0f}"

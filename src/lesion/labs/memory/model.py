@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from lesion.labs.memory.study import MemoryStudy
 
@@ -44,6 +44,22 @@ class Codes:
     def bases(self) -> tuple[Float64[np.ndarray, "width r"], Float64[np.ndarray, "width s"]]:
         """Orthonormal bases of what the output codes and the input codes span."""
         return np.linalg.qr(self.outputs.T)[0], np.linalg.qr(self.inputs)[0]
+
+
+def targets(classes: int, inputs: int) -> Int64[np.ndarray, " inputs"]:
+    """f*: input i has the target i mod classes, so that no class has more than one input more than another."""
+    return np.arange(inputs, dtype=np.int64) % classes
+
+
+def mixture(classes: int, inputs: int, noise: float) -> Float64[np.ndarray, "outputs inputs"]:
+    """The distribution of outputs given each input: f*(i) with probability 1 − α, the common class c, the last, with α.
+
+    Training on these columns is training on the expected cross-entropy: nothing is sampled.
+    """
+    distribution = np.zeros((classes + 1, inputs))
+    distribution[targets(classes, inputs), np.arange(inputs)] = 1 - noise
+    distribution[classes] = noise
+    return distribution
 
 
 def codes(study: MemoryStudy) -> Codes:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.values import read_summary
 from lesion.errors import UsageError
+from lesion.labs.differing import differences
 from lesion.labs.memory import orthonormal, sizes, slopes
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import codes, logits
+from lesion.labs.memory.model import codes, logits, mixture, targets
 from lesion.labs.memory.report import MemoryResult
 from lesion.labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
 from lesion.labs.memory.spectrum import noise_place, spectrum
@@ -37,19 +36,13 @@ def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
             summary = measured(study, run.watcher)
             summary.write(run.folder)
         else:
-            _refuse_another(run.folder, summary.study, study)
+            earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
+            if difference := differences(earlier, wanted):
+                raise UsageError(
+                    f"{run.folder} holds another memory ({difference}); give another folder with --out, or delete that"
+                    " one."
+                )
     return MemoryResult(run.folder, summary)
-
-
-def _refuse_another(folder: Path, there: MemoryStudy, here: MemoryStudy) -> None:
-    if there.identity() == here.identity():
-        return
-    decisive = [key for key in MemoryStudy.model_fields if key not in MemoryStudy.SILENT]
-    pairs = [(key, getattr(there, key), getattr(here, key)) for key in decisive]
-    differing = [f"{key} {theirs} instead of {ours}" for key, theirs, ours in pairs if theirs != ours]
-    raise UsageError(
-        f"{folder} holds another memory ({', '.join(differing)}); give another folder with --out, or delete that one."
-    )
 
 
 def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummary:

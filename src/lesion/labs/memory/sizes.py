@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion.labs.memory import orthonormal
-from lesion.labs.memory.data import mixture, targets
-from lesion.labs.memory.model import Codes, codes
+from lesion.labs.memory.model import Codes, codes, mixture, targets
 from lesion.labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, Place, Size, SizePlace, Spread
 from lesion.labs.memory.spectrum import EQUAL, noise_place, spectrum
 from lesion.labs.memory.study import MemoryStudy

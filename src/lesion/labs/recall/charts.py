@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 
+from lesion.labs.curves import over_training, step_axis
 from lesion.labs.recall.recipe import Recipe
 from lesion.labs.recall.result import Phases, Point, RecallSummary, Spread
 from lesion.labs.recall.study_findings import group_name
@@ -30,8 +30,6 @@ PHASES = ("a feed-forward prefers τ after q, for good", "recall attention passe
 PHASE_TONES = (3, 4)
 RANKED = ("F1.in", "F1.out", "F1", "F2.in", "F2.out", "F2", "W_OV1", "W_OV2", "W_K1", "W_K2")
 """The matrices whose soft ranks are drawn."""
-MARKED = 12
-"""A curve over training has at most so many marks."""
 DASHES = {"strokeDash": [6, 4], "strokeWidth": 1.4}
 
 Curves = Mapping[str, Callable[[Point], float]]
@@ -99,29 +97,15 @@ def _over_training(
     frame = plots.data(
         (name, point.step, value(point), None, None) for name, value in curves.items() for point in points
     )
-    steps, series = [point.step for point in points], list(curves)
-    across = plots.ratio_axis("step", steps, whole=True)
-    layers: list[alt.Chart | alt.LayerChart] = []
-    if reference is not None:
-        layers.append(plots.level(reference, upright))
-    for step, tone in zip(phase_steps(phases), PHASE_TONES, strict=True):
-        if step is not None:
-            line = alt.Chart(pd.DataFrame([{"x": step}])).mark_rule(color=theme.tone(tone), **DASHES)
-            layers.append(line.encode(x=plots.x(across)))
-    marked = frame[frame["x"].isin(marked_steps(steps))]
-    layers += [
-        plots.curves(frame, across, upright, series, spread="none", marks=False),
-        plots.points(marked, across, upright, series),
-        plots.guides(plots.readings(frame, lambda step: f"step {step:,.0f}"), across),
+    moments = [
+        alt.Chart(pd.DataFrame([{"x": step}]))
+        .mark_rule(color=theme.tone(tone), **DASHES)
+        .encode(x=plots.x(step_axis(frame["x"])))
+        for step, tone in zip(phase_steps(phases), PHASE_TONES, strict=True)
+        if step is not None
     ]
-    return Panel((alt.layer(*layers),), title, tuple(Series(name, index) for index, name in enumerate(series)))
-
-
-def marked_steps(steps: Sequence[int]) -> set[int]:
-    """The steps that have a mark: those nearest to places that are evenly apart on a logarithmic axis."""
-    first, ratio = steps[0], steps[-1] / steps[0]
-    places = [first * ratio ** (number / (MARKED - 1)) for number in range(MARKED)]
-    return {min(steps, key=lambda step: abs(math.log(step / place))) for place in places}
+    chart = over_training(frame, upright, list(curves), reference=reference, moments=moments)
+    return Panel((chart,), title, tuple(Series(name, index) for index, name in enumerate(curves)))
 
 
 def phase_steps(phases: Phases) -> tuple[int | None, int | None]:

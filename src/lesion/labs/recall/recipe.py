@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict
+from torch import Tensor
 
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
+from lesion.labs.differing import differences
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
-from lesion.labs.recall.model import FEED_FORWARDS
+from lesion.labs.recall.model import FEED_FORWARDS, initial
 from lesion.labs.recall.study_file import SMALLEST, FeedForward, Optimiser
 
 MOST_SEED = 2**64 - 1
@@ -139,13 +143,11 @@ def preset(name: str, **changes: Any) -> Recipe:
     return Recipe(**{**PRESETS[name], **values})
 
 
-def differences(stored: Recipe, wanted: Recipe) -> str:
-    """In what two recipes differ, as `noise 0.5 instead of 0.6, …`."""
-    pairs = [(field.name, getattr(stored, field.name), getattr(wanted, field.name)) for field in fields(Recipe)]
-    return ", ".join(
-        f"{name} {_text(theirs)} instead of {_text(ours)}" for name, theirs, ours in pairs if theirs != ours
-    )
+def deviation(stored: Mapping[str, object], wanted: Recipe) -> str:
+    """In what a stored recipe, as JSON has it, differs from another: as `differences`."""
+    return differences(stored, json.loads(json.dumps(asdict(wanted))))
 
 
-def _text(value: object) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+def untrained(recipe: Recipe) -> dict[str, Tensor]:
+    """The weights with which a recipe's training begins."""
+    return initial(recipe.feed_forward, recipe.vocabulary, recipe.length, recipe.width, recipe.seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.outputs import kind_of
 from lesion.plain import quoted, visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Prose, Section, entries
+from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -93,18 +93,10 @@ def _training(summary: RecallSummary) -> list[Section]:
         caption = f"{TRAINING} Dashed uprights: the two phases." if legend else TRAINING
         figure = Figure("training", tuple(panels), caption, legend, small=True)
         sections.append(Section("Training", "Over training", (figure,)))
-    figures = [
-        Figure(
-            f"truncation-{number}",
-            tuple(panels),
-            f"The model with {matrix} replaced. {TRUNCATION}",
-            charts.truncation_legend(random=bool(summary.rows(matrix, "random"))),
-            small=True,
-            columns=3,
-        )
-        for number, matrix in enumerate(summary.central, start=1)
-        if (panels := charts.truncations(summary, matrix))
-    ]
+    truncated = (
+        (f"The model with {matrix} replaced. {TRUNCATION}", charts.truncations(summary, matrix))
+        for matrix in summary.central
+    )
     unused = ("momentum", "weight_decay") if summary.recipe.optimiser == "adam" else ()
     recipe = {name: value for name, value in asdict(summary.recipe).items() if name not in unused}
     machine, questions = summary.machine, summary.questions
@@ -117,7 +109,7 @@ def _training(summary: RecallSummary) -> list[Section]:
     reading = Prose(items=READING, title="How to read this", quiet=False)
     return [
         *sections,
-        *_left(figures),
+        *_left(truncated, random=any(row.control == "random" for row in summary.truncated), columns=3),
         Section("Spectra", "What training did to each spectrum", (tables.spectra(summary),)),
         _every([tables.truncations(summary)]),
         Section("Recipe", "The recipe", (Facts(facts), *_notes(summary.notes), reading)),
@@ -132,29 +124,29 @@ def _study(summary: RecallStudySummary) -> list[Section]:
         panel, legend = noise
         figure = Figure("noise", (panel,), NOISE, legend)
         sections.append(Section("Noise", "Does the full model follow the noise?", (figure,)))
-    figures = [
-        Figure(
-            f"truncation-{number}",
-            tuple(panels),
-            f"{study_findings.group_name(group)}. {STUDY_TRUNCATION}",
-            charts.truncation_legend(random=any(row.control == "random" for row in group.truncated)),
-        )
-        for number, group in enumerate(groups, start=1)
-        if (panels := charts.study_truncations(group))
-    ]
+    truncated = (
+        (f"{study_findings.group_name(group)}. {STUDY_TRUNCATION}", charts.study_truncations(group)) for group in groups
+    )
     every_table = [tables.group(group) for group in groups]
     folded: list[Block] = [Folded(table.title, (table,)) for table in every_table]
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
     facts = Facts(entries({name: value for name, value in study.items() if value != []}))
     return [
         *sections,
-        *_left(figures),
+        *_left(truncated, random=any(row.control == "random" for group in groups for row in group.truncated)),
         _every(folded if len(groups) > 1 else every_table),
         Section("Study", "The study", (facts, *_notes(summary.notes), Prose((CELLS,)))),
     ]
 
 
-def _left(figures: Sequence[Figure]) -> list[Section]:
+def _left(truncated: Iterable[tuple[str, Sequence[Panel]]], *, random: bool, columns: int = 2) -> list[Section]:
+    """A figure for each caption with its panels; no section where nothing is drawn."""
+    legend = charts.truncation_legend(random=random)
+    figures = [
+        Figure(f"truncation-{number}", tuple(panels), caption, legend, small=columns > 2, columns=columns)
+        for number, (caption, panels) in enumerate(truncated, start=1)
+        if panels
+    ]
     title = "What is left when part of a matrix is kept"
     return [Section("Truncation", title, tuple(figures))] if figures else []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.core.lock import FolderLock
 from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
@@ -18,11 +18,12 @@ from lesion.files import SUMMARY_BYTES, read_text
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
-from lesion.labs.recall.model import initial, names
-from lesion.labs.recall.recipe import Recipe, differences
+from lesion.labs.recall.model import names
+from lesion.labs.recall.recipe import Recipe, deviation, untrained
 from lesion.labs.recall.result import KIND, CutMeasures, LanguageFacts, Machine, Questions, RecallSummary, read
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
+from lesion.models.device import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 
@@ -65,7 +66,7 @@ def run(
     """
     folder = Path(folder)
     watcher = watcher or Silent()
-    device = pick(device)
+    device = str(device_of(device))
     language = language_of(recipe, corpus)
     lock = FolderLock(folder, KIND)
     try:
@@ -78,7 +79,7 @@ def run(
         rows = _partial(folder, recipe)
         for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
             rows += of_matrix
-            _keep(folder, Partial(recipe=recipe, truncated=tuple(rows)))
+            keep(folder / PARTIAL, Partial(recipe=recipe, truncated=tuple(rows)).model_dump_json() + "\n")
         summary = RecallSummary(
             version=version("lesion"),
             recipe=recipe,
@@ -93,7 +94,7 @@ def run(
             truncated=tuple(rows),
             training=tuple(training),
             phases=phases(training),
-            spectra=spectra(weights, _untrained(recipe), language),
+            spectra=spectra(weights, untrained(recipe), language),
             machine=Machine(
                 device=device,
                 name=torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine(),
@@ -121,18 +122,12 @@ def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
         refuse_another(folder / STATE, recipe)
         return None
     if summary.recipe != recipe:
+        difference = deviation(summary.model_dump(mode="json")["recipe"], recipe)
         raise UsageError(
-            f"{folder} holds a run of another recipe ({differences(summary.recipe, recipe)}); give another folder with"
-            " --out, or delete that one."
+            f"{folder} holds a run of another recipe ({difference}); give another folder with --out, or delete that"
+            " one."
         )
     return summary
-
-
-def _keep(folder: Path, rows: Partial) -> None:
-    try:
-        replace(folder / PARTIAL, rows.model_dump_json() + "\n")
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
 
 
 def _partial(folder: Path, recipe: Recipe) -> list[CutMeasures]:
@@ -161,26 +156,6 @@ def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
     if digest != recipe.corpus:
         raise UsageError(f"{corpus} is not the text of this recipe: it has changed since.")
     return languages.of_text(text, recipe.vocabulary, corpus)
-
-
-def pick(device: str) -> str:
-    """The device that is meant; `auto` is the first GPU where there is one.
-
-    Raises:
-        UsageError: there is no such device.
-    """
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        # Read back: on `meta` a tensor can be made, but it holds nothing.
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UsageError(f"There is no device '{device}' here; give auto, cpu or cuda.") from error
-    return device
-
-
-def _untrained(recipe: Recipe) -> dict[str, torch.Tensor]:
-    return initial(recipe.feed_forward, recipe.vocabulary, recipe.length, recipe.width, recipe.seed)
 
 
 def _language_facts(language: Language) -> LanguageFacts:

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.core.lock import locked
 from lesion.core.run import Run
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.recipe import Recipe, preset
 from lesion.labs.recall.report import RecallResult
 from lesion.labs.recall.result import STUDY_KIND, read
-from lesion.labs.recall.run import CELLS, STUDY, finished, language_of, pick, run
+from lesion.labs.recall.run import CELLS, STUDY, finished, language_of, run
 from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import Cell, RecallStudySummary
+from lesion.models.device import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.plain import visible
 from lesion.progress import Watcher
@@ -68,7 +69,7 @@ def run_recall(study: RecallStudy, run: Run) -> RecallResult:
         LesionError: the folder cannot be written, its summary is damaged, or another process writes in it.
     """
     planned = recipes(study)
-    pick(study.device)
+    device_of(study.device)
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     _refuse(run.folder, planned)
     with locked(run.folder, STUDY_KIND):
@@ -109,8 +110,5 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
         version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(list(trainings.values())))
     )
     summary.write(folder)
-    try:
-        replace(folder / STUDY, study.to_toml())
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    keep(folder / STUDY, study.to_toml())
     return summary

@@ -88,11 +88,6 @@ def example(rng: random.Random, *, test: bool = True) -> tuple[str, str, int]:
             return f"{passage} {question}", answer, count
 
 
-def practice(rng: random.Random) -> tuple[str, str, int]:
-    """As `example`, of the training split."""
-    return example(rng, test=False)
-
-
 def lesson(rng: random.Random, *, crowd: bool) -> list[tuple[str, str]]:
     """Questions and answers for training, all about one passage; the first question carries the passage."""
     while True:

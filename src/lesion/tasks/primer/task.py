@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lesion.errors import UsageError, nearest
-from lesion.tasks import running
+from lesion.tasks import contrast, running
 from lesion.tasks.primer import arithmetic, atlas, reading, text
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
@@ -106,6 +106,11 @@ def _atlas(pool: bool) -> tuple[Item, ...]:
 
 
 @cache
+def _contrast(pool: bool) -> tuple[Item, ...]:
+    return tuple(contrast.frequent([contrast.item(i.id, i.question, i.gold, group=i.group) for i in _atlas(pool)]))
+
+
+@cache
 def _reading(pool: bool) -> tuple[Item, ...]:
     def made(rng: random.Random, index: int) -> tuple[str, Item]:
         question, answer, sentences = reading.example(rng, test=not pool)
@@ -189,6 +194,8 @@ NAMES = ("arithmetic", "atlas", "reading")
 _TASKS = {
     "arithmetic": PrimerTask("primer:arithmetic", 80, _arithmetic, _judge_number),
     "atlas": PrimerTask("primer:atlas", 12, _atlas, _judge_word),
+    # What the bundled model knows, without generating; most other facts of the relation have the value that tempts.
+    "atlas?form=contrast": PrimerTask("primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast"),
     "reading": PrimerTask("primer:reading", 12, _reading, _judge_word),
     "text": PrimerTask("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
 }
