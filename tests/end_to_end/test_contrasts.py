@@ -30,13 +30,13 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
     accuracies = []
     for name, found in zip(names, of_model["tasks"], strict=True):
         assert found["task"] == name
+        questions = [contrasted(model.tokenizer, item.question, [item.gold]) for item in draw(find(name), 30, 1)]
         for edit, cell in zip(
             (BASELINE, ScaleBlock(3), ScaleBlock(4)), (found["baseline"], *found["cells"]), strict=True
         ):
             right = []
-            for item in draw(find(name), 30, 1):
-                prompt, (token,) = contrasted(model.tokenizer, item.question, [item.gold])
-                with applied(model, edit), torch.inference_mode():
+            with applied(model, edit), torch.inference_mode():
+                for prompt, (token,) in questions:
                     right.append(int(model.network(torch.tensor([prompt])).logits[0, -1].argmax()) == token)
             assert cell["accuracy"]["value"] == pytest.approx(np.mean(right)), (name, edit)
             accuracies.append(cell["accuracy"]["value"])
