@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.arguments import checked
+from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
 
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
