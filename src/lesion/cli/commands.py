@@ -23,6 +23,7 @@ WORKERS = {
     "ray": engine_options.Ray,
     "gpus_per_worker": engine_options.GpusPerWorker,
 }
+_SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
 def command(method: Method[Any]) -> Callable[..., None]:
@@ -69,7 +70,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     if option.argument:
         several = list[str] if option.many else str
         return _named(option.name, Annotated[several, typer.Argument(metavar=option.argument, help=option.help)])
-    help = f"{option.help} Default: {option.default_text}." if option.default_text else option.help
+    help = option.help + _SYNTAX[option.many] + (f" Default: {option.default_text}." if option.default_text else "")
     declared = typer.Option(option.flag, help=help, rich_help_panel=option.panel, show_default=False)
     if option.required:
         return _named(option.name, Annotated[kind, declared])

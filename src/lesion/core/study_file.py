@@ -323,7 +323,7 @@ class Questions(StudyFile):
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(
-        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable.",
+        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
         many="repeat",

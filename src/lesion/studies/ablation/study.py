@@ -33,14 +33,14 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention or mlp; repeatable.",
+        help="Part of each block to scale: block, attention or mlp.",
         must="block, attention or mlp, or a list of these",
         many="repeat",
     )
     layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
     factor: Several[Number] = option(
         (0.0,),
-        help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",
+        help="Scale factor: 0 ablates, 1 changes nothing.",
         must="a finite number or a list of them",
         many="comma",
     )
@@ -89,16 +89,16 @@ class Study(Questions):
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(
-            "revisions", (), "Training checkpoints to study as well: all, or a comma-separated list.", WHAT,
+            "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
             frozenset({str}), many="comma",
         ),
         Option(
-            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds --effect: decided.",
+            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds the effect: decided.",
             STATISTICS, frozenset({str}),
         ),
         Option(
-            "effect", (), "With --stop-when: smallest drop in accuracy that counts.", STATISTICS, frozenset({float}),
-            shown="0.1",
+            "effect", (), "Smallest drop in accuracy that counts, where evaluation stops once decided.", STATISTICS,
+            frozenset({float}), shown="0.1",
         ),
     )  # fmt: skip
 

@@ -89,7 +89,7 @@ class DriftStudy(StudyFile):
     runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
     clusters: Several[Annotated[Whole, Field(ge=2)]] = option(
         (50,),
-        help="Number of clusters of k-means (comma-separated list; 50, or the first, is plotted).",
+        help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         must="a whole number from 2, or a list of them",
         many="comma",
     )
@@ -131,7 +131,7 @@ class DriftStudy(StudyFile):
         | None
     ) = option(
         None,
-        help="Two layers (3,5) between which tokens are followed; default: at the hinge or step.",
+        help="Two layers between which tokens are followed; default: at the hinge or step.",
         must="a list of two different layers, whole numbers from 0",
         many="comma",
     )

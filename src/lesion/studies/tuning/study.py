@@ -129,7 +129,7 @@ class TuningStudy(StudyFile):
     )
     controls: Listed[Text] = option(
         (),
-        help="Control task, evaluated before and after; repeatable.",
+        help="Control task, evaluated before and after.",
         must="a list of tasks that should survive",
         name="control",
         many="repeat",
@@ -137,7 +137,7 @@ class TuningStudy(StudyFile):
     arms: Several[Arm] = option(
         (CRITICAL,),
         help="Which blocks: critical, least, random (of those that are not critical, where it is known which are), all,"
-        " all-adapter, or layers such as 0-3,7; repeatable, to compare.",
+        " all-adapter, or layers such as 0-3,7; several choices are compared.",
         must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
         name="layers",
         many="repeat",
@@ -160,7 +160,7 @@ class TuningStudy(StudyFile):
     )
     ablation_items: Count = option(
         100,
-        help="Number of items to find the critical blocks on, without --study.",
+        help="Number of items to find the critical blocks on, where no layer study is given.",
         must="how many items the critical blocks are found on, a whole number from 1",
         panel=STATISTICS,
     )
@@ -168,14 +168,14 @@ class TuningStudy(StudyFile):
     rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
     learning_rates: Several[Rate] = option(
         (1e-3,),
-        help="Peak learning rate; of a comma-separated list, the best on held-out training items is kept.",
+        help="Peak learning rate; of several, the best on held-out training items is kept.",
         must="a number above 0, or a list of them",
         name="learning_rate",
         many="comma",
     )
     seeds: Several[Seed] = option(
         (0,),
-        help="Random seed of the row order and of random blocks; comma-separated list.",
+        help="Random seed of the row order and of random blocks; several seeds give means.",
         must="a whole number from 0, or a list of them",
         panel=STATISTICS,
         name="seed",
