@@ -14,6 +14,7 @@ from lesion.edits.edit import of_weights
 from lesion.edits.files.edit_file import EditFile
 from lesion.edits.files.thin_factors import counted
 from lesion.edits.selections.selection import Count
+from lesion.report import wording
 
 
 def describe(file: EditFile) -> RenderableType:
@@ -63,7 +64,7 @@ def _data(file: EditFile) -> list[str]:
         )
         cut = sum(draw.cut for draw in inputs.provenance)
         lines.append(
-            f"{data}: {inputs.texts:,} texts, {inputs.tokens:,} tokens"
+            f"{data}: {wording.counted(inputs.texts, 'text')}, {wording.counted(inputs.tokens, 'token')}"
             + (f"; {seeds}" if seeds else "")
             + (f"; {cut:,} cut at the context" if cut else "")
         )

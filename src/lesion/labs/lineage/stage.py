@@ -17,6 +17,7 @@ from lesion.labs.lineage.data import GROUP
 from lesion.labs.lineage.examination import answers, results
 from lesion.labs.lineage.shipping import device_of, machine, ship
 from lesion.models.load import Model
+from lesion.report.wording import counted
 from lesion.training.resume import Point
 
 
@@ -91,6 +92,7 @@ def _note_missing(out: Path, kept: Sequence[int], curve: Sequence[Point], consol
     missing = [step for group in kept if not place(out, step := int(curve[group - 1]["step"])).is_dir()]
     if missing:
         console.print(
-            f"note: of {len(kept)} checkpoints {len(missing)} were passed before they were asked for (steps"
-            f" {', '.join(map(str, missing))}); a training into another --out keeps them all."
+            f"note: the training has passed {len(missing)} of {counted(len(kept), 'checkpoint')} without keeping"
+            f" {'it' if len(missing) == 1 else 'them'} (step {', '.join(map(str, missing))}); a training into another"
+            " --out keeps all."
         )
