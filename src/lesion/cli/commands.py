@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import engine_options
+from lesion.cli import engine_options, running
 from lesion.cli.parsing import number, numbers, whole
-from lesion.cli.running import run
 from lesion.cli.terminal import say
 from lesion.core.method import Method
 from lesion.core.options import WHAT, Option, options_of
@@ -26,8 +25,13 @@ WORKERS = {
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
-def command(method: Method[Any]) -> Callable[..., None]:
-    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`."""
+def command(method: Method[Any], run: Callable[..., None] = running.run) -> Callable[..., None]:
+    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`.
+
+    Args:
+        method: what the command runs.
+        run: runs a study and shows its result, as `running.run`.
+    """
     options = [option for option in options_of(method.study) if method.options is None or option.name in method.options]
 
     def run_method(**values: Any) -> None:
@@ -43,7 +47,6 @@ def command(method: Method[Any]) -> Callable[..., None]:
         run(method, study, out, EngineChoice(engine, **workers))
 
     run_method.__doc__ = method.help
-    run_method.__name__ = method.command.rpartition(" ")[2]
     run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
     return run_method
 

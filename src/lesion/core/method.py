@@ -58,7 +58,7 @@ class Method(Generic[S]):
     def kind(self) -> str | None:
         """What study files write as `kind`; None for layer studies, which have no kind."""
         field = self.study.model_fields.get("kind")
-        return None if field is None else (field.default if not field.is_required() else field.description)
+        return None if field is None else field.default
 
     @property
     def folder_kind(self) -> str:

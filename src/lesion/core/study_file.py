@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -92,6 +92,12 @@ Listed = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(differ
 """A list of different values, or one value that stands for such a list."""
 Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
 """Such a list of at least one."""
+
+
+def one_of(kind: Any) -> str:
+    """The values of a `Literal` in words: `a, b or c`."""
+    *most, final = map(str, get_args(kind))
+    return f"{', '.join(most)} or {final}"
 
 
 # Options that several studies have.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -36,6 +36,7 @@ from lesion.core.study_file import (
     Whole,
     different,
     listed,
+    one_of,
     table_of,
 )
 
@@ -45,11 +46,6 @@ LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
 Information = Literal["arithmetic", "geometric", "min", "max"]
 ElbowLayers = Literal["later", "all"]
-
-
-def _one_of(kind: Any) -> str:
-    *most, last = get_args(kind)
-    return f"{', '.join(most)} or {last}"
 
 
 class DriftStudy(StudyFile):
@@ -96,29 +92,29 @@ class DriftStudy(StudyFile):
     layer_zero: LayerZero = option(
         "embedding",
         help="Reference of the comparison: embedding, or block (the output of block 0).",
-        must=_one_of(LayerZero),
+        must=one_of(LayerZero),
     )
     normalise: Normalise = option(
         "none",
         help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).",
-        must=_one_of(Normalise),
+        must=one_of(Normalise),
     )
     nmi: Information = option(
         "arithmetic",
         help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
-        must=_one_of(Information),
+        must=one_of(Information),
     )
     starts: Count = option(
         10, help="Number of k-means++ initialisations; the lowest inertia is kept.", must=COUNT, panel=STATISTICS
     )
-    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=_one_of(Part))
+    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=one_of(Part))
     solution: Solution = option(
-        "own", help="Solution after the prompt: own (greedy), gold or none.", must=_one_of(Solution)
+        "own", help="Solution after the prompt: own (greedy), gold or none.", must=one_of(Solution)
     )
     elbow: ElbowLayers = option(
         "later",
         help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.",
-        must=_one_of(ElbowLayers),
+        must=one_of(ElbowLayers),
         panel=STATISTICS,
     )
     between: (
