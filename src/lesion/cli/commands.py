@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import engine_options, running
+from lesion.cli import running, worker_options
 from lesion.cli.parsing import number, numbers, whole
 from lesion.cli.terminal import say
 from lesion.core.method import Method
@@ -18,9 +18,9 @@ from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
 WORKERS = {
-    "workers": engine_options.Workers,
-    "ray": engine_options.Ray,
-    "gpus_per_worker": engine_options.GpusPerWorker,
+    "workers": worker_options.Workers,
+    "ray": worker_options.Ray,
+    "gpus_per_worker": worker_options.GpusPerWorker,
 }
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
@@ -32,7 +32,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
         method: what the command runs.
         run: runs a study and shows its result, as `running.run`.
     """
-    options = [option for option in options_of(method.study) if method.options is None or option.name in method.options]
+    options = options_of(method.study)
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")

@@ -35,7 +35,6 @@ class Method(Generic[S]):
         help: what the command does, one sentence.
         folder: the kind that output folders are noted to belong to; empty: `kind`.
         default_name: the name of studies from the command line and Python; empty: `kind`.
-        options: names of the study's options that the command has; None: all.
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
         distributed: whether other processes can answer.
@@ -48,7 +47,6 @@ class Method(Generic[S]):
     help: str = ""
     folder: str = ""
     default_name: str = ""
-    options: tuple[str, ...] | None = None
     needs_out: bool = True
     kept: str = "Every answer so far is kept in {folder}; the same command goes on from there."
     distributed: bool = True

@@ -43,17 +43,12 @@ StopLoops = Annotated[
     Annotated[Whole, Field(ge=2)] | None,
     BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
 ]
-LOOPS = "a whole number from 2, or 0 to let loops go on"
-STOP_LOOPS = "End an answer that repeats the same piece N times in a row (approximate; off by default)."
 
 Count = Annotated[Whole, Field(ge=1)]
 Seed = Annotated[Whole, Field(ge=0)]
 Level = Annotated[Number, Field(gt=0, lt=1)]
 BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
 COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
-DTYPE, DEVICE = "auto, float32, bfloat16 or float16", "auto, cpu, cuda or cuda:N"
-STYLE = "Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own."
-BATCH_SIZE = "Number of sequences decoded together, or auto."
 MODEL = "Model: bundled:NAME, a local folder, or a hub id."
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
@@ -102,11 +97,21 @@ def one_of(kind: Any) -> str:
 
 # Options that several studies have.
 ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
-PROMPT_STYLE = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+PROMPT_STYLE = option(
+    None,
+    help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
+    must="the name of a prompt style",
+    panel=DECODING,
+)
 LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-BATCHES = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
-DTYPES = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
-DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+BATCHES = option(
+    "auto",
+    help="Number of sequences decoded together, or auto.",
+    must="a whole number from 1, or auto",
+    panel=HARDWARE,
+)
+DTYPES = option("auto", help=f"Data type of the weights: {one_of(Dtype)}.", must=one_of(Dtype), panel=HARDWARE)
+DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must="auto, cpu, cuda or cuda:N", panel=HARDWARE)
 ENGINES = option(
     None,
     help="Inference backend: transformers or vllm.",
@@ -114,7 +119,12 @@ ENGINES = option(
     panel=HARDWARE,
     shown="transformers",
 )
-LOOP_STOP = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+LOOP_STOP = option(
+    None,
+    help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
+    must="a whole number from 2, or 0 to let loops go on",
+    panel=DECODING,
+)
 MOST_TOKENS = option(
     None,
     help="Maximum length of an answer in tokens; default: the task's own.",
@@ -141,7 +151,7 @@ class ModelChoice(Table):
 
     source: Text = Field(description="a hub id, a folder or bundled:NAME")
     revision: Text | None = Field(default=None, description="a branch, tag or commit")
-    dtype: Dtype | None = Field(default=None, description="auto, float32, bfloat16 or float16")
+    dtype: Dtype | None = Field(default=None, description=one_of(Dtype))
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     family: Text | None = Field(
         default=None, description="a name that models share which come from one base, for example llama"

@@ -13,19 +13,14 @@ from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import (
     MODEL,
-    ModelChoice,
     Number,
     OneModel,
     Questions,
     Several,
     Table,
-    TaskChoice,
-    shipped,
 )
 from lesion.edits.edit import Unit
 from lesion.errors import UsageError
-
-__all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice", "shipped"]
 
 
 class EditPlan(Table):
