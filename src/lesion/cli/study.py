@@ -60,7 +60,7 @@ def _print_schema(kind: str | None) -> None:
     known = {kind or "layers": method for kind, method in methods().items()}
     if kind not in known:
         near = nearest(kind, known) if kind else ""
-        raise UsageError(f"Say which kind of study: --schema {' or '.join(known)}{near}.")
+        raise UsageError(f"Say which kind of study{near}: `lesion run --schema KIND`, of {', '.join(known)}.")
     _print(json.dumps(schema(known[kind].study), indent=2))
 
 

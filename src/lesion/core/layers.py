@@ -88,9 +88,6 @@ def _layers(value: object) -> object:
         raise ValueError(str(error)) from None
 
 
-Layers = Annotated[
-    str,
-    BeforeValidator(_layers),
-]
+Layers = Annotated[str, BeforeValidator(_layers, json_schema_input_type=str | int | list[int])]
 LAYERS = "Blocks: all, or numbers and ranges such as 0-3,7."
 LAYERS_FORM = "all, text such as 0-3,7, or a list of whole numbers from 0"

@@ -16,11 +16,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     Strict,
     StringConstraints,
     ValidationError,
     field_validator,
 )
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
 from lesion.bounds import excess
 from lesion.core.options import DECODING, HARDWARE, STATISTICS, Option, flat, nested, option
@@ -36,12 +39,19 @@ Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(l
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 # "transformers" is kept as None, so that studies from before there was a choice keep their identity.
 EngineName = Annotated[
-    Literal["vllm"] | None, BeforeValidator(lambda value: None if value == "transformers" else value)
+    Literal["vllm"] | None,
+    BeforeValidator(
+        lambda value: None if value == "transformers" else value,
+        json_schema_input_type=Literal["transformers", "vllm"] | None,
+    ),
 ]
 # 0 is kept as None, so that studies from before there was a choice keep their identity.
 StopLoops = Annotated[
     Annotated[Whole, Field(ge=2)] | None,
-    BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
+    BeforeValidator(
+        lambda value: None if type(value) is int and value == 0 else value,
+        json_schema_input_type=Annotated[int, Field(ge=0)] | None,
+    ),
 ]
 
 Count = Annotated[Whole, Field(ge=1)]
@@ -61,9 +71,22 @@ def listed(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def table_of(key: str) -> BeforeValidator:
+class OneOrSeveral:
+    """Of a field that is a list: one value is a list of one (`listed`), in the JSON Schema too."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+def table_of(key: str, table: type[BaseModel]) -> BeforeValidator:
     """A plain string in the place of a table is its first key."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+    return BeforeValidator(
+        lambda value: {key: value} if isinstance(value, str) else value, json_schema_input_type=str | table
+    )
 
 
 def printable(value: str) -> str:
@@ -83,9 +106,9 @@ def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 T = TypeVar("T")
-Listed = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(different)]
+Listed = Annotated[tuple[T, ...], OneOrSeveral(), AfterValidator(different)]
 """A list of different values, or one value that stands for such a list."""
-Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
+Several = Annotated[tuple[T, ...], Field(min_length=1), OneOrSeveral(), AfterValidator(different)]
 """Such a list of at least one."""
 
 
@@ -189,13 +212,13 @@ class TaskChoice(Table):
     )
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    stop: Annotated[tuple[Text, ...], BeforeValidator(listed)] | None = Field(
+    stop: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
         default=None, description="a string or a list of strings"
     )
 
 
-OneModel = Annotated[ModelChoice, table_of("source")]
-OneTask = Annotated[TaskChoice, table_of("name")]
+OneModel = Annotated[ModelChoice, table_of("source", ModelChoice)]
+OneTask = Annotated[TaskChoice, table_of("name", TaskChoice)]
 
 
 class DecodingPlan(Table):

@@ -75,7 +75,10 @@ class Study(Questions):
     )
     edits: EditPlan = flat(EditPlan(), must="a table [edits]")
     stop: StopPlan | None = Field(default=None, description="a table [stop]")
-    screen: Annotated[Literal[True] | None, BeforeValidator(lambda value: None if value is False else value)] = option(
+    screen: Annotated[
+        Literal[True] | None,
+        BeforeValidator(lambda value: None if value is False else value, json_schema_input_type=bool | None),
+    ] = option(
         None,
         help="First score the gold solutions under every edit (cheap; ranks layers).",
         must="true or false",

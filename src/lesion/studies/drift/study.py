@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
@@ -26,18 +26,16 @@ from lesion.core.study_file import (
     EngineName,
     Level,
     OneModel,
+    OneTask,
     Questions,
     Seed,
     Several,
     StopLoops,
     StudyFile,
-    TaskChoice,
     Text,
     Whole,
     different,
-    listed,
     one_of,
-    table_of,
 )
 
 Part = Literal["prompt", "solution", "both"]
@@ -78,7 +76,7 @@ class DriftStudy(StudyFile):
         many="repeat",
         argument="MODEL",
     )
-    task: Annotated[TaskChoice, table_of("name")] = option(
+    task: OneTask = option(
         help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
     )
     items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
@@ -120,7 +118,6 @@ class DriftStudy(StudyFile):
     between: (
         Annotated[
             tuple[Annotated[Whole, Field(ge=0)], ...],
-            BeforeValidator(listed),
             Field(min_length=2, max_length=2),
             AfterValidator(different),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.method import Method
@@ -16,13 +16,13 @@ from lesion.core.study_file import (
     Listed,
     Number,
     OneModel,
+    OneOrSeveral,
     OneTask,
     Questions,
     Several,
     Table,
     Text,
     Whole,
-    listed,
 )
 from lesion.errors import UsageError
 
@@ -160,7 +160,7 @@ class EvaluationStudy(Questions):
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
     model: OneModel = ONE_MODEL
-    edits: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
+    edits: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
         (),
         help="An .edit file; without one, the baseline alone.",
         must="a list of .edit files",

@@ -94,7 +94,9 @@ def _budget(value: object) -> object:
 
 
 Arm = Annotated[
-    str, BeforeValidator(_arm), Field(description=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these")
+    str,
+    BeforeValidator(_arm, json_schema_input_type=str | int | list[int]),
+    Field(description=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these"),
 ]
 Budget = Annotated[
     int | str, BeforeValidator(_budget), Field(description="a number of blocks from 1, or a share such as 25%")
