@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import tomllib
 from types import SimpleNamespace
 from typing import Literal
 
@@ -195,15 +196,16 @@ def test_a_file_without_a_kind_whose_keys_are_those_of_one_kind_is_told_so(tmp_p
         load_study(tmp_path / "s.toml")
 
 
-@pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning"])
+@pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning", "recall"])
 def test_the_schema_of_a_kind_admits_its_shipped_studies_and_describes_every_option(capsys, kind):
     done = command(capsys, "run", "--schema", kind)
     schema = json.loads(done.out)
-    method = next(method for method in registry.methods().values() if method.folder_kind == kind)
+    method = next(method for method in registry.methods().values() if (method.kind or "layers") == kind)
     for name in shipped():
         study = load_study(name)
         if type(study) is method.study:
             jsonschema.validate(json.loads(study.model_dump_json(exclude_none=True)), schema)
+            jsonschema.validate(tomllib.loads(shipped()[name].read_text("utf-8")), schema)
     for option in options_of(method.study):
         if len(option.path) == 1:
             assert option.help in schema["properties"][option.path[0]]["description"]

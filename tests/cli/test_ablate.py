@@ -12,8 +12,8 @@ import pytest
 
 from commandline import Outcome, lesion, questions, save
 from lesion.core.store import Store
+from lesion.core.study_file import shipped
 from lesion.studies.ablation.recall import recall
-from lesion.studies.ablation.study import shipped
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from commandline import lesion
 from lesion.labs.recall import recipe as recipes
+from lesion.labs.recall.study_file import RecallStudy
 from lesion.report import drawing
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
@@ -41,6 +42,15 @@ def test_a_training_leaves_summary_and_report_and_prints_both_phases(capsys, sma
     assert "seed 2 instead of 3" in other.complaint
 
 
+def test_several_values_are_a_study_of_all_trainings(capsys, small, tmp_path):
+    assert lesion(capsys, "lab", "recall", "--seed", "0,1", "--noise", "0.4,0.5", "--out", tmp_path).code == 0
+    study = RecallStudy.load(tmp_path / "study.toml")
+    assert (study.seed, study.noise) == ((0, 1), (0.4, 0.5))
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert len(summary["cells"]) == 4
+    assert len(summary["groups"]) == 2
+
+
 @pytest.mark.parametrize("feed_forward", ["linear", "none"])
 def test_other_feed_forwards_are_cut_where_they_have_matrices(capsys, small, tmp_path, feed_forward):
     done = lesion(capsys, "lab", "recall", "--feed-forward", feed_forward, "--optimiser", "adam", "--out", tmp_path)
@@ -62,20 +72,21 @@ def test_a_corpus_of_its_own_characters(capsys, small, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--noise", "1"], "from 0 to below 1, not 1"),
+        (["--noise", "1"], "from 0 to below 1, or a list of them, not 1.0"),
         (["--noise", "-0.5"], "not -0.5"),
-        (["--noise", "nan"], "not nan"),
-        (["--vocabulary", "3"], "vocabulary must be at least 4, not 3"),
-        (["--preset", "quik"], "no preset 'quik' (nearest: quick)"),
-        (["--feed-forward", "mpl"], "no feed-forward 'mpl' (nearest: mlp)"),
-        (["--optimiser", "agd"], "no optimiser 'agd'"),
-        (["--keep", "0.5,2"], "must be from 0 to 1, not 2"),
+        (["--noise", "nan"], "not NaN"),
+        (["--vocabulary", "3"], "vocabulary must be a whole number from 4, or a list of them, not 3"),
+        (["--preset", "quik"], 'preset must be quick, released or paper, not "quik"'),
+        (["--feed-forward", "mpl"], 'feed_forward must be mlp, linear or none, or a list of these, not "mpl"'),
+        (["--optimiser", "agd"], 'optimiser must be sgd or adam, or a list of these, not "agd"'),
+        (["--keep", "0.5,2"], "keep must be a kept fraction from 0 to 1, or a list of them, not 2.0"),
+        (["--keep", "0.5,0.5"], "0.5 is listed twice"),
         (["--keep", "half"], "'half' is none"),
         (["--corpus", "nowhere.txt"], "no file nowhere.txt"),
-        (["--steps", "-4"], "steps must be at least 0, not -4"),
+        (["--steps", "-4"], "steps must be a whole number from 0, or a list of them, not -4"),
         (["--device", "cuba"], "no device 'cuba'"),
         (["--device", "meta"], "no device 'meta'"),
-        (["--seed", "99999999999999999999"], "99999999999999999999 is too large"),
+        (["--seed", "99999999999999999999"], "99,999,999,999,999,999,999 is too large"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence_and_leaves_nothing(capsys, tmp_path, arguments, said):
@@ -114,7 +125,7 @@ def test_a_seed_that_is_too_large_in_a_study_is_told_before_anything_is_written(
 
 
 def test_without_noise_the_least_loss_is_no_negative_zero(capsys, small, tmp_path):
-    done = lesion(capsys, "lab", "recall", "--noise", 0, "--keep", "0.5,0.5", "--out", tmp_path)
+    done = lesion(capsys, "lab", "recall", "--noise", 0, "--keep", "0.5", "--out", tmp_path)
     assert "-0.0" not in done.out
     assert '"floor": 0.0' in (tmp_path / "summary.json").read_text()
     assert "H(α) = 0.000" in (tmp_path / "report.html").read_text()

@@ -13,12 +13,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import lesion
 from commandline import lesion as command
 from lesion.cli import main
+from lesion.core.values import Estimate
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_gold
 
@@ -102,6 +105,18 @@ def test_the_log_probabilities_are_those_of_the_final_norm_and_head_on_the_hidde
     assert [layer["layer"] for layer in layers] == list(range(9))
     for layer, mean in zip(layers, means.tolist(), strict=True):
         assert layer["log_probability"]["value"] == pytest.approx(mean, rel=1e-4, abs=1e-3)
+
+
+def test_the_intervals_of_log_probabilities_are_bootstrap_intervals_and_never_exceed_0(known, folder):
+    for layer in summary(folder)["tasks"][0]["layers"]:
+        interval = layer["log_probability"]
+        assert interval["low"] <= interval["value"] <= interval["high"] <= 0
+    mean = importlib.import_module("lesion_logit_lens.study").mean
+    values = -np.random.default_rng(1).exponential(0.1, 12)
+    expected = scipy.stats.bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval
+    interval = mean(values, 0.95, 0)
+    assert (interval.low, interval.high) == pytest.approx(tuple(expected), abs=0.005)
+    assert mean(np.array([-1.0]), 0.95, 0) == Estimate(value=-1.0)
 
 
 def test_the_last_layer_is_the_model_as_it_is(folder):

@@ -370,7 +370,7 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     # A training that is over keeps no more checkpoints, and says so.
     again = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out.parent, "--device", "cpu")
     assert again.code == 0
-    assert f"of 1 checkpoints 1 were passed before they were asked for (steps {facts['steps']})" in again.err
+    assert f"has passed 1 of 1 checkpoint without keeping it (step {facts['steps']})" in again.err
     # Another recipe does not go on in this folder.
     other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out.parent, "--device", "cpu")
     assert other.code == 2

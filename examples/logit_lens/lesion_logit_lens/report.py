@@ -54,7 +54,7 @@ def page(summary: LensSummary) -> Page:
 def finding(task: LensTask) -> Finding:
     """From which layer on the accuracy cannot be told from that of the whole model."""
     last = task.layers[-1].accuracy
-    first = next(one.layer for one in task.layers if (one.accuracy.high or 0) >= (last.low or 0))
+    first = next(layer.layer for layer in task.layers if (layer.accuracy.high or 0) >= (last.low or 0))
     text = (
         f"{task.model}, {task.task}: {wording.percent(last.value)} {wording.interval(last.low, last.high)} right on"
         f" {wording.counted(task.items, 'item')}; the first layer whose interval reaches the whole model's is layer"
@@ -74,7 +74,8 @@ def figure(summary: LensSummary) -> Figure:
         for name, task in zip(names, summary.tasks, strict=True):
             for layer in task.layers:
                 value = getattr(layer, measure)
-                tip = f"{name}\nlayer {layer.layer}: {value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+                number = wording.DASH if value.value is None else wording.figures(value.value, 4)
+                tip = f"{name}\nlayer {layer.layer}: {number} {wording.plain_interval(value.low, value.high)}"
                 rows.append(
                     {
                         "series": name,
@@ -88,7 +89,9 @@ def figure(summary: LensSummary) -> Figure:
         upright = Axis(title, 0.0, 1.0) if measure == "accuracy" else Axis(title)
         panels.append(Panel((plots.curves(pd.DataFrame(rows), across, upright, names),), title))
     legend = tuple(Series(name, index) for index, name in enumerate(names))
-    return Figure("logit-lens", tuple(panels), f"Bands: {100 * summary.study.level:g} % intervals. {READING}", legend)
+    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+    bands = f"Bands: {level} intervals over items (accuracy: Wilson; log-probability: percentile bootstrap)."
+    return Figure("logit-lens", tuple(panels), f"{bands} {READING}", legend)
 
 
 def table(summary: LensSummary) -> Table:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.stats import t
 
 from lesion.core.method import Method
 from lesion.core.options import option
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     from lesion.core.run import Run
     from lesion.edits.edit import Edit
     from lesion_logit_lens.report import LensResult
+
+
+DRAWS = 2_000
+"""Resamples of the items behind a bootstrap interval."""
 
 
 class LensStudy(Questions):
@@ -38,7 +41,7 @@ class LensLayer(Value):
 
     Attributes:
         accuracy: of the answers, with Wilson's interval.
-        log_probability: of the gold answer in nats, mean over items, with Student's interval.
+        log_probability: of the gold answer in nats, mean over items, with a bootstrap interval.
     """
 
     layer: int
@@ -105,16 +108,22 @@ def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.Data
             LensLayer(
                 layer=layer,
                 accuracy=Estimate(value=right.mean(), low=low, high=high),
-                log_probability=_mean(scores, study.level),
+                log_probability=mean(scores, study.level, study.seed),
             )
         )
     return LensTask(model=model, task=task, items=len(right), layers=layers)
 
 
-def _mean(values: np.ndarray, level: float) -> Estimate:
-    mean, spread = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * spread if len(values) > 1 else np.nan
-    return Estimate(value=mean, low=mean - reach, high=mean + reach)
+def mean(values: np.ndarray, level: float, seed: int) -> Estimate:
+    """The mean over items with its percentile bootstrap interval (Efron, 1979); a single item has none.
+
+    A mean of log-probabilities drawn anew is never above 0, so neither is the interval; Student's can be.
+    """
+    if len(values) < 2:
+        return Estimate(value=values.mean())
+    draws = np.random.default_rng(seed).integers(len(values), size=(DRAWS, len(values)))
+    low, high = np.quantile(values[draws].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value=values.mean(), low=low, high=high)
 
 
 METHOD = Method(

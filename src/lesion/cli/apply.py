@@ -32,6 +32,7 @@ def apply(
     from lesion.edits.files.artefact import read_edit
     from lesion.edits.files.checkpoint import apply_edits
     from lesion.edits.files.thin_factors import counted
+    from lesion.report import wording
 
     console = Terminal(stderr=True)
 
@@ -68,7 +69,7 @@ def apply(
     for matrix in done.truncated:
         saved = f"; {counted(matrix.cut)}" if thin else ""
         say(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
-    say(f"{done.moved:,} weights of {model} have another value")
+    say(f"{wording.counted(done.moved, 'weight')} of {model} changed")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
     if done.thin is not None:

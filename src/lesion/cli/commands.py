@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import engine_options
+from lesion.cli import running, worker_options
 from lesion.cli.parsing import number, numbers, whole
-from lesion.cli.running import run
 from lesion.cli.terminal import say
 from lesion.core.method import Method
 from lesion.core.options import WHAT, Option, options_of
@@ -19,15 +18,21 @@ from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
 WORKERS = {
-    "workers": engine_options.Workers,
-    "ray": engine_options.Ray,
-    "gpus_per_worker": engine_options.GpusPerWorker,
+    "workers": worker_options.Workers,
+    "ray": worker_options.Ray,
+    "gpus_per_worker": worker_options.GpusPerWorker,
 }
+_SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
-def command(method: Method[Any]) -> Callable[..., None]:
-    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`."""
-    options = [option for option in options_of(method.study) if method.options is None or option.name in method.options]
+def command(method: Method[Any], run: Callable[..., None] = running.run) -> Callable[..., None]:
+    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`.
+
+    Args:
+        method: what the command runs.
+        run: runs a study and shows its result, as `running.run`.
+    """
+    options = options_of(method.study)
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
@@ -42,7 +47,6 @@ def command(method: Method[Any]) -> Callable[..., None]:
         run(method, study, out, EngineChoice(engine, **workers))
 
     run_method.__doc__ = method.help
-    run_method.__name__ = method.command.rpartition(" ")[2]
     run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
     return run_method
 
@@ -69,7 +73,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     if option.argument:
         several = list[str] if option.many else str
         return _named(option.name, Annotated[several, typer.Argument(metavar=option.argument, help=option.help)])
-    help = f"{option.help} Default: {option.default_text}." if option.default_text else option.help
+    help = option.help + _SYNTAX[option.many] + (f" Default: {option.default_text}." if option.default_text else "")
     declared = typer.Option(option.flag, help=help, rich_help_panel=option.panel, show_default=False)
     if option.required:
         return _named(option.name, Annotated[kind, declared])

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lesion.cli.terminal import facts
 from lesion.models.anatomy import Block
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
@@ -116,7 +117,7 @@ def describe(model: Model) -> RenderableType:
     anatomy = model.anatomy
     architecture = type(model.network).__name__
     context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
-    facts: Sequence[tuple[str, str]] = (
+    rows: Sequence[tuple[str, str]] = (
         (
             "architecture",
             f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown",
@@ -133,12 +134,7 @@ def describe(model: Model) -> RenderableType:
         ("tied weights", "; ".join(" = ".join(group) for group in anatomy.tied) or "none"),
         ("fingerprint", model.fingerprint),
     )
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        grid.add_row(name, Text(value))
-    parts: list[RenderableType] = [Text(model.name, style="bold underline"), grid, Text()]
+    parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(rows), Text()]
     if not anatomy.known:
         parts.append(Text("The anatomy below was found by structure, not by a table.", style="bold yellow"))
     parts += [Text(model.complaint(), style="bold red")] if model.not_finite else []

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.arguments import checked
+from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
 
 app = typer.Typer(help="Show and combine .edit files.", no_args_is_help=True)

@@ -10,15 +10,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lesion.cli.terminal import facts
 from lesion.edits.edit import of_weights
 from lesion.edits.files.edit_file import EditFile
 from lesion.edits.files.thin_factors import counted
 from lesion.edits.selections.selection import Count
+from lesion.report import wording
 
 
 def describe(file: EditFile) -> RenderableType:
     """Everything that `lesion edit show` says. Names are shown as they are, never read as markup."""
-    facts = [
+    rows = [
         ("file", f"{file.path}, {len(file.data):,} bytes"),
         ("digest", file.digest),
         ("made", f"{file.made} by lesion {file.lesion}"),
@@ -29,23 +31,16 @@ def describe(file: EditFile) -> RenderableType:
     ]
     for part in of_weights(file.edit):
         does = "set to 0" if part.factor == 0 else f"multiplied by {part.factor:g}"
-        facts += [("selects", f"{part.selection.label} (recipe {part.selection.digest})"), ("weights are", does)]
+        rows += [("selects", f"{part.selection.label} (recipe {part.selection.digest})"), ("weights are", does)]
     for cut in file.cuts:
-        facts += [("truncates", f"{cut.address}, {cut.shape[0]:,} × {cut.shape[1]:,}: {cut} kept"), ("", counted(cut))]
+        rows += [("truncates", f"{cut.address}, {cut.shape[0]:,} × {cut.shape[1]:,}: {cut} kept"), ("", counted(cut))]
     selects = bool(of_weights(file.edit))
-    if not selects:
-        pass
-    elif file.selected is None:
-        facts.append(("selected", "not counted: the edit was combined without its model at hand"))
-    else:
+    if selects and file.selected is None:
+        rows.append(("selected", "not counted: the edit was combined without its model at hand"))
+    elif file.selected:
         selected, total = sum(c.selected for c in file.selected), sum(c.total for c in file.selected)
-        facts.append(("selected", f"{selected:,} of {total:,} weights ({selected / total:.4%})"))
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        grid.add_row(name, Text(value))
-    shown: list[RenderableType] = [Text(file.label, style="bold underline"), grid, Text()]
+        rows.append(("selected", f"{selected:,} of {total:,} weights ({selected / total:.4%})"))
+    shown: list[RenderableType] = [Text(file.label, style="bold underline"), facts(rows), Text()]
     if selects:
         shown += [Text("Made from", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in _data(file))]
     if file.selected:
@@ -63,7 +58,7 @@ def _data(file: EditFile) -> list[str]:
         )
         cut = sum(draw.cut for draw in inputs.provenance)
         lines.append(
-            f"{data}: {inputs.texts:,} texts, {inputs.tokens:,} tokens"
+            f"{data}: {wording.counted(inputs.texts, 'text')}, {wording.counted(inputs.tokens, 'token')}"
             + (f"; {seeds}" if seeds else "")
             + (f"; {cut:,} cut at the context" if cut else "")
         )

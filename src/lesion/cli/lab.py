@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.arguments import checked
+from lesion.cli import running
+from lesion.cli.commands import command
+from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
+from lesion.core.method import Method
+from lesion.engines.config import EngineChoice
+from lesion.labs.recall.study_file import METHOD, RecallStudy
 
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
 
@@ -67,42 +72,24 @@ def lineage(
         Terminal().print(table.text(families.finished(out, base)), end="", soft_wrap=True)
 
 
-@app.command()
-@checked
-def recall(
-    out: Annotated[Path, typer.Option(help="Output folder; running again into it continues the training.")],
-    preset: Annotated[str, typer.Option(help="Preset: quick, released or paper.")] = "quick",
-    feed_forward: Annotated[str | None, typer.Option(help="Second feed-forward layer: mlp, linear or none.")] = None,
-    noise: Annotated[float | None, typer.Option(help="α: probability that τ follows the trigger; below 1.")] = None,
-    corpus: Annotated[
-        str | None, typer.Option(help="Text file whose characters define the token distributions.")
-    ] = None,
-    optimiser: Annotated[str | None, typer.Option(help="Optimiser: sgd or adam.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of optimiser steps.")] = None,
-    vocabulary: Annotated[
-        int | None, typer.Option(help="Number of tokens; of a text, its most frequent characters.")
-    ] = None,
-    width: Annotated[int | None, typer.Option(help="Width of the model.")] = None,
-    keep: Annotated[str | None, typer.Option(help="Kept fractions of the rank, comma-separated.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of weights, data and random projections.")] = 0,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
-) -> None:
-    """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, with controls."""
-    from lesion.cli import recall as recall_command
-    from lesion.cli.parsing import numbers
-    from lesion.labs.recall import language
-    from lesion.labs.recall.recipe import preset as recipe_of
+def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choice: EngineChoice) -> None:
+    """A single training is written into the folder by itself, several as a study."""
+    from lesion.cli.progress import Bar
+    from lesion.labs.recall.report import RecallResult
+    from lesion.labs.recall.run import run
+    from lesion.labs.recall.study import recipes
 
-    recipe = recipe_of(
-        preset,
-        feed_forward=feed_forward,
-        noise=noise,
-        corpus=None if corpus is None else language.read(corpus)[1],
-        optimiser=optimiser,
-        steps=steps,
-        vocabulary=vocabulary,
-        width=width,
-        keep=None if keep is None else tuple(dict.fromkeys(numbers(keep, float, "--keep"))),
-        seed=seed,
-    )
-    recall_command.train(recipe, out, corpus, device)
+    planned = recipes(study)
+    if len(planned) > 1:
+        running.run(method, study, out, choice)
+        return
+    with Bar() as bar:
+        try:
+            summary = run(planned[0], out, corpus=study.corpus, device=study.device, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. {method.kept.replace('{folder}', str(out))}")
+            raise
+    running.show(RecallResult(out, summary))
+
+
+app.command("recall")(checked(command(METHOD, _run_recall)))

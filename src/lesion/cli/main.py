@@ -31,8 +31,8 @@ def app() -> typer.Typer:
 
     # Imported here, so that an error in importing a library is shown as any other.
     from lesion.cli import apply, demo, edit, harness, lab, show, study
-    from lesion.cli.arguments import checked
     from lesion.cli.commands import command
+    from lesion.cli.parsing import checked
     from lesion.registry import methods
 
     made = typer.Typer(

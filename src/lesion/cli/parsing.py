@@ -1,11 +1,20 @@
-"""Numbers as people type them on a command line."""
+"""What people type on a command line, read strictly: numbers in ASCII digits, lists by commas, usable paths."""
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 import re
-from typing import Any, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from typer.models import OptionInfo, ParameterInfo
 
 from lesion.errors import UsageError
+from lesion.files import named
 from lesion.plain import short
 
 Number = TypeVar("Number", int, float)
@@ -48,3 +57,69 @@ def whole(text: str) -> int | str:
         return number(text, int)
     except ValueError:
         return text
+
+
+def checked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command for typer, its paths read by `lesion.files.named` and its numbers by `number`.
+
+    A path is expanded (`~`); one that is empty, broken or cannot be followed is wrong use before anything begins.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [
+        parameter.replace(annotation=_strict(parameter.name, parameter.annotation))
+        for parameter in signature.parameters.values()
+    ]
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        command(*arguments, **options)
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__
+    return run
+
+
+def _strict(name: str, annotation: Any) -> Any:
+    """The annotation with a parser, where it is one of a path or a number."""
+    information = next(
+        (entry for entry in getattr(annotation, "__metadata__", ()) if isinstance(entry, ParameterInfo)), None
+    )
+    if information is None or information.parser is not None:
+        return annotation
+    kind = get_args(annotation)[0]
+    inner = _inner(kind)
+    option = f"--{name.replace('_', '-')}" if isinstance(information, OptionInfo) else information.metavar or name
+    if inner is Path:
+        parser: Callable[[Any], Any] = functools.partial(_path, option)
+    elif inner in (int, float):
+        parser = functools.partial(_number, option, inner, information.min)
+    else:
+        return annotation
+    changed = copy.copy(information)
+    changed.parser, changed.min = parser, None
+    return Annotated[kind, changed]
+
+
+def _inner(kind: Any) -> Any:
+    """`Path` of `Path`, `Path | None` and `list[Path]`; and so on."""
+    if get_origin(kind) in (Union, UnionType):
+        return _inner(next(part for part in get_args(kind) if part is not type(None)))
+    return _inner(get_args(kind)[0]) if get_origin(kind) is list else kind
+
+
+def _path(option: str, text: Any) -> Any:
+    return named(text, option) if isinstance(text, str) else text
+
+
+def _number(option: str, kind: type[int] | type[float], least: int | float | None, text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        value = number(text, kind)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"'{option}' takes {what}, not '{short(text)}'.") from None
+    if least is not None and value < least:
+        raise UsageError(f"'{option}' takes a number from {least:g}, not {short(text)}.")
+    return value

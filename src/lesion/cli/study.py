@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli import engine_options
+from lesion.cli import worker_options
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
 from lesion.core.options import schema
@@ -27,9 +27,9 @@ def run_study(
     schemata: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of study files of a kind: layers, drift, …")
     ] = False,
-    workers: engine_options.Workers = None,
-    ray: engine_options.Ray = None,
-    gpus_per_worker: engine_options.GpusPerWorker = 1,
+    workers: worker_options.Workers = None,
+    ray: worker_options.Ray = None,
+    gpus_per_worker: worker_options.GpusPerWorker = 1,
     out: Annotated[
         Path | None, typer.Option("--out", help="Output folder; running again into it continues the study.")
     ] = None,
@@ -60,7 +60,7 @@ def _print_schema(kind: str | None) -> None:
     known = {kind or "layers": method for kind, method in methods().items()}
     if kind not in known:
         near = nearest(kind, known) if kind else ""
-        raise UsageError(f"Say which kind of study: --schema {' or '.join(known)}{near}.")
+        raise UsageError(f"Say which kind of study{near}: `lesion run --schema KIND`, of {', '.join(known)}.")
     _print(json.dumps(schema(known[kind].study), indent=2))
 
 

@@ -16,6 +16,8 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from lesion.errors import LesionError
 from lesion.files import reason
@@ -122,6 +124,16 @@ def guarded(escape: bool = True) -> Iterator[None]:
     with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
         yield
         out.flush()
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names and what they are, side by side. Both are shown as they are, never read as markup."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))
+    return grid
 
 
 def say(text: str, *, error: bool = False) -> None:

@@ -23,15 +23,16 @@ from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
+from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON = {
     "engine": "`transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.",
-    "out": "folder of the study; what lies there already is not evaluated again. By default a temporary one, removed"
+    "out": "Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed"
     " when Python ends.",
-    "watcher": "is told how it goes.",
+    "watcher": "Receives progress and notes.",
 }
 """Arguments that are no options of a study."""
 
@@ -46,7 +47,6 @@ class OutputOptions(TypedDict, total=False):
 class ReadingOptions(OutputOptions, total=False):
     """Arguments of a study whose models read texts."""
 
-    seed: int
     prompt_style: str | None
     device: str
 
@@ -63,6 +63,7 @@ class DecodingOptions(ReadingOptions, total=False):
 class AnsweringOptions(DecodingOptions, total=False):
     """Arguments of a study whose models answer on any engine."""
 
+    seed: int
     dtype: str
     engine: str | EngineChoice
 
@@ -93,6 +94,8 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
             if "models" in method.study.model_fields and "model" in options:
                 options["models"] = options.pop("model")
             options, loaded = _named(options)
+            here = choice.engine == "transformers" and not choice.distributed
+            _refuse_other_than_loaded(options, loaded, here=here)
             options = method.expanded(options, (watcher or Silent()).note)
             study = method.study.from_options(name=method.default_name or method.kind, **options)
             with folder_of(out) as folder, opened(choice, watcher) as make_engine:
@@ -139,6 +142,36 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
     return named, loaded
 
 
+def _refuse_other_than_loaded(options: Mapping[str, Any], loaded: Mapping[str, Model], *, here: bool) -> None:
+    """Refuse a dtype or a device that a loaded model does not have.
+
+    Args:
+        options: the options, models by name.
+        loaded: the models that are loaded already.
+        here: whether these answer themselves, and not workers or another engine on devices of their own.
+
+    Raises:
+        UsageError: a model has another; what it has is said.
+    """
+    for option, text_of in {"dtype": _dtype, **({"device": _device} if here else {})}.items():
+        given = options.get(option)
+        for name, text in ((name, text_of(model)) for name, model in loaded.items()):
+            if given not in (None, "auto", text, text.partition(":")[0]):
+                raise UsageError(
+                    f"{name} is loaded already, and its {option} is {text}, not {given}; leave {option} out, or load"
+                    f" the model with {option}={given!r}."
+                )
+
+
+def _dtype(model: Model) -> str:
+    return str(model.dtype).removeprefix("torch.")
+
+
+def _device(model: Model) -> str:
+    """The device of a model, or several by commas."""
+    return ", ".join(sorted({str(parameter.device) for parameter in model.network.parameters()}))
+
+
 def _path_texts(value: object) -> object:
     """A path as text; a collection with its paths as text."""
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
@@ -148,7 +181,8 @@ def _path_texts(value: object) -> object:
 
 def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> str:
     """A docstring with what every argument is, before its example."""
-    meaning = {"model": "a source for `load`, a loaded model, or where the study has several, several of either."}
+    several = "models" in method.study.model_fields
+    meaning = {"model": "A source for `load`, or a loaded model" + ("; or a list of these." if several else ".")}
     meaning |= {
         key: option.help
         for option in options_of(method.study)

@@ -89,10 +89,7 @@ def _layers(value: object) -> object:
         raise ValueError(str(error)) from None
 
 
-Layers = Annotated[
-    str,
-    BeforeValidator(_layers),
-]
+Layers = Annotated[str, BeforeValidator(_layers, json_schema_input_type=str | int | list[int])]
 LAYERS = option(
     "all",
     help="Blocks: all, or numbers and ranges such as 0-3,7.",

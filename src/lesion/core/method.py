@@ -42,7 +42,6 @@ class Method(Generic[S]):
         help: what the command does, one sentence.
         folder: the kind that output folders are noted to belong to; empty: `kind`.
         default_name: the name of studies from the command line and Python; empty: `kind`.
-        options: names of the study's options that the command has; None: all.
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
         distributed: whether other processes can answer.
@@ -56,7 +55,6 @@ class Method(Generic[S]):
     help: str = ""
     folder: str = ""
     default_name: str = ""
-    options: tuple[str, ...] | None = None
     needs_out: bool = True
     kept: str = "Every answer so far is kept in {folder}; the same command goes on from there."
     distributed: bool = True
@@ -66,7 +64,7 @@ class Method(Generic[S]):
     def kind(self) -> str | None:
         """What study files write as `kind`; None for layer studies, which have no kind."""
         field = self.study.model_fields.get("kind")
-        return None if field is None else (field.default if not field.is_required() else field.description)
+        return None if field is None else field.default
 
     @property
     def folder_kind(self) -> str:

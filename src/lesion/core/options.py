@@ -36,7 +36,7 @@ def option(
 
     Args:
         default: its value where none is given; without one it is required.
-        help: what it is, one sentence.
+        help: what it is, one sentence, without the syntax of the command: `--help` adds that from `many`.
         must: what a value must be, for messages: `a whole number from 1`.
         panel: in which `--help` shows it.
         name: on the command line and in Python, where that is not the key in study files: `task` of `tasks`.

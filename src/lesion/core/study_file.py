@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -16,11 +16,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     Strict,
     StringConstraints,
     ValidationError,
     field_validator,
 )
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
 from lesion.bounds import excess
 from lesion.core.options import DECODING, HARDWARE, STATISTICS, Option, flat, nested, option
@@ -36,24 +39,26 @@ Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(l
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 # "transformers" is kept as None, so that studies from before there was a choice keep their identity.
 EngineName = Annotated[
-    Literal["vllm"] | None, BeforeValidator(lambda value: None if value == "transformers" else value)
+    Literal["vllm"] | None,
+    BeforeValidator(
+        lambda value: None if value == "transformers" else value,
+        json_schema_input_type=Literal["transformers", "vllm"] | None,
+    ),
 ]
 # 0 is kept as None, so that studies from before there was a choice keep their identity.
 StopLoops = Annotated[
     Annotated[Whole, Field(ge=2)] | None,
-    BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
+    BeforeValidator(
+        lambda value: None if type(value) is int and value == 0 else value,
+        json_schema_input_type=Annotated[int, Field(ge=0)] | None,
+    ),
 ]
-LOOPS = "a whole number from 2, or 0 to let loops go on"
-STOP_LOOPS = "End an answer that repeats the same piece N times in a row (approximate; off by default)."
 
 Count = Annotated[Whole, Field(ge=1)]
 Seed = Annotated[Whole, Field(ge=0)]
 Level = Annotated[Number, Field(gt=0, lt=1)]
 BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
 COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
-DTYPE, DEVICE = "auto, float32, bfloat16 or float16", "auto, cpu, cuda or cuda:N"
-STYLE = "Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own."
-BATCH_SIZE = "Number of sequences decoded together, or auto."
 MODEL = "Model: bundled:NAME, a local folder, or a hub id."
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
@@ -66,9 +71,22 @@ def listed(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def table_of(key: str) -> BeforeValidator:
+class OneOrSeveral:
+    """Of a field that is a list: one value is a list of one (`listed`), in the JSON Schema too."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+def table_of(key: str, table: type[BaseModel]) -> BeforeValidator:
     """A plain string in the place of a table is its first key."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+    return BeforeValidator(
+        lambda value: {key: value} if isinstance(value, str) else value, json_schema_input_type=str | table
+    )
 
 
 def printable(value: str) -> str:
@@ -88,19 +106,35 @@ def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 T = TypeVar("T")
-Listed = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(different)]
+Listed = Annotated[tuple[T, ...], OneOrSeveral(), AfterValidator(different)]
 """A list of different values, or one value that stands for such a list."""
-Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
+Several = Annotated[tuple[T, ...], Field(min_length=1), OneOrSeveral(), AfterValidator(different)]
 """Such a list of at least one."""
+
+
+def one_of(kind: Any) -> str:
+    """The values of a `Literal` in words: `a, b or c`."""
+    *most, final = map(str, get_args(kind))
+    return f"{', '.join(most)} or {final}"
 
 
 # Options that several studies have.
 ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
-PROMPT_STYLE = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+PROMPT_STYLE = option(
+    None,
+    help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
+    must="the name of a prompt style",
+    panel=DECODING,
+)
 LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-BATCHES = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
-DTYPES = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
-DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+BATCHES = option(
+    "auto",
+    help="Number of sequences decoded together, or auto.",
+    must="a whole number from 1, or auto",
+    panel=HARDWARE,
+)
+DTYPES = option("auto", help=f"Data type of the weights: {one_of(Dtype)}.", must=one_of(Dtype), panel=HARDWARE)
+DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must="auto, cpu, cuda or cuda:N", panel=HARDWARE)
 ENGINES = option(
     None,
     help="Inference backend: transformers or vllm.",
@@ -108,7 +142,12 @@ ENGINES = option(
     panel=HARDWARE,
     shown="transformers",
 )
-LOOP_STOP = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+LOOP_STOP = option(
+    None,
+    help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
+    must="a whole number from 2, or 0 to let loops go on",
+    panel=DECODING,
+)
 MOST_TOKENS = option(
     None,
     help="Maximum length of an answer in tokens; default: the task's own.",
@@ -135,7 +174,7 @@ class ModelChoice(Table):
 
     source: Text = Field(description="a hub id, a folder or bundled:NAME")
     revision: Text | None = Field(default=None, description="a branch, tag or commit")
-    dtype: Dtype | None = Field(default=None, description="auto, float32, bfloat16 or float16")
+    dtype: Dtype | None = Field(default=None, description=one_of(Dtype))
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     family: Text | None = Field(
         default=None, description="a name that models share which come from one base, for example llama"
@@ -173,13 +212,13 @@ class TaskChoice(Table):
     )
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    stop: Annotated[tuple[Text, ...], BeforeValidator(listed)] | None = Field(
+    stop: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
         default=None, description="a string or a list of strings"
     )
 
 
-OneModel = Annotated[ModelChoice, table_of("source")]
-OneTask = Annotated[TaskChoice, table_of("name")]
+OneModel = Annotated[ModelChoice, table_of("source", ModelChoice)]
+OneTask = Annotated[TaskChoice, table_of("name", TaskChoice)]
 
 
 class DecodingPlan(Table):
@@ -359,7 +398,7 @@ class Questions(ModelStudy):
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(
-        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable.",
+        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
         many="repeat",

@@ -209,6 +209,11 @@ def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
     )
 
 
+def tested(tests: int) -> str:
+    """`1 layer is tested`, `8 layers are tested`."""
+    return "1 layer is tested" if tests == 1 else f"{tests} layers are tested"
+
+
 def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> str | None:
     """A warning where no place of a model on a task can be critical, whatever its edit does; None where one can.
 
@@ -222,6 +227,6 @@ def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> s
     )
     return (
         f"{model}, {task}: nothing can be critical here. The unedited model has {right} of {items} items right, and an"
-        f" edit that leaves none right is critical from {needed} on ({tests} layers are tested). With this accuracy"
+        f" edit that leaves none right is critical from {needed} on ({tested(tests)}). With this accuracy"
         f"{more}."
     )

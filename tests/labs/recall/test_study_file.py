@@ -64,11 +64,11 @@ def test_written_out_it_reads_back_as_the_same_study():
         ("noise = [0.5, 0.5]", "0.5 is listed twice"),
         ("noises = 0.5", "there is no key 'noises'"),
         ("vocabulary = 3", "vocabulary must be a whole number from 4"),
-        ("feed_forward = 'linea'", "feed_forward must be mlp, linear, none"),
-        ("optimiser = 'adamw'", "optimiser must be sgd, adam"),
+        ("feed_forward = 'linea'", "feed_forward must be mlp, linear or none"),
+        ("optimiser = 'adamw'", "optimiser must be sgd or adam"),
         ("seed = []", "seed must be a whole number from 0"),
         ("keep = 1.5", "keep must be a kept fraction from 0 to 1"),
-        ("preset = 'quik'", "preset must be quick, released, paper"),
+        ("preset = 'quik'", "preset must be quick, released or paper"),
     ],
 )
 def test_what_is_wrong_is_named(line, message):

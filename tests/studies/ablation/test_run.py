@@ -199,7 +199,7 @@ def test_answers_that_may_meet_the_end_of_the_context_are_noted_and_count_as_tru
     outcome = run(study(task, items="all"), tmp_path / "out", watcher=listener, models=tinies)
     # Behind `<s>` and 252 or 255 characters four tokens fit or one; four are asked for.
     assert listener.notes[:1] == [
-        f"{task}: for 1 items the context of tiny:llama (256 tokens) ends before the token limit; such answers count"
+        f"{task}: for 1 item the context of tiny:llama (256 tokens) ends before the token limit; such answers count"
         " as truncated."
     ]
     answers = recall(outcome.folder)[2]
@@ -246,8 +246,8 @@ def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sum
     assert task.baseline.nonfinite == 0
     assert [entry.nonfinite for entry in task.cells] == [1, 1]
     assert [note for note in outcome.summary.notes if "not finite" in note] == [
-        f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers were broken off because logits were not finite; they"
-        " count as wrong."
+        f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers were broken off because logits were not finite, and"
+        " counted as wrong."
         for layer in (0, 2)
     ]
 

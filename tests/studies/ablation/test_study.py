@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from lesion.core.study_file import ModelChoice, TaskChoice, shipped
 from lesion.errors import LesionError, UsageError
 from lesion.plain import unruly
 from lesion.registry import load_study
-from lesion.studies.ablation.study import ModelChoice, Study, TaskChoice, shipped
+from lesion.studies.ablation.study import Study
 from lesion.studies.truncation.study import TruncationStudy
 
 FULL = """

@@ -401,7 +401,7 @@ def test_of_its_own_accord_a_search_screens_what_is_generated_and_not_what_is_on
 def test_where_a_screen_would_leave_none_out_there_is_none_and_that_is_said(search):
     summary = search(chance(1), screen="auto")
     assert summary.screen is None
-    assert "All 6 cells are asked in full: a screen would leave none out." in summary.notes
+    assert "Every cell is asked in full: a screen would leave none out." in summary.notes
 
 
 # -- elimination

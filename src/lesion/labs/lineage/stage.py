@@ -17,6 +17,7 @@ from lesion.labs.lineage.shipping import machine, ship
 from lesion.models.device import device_of
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
+from lesion.report.wording import counted
 from lesion.training.resume import Point
 
 
@@ -73,6 +74,7 @@ def _note_missing(out: Path, kept: Sequence[int], curve: Sequence[Point], watche
     missing = [step for group in kept if not place(out, step := int(curve[group - 1]["step"])).is_dir()]
     if missing:
         watcher.note(
-            f"of {len(kept)} checkpoints {len(missing)} were passed before they were asked for (steps"
-            f" {', '.join(map(str, missing))}); a training into another --out keeps them all."
+            f"the training has passed {len(missing)} of {counted(len(kept), 'checkpoint')} without keeping"
+            f" {'it' if len(missing) == 1 else 'them'} (step {', '.join(map(str, missing))}); a training into another"
+            " --out keeps all."
         )

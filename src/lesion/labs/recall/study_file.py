@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from lesion.core.method import Method
-from lesion.core.study_file import COUNT, Count, Listed, Number, Seed, Several, StudyFile, Text, Whole
+from lesion.core.options import option
+from lesion.core.study_file import COUNT, DEVICES, Count, Listed, Number, Seed, Several, StudyFile, Text, Whole, one_of
 
 Preset = Literal["quick", "released", "paper"]
 FeedForward = Literal["mlp", "linear", "none"]
@@ -30,39 +31,65 @@ class RecallStudy(StudyFile):
     SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "device")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("seed",),)
 
-    kind: Literal["recall"] = Field(description="recall")
-    preset: Preset = Field(default="quick", description=", ".join(get_args(Preset)))
-    noise: Listed[Annotated[Number, Field(ge=0, lt=1)]] = Field(
-        default=(), description="a probability from 0 to below 1, or a list of them"
+    kind: Literal["recall"] = Field(default="recall", description="recall")
+    preset: Preset = option(
+        "quick", help=f"Preset: {one_of(Preset)}; it decides what is not given.", must=one_of(Preset)
     )
-    vocabulary: Listed[Annotated[Whole, Field(ge=SMALLEST)]] = Field(
-        default=(), description=f"a whole number from {SMALLEST}, or a list of them"
+    noise: Listed[Annotated[Number, Field(ge=0, lt=1)]] = option(
+        (),
+        help="α: probability that τ follows the trigger; below 1.",
+        must="a probability from 0 to below 1, or a list of them",
+        many="comma",
     )
-    width: Listed[Annotated[Whole, Field(ge=2)]] = Field(
-        default=(), description="a whole number from 2, or a list of them"
+    vocabulary: Listed[Annotated[Whole, Field(ge=SMALLEST)]] = option(
+        (),
+        help="Number of tokens; of a text, its most frequent characters.",
+        must=f"a whole number from {SMALLEST}, or a list of them",
+        many="comma",
     )
-    feed_forward: Listed[FeedForward] = Field(
-        default=(), description=f"{', '.join(get_args(FeedForward))}, or a list of these"
+    width: Listed[Annotated[Whole, Field(ge=2)]] = option(
+        (), help="Width of the model.", must="a whole number from 2, or a list of them", many="comma"
     )
-    optimiser: Listed[Optimiser] = Field(
-        default=(), description=f"{', '.join(get_args(Optimiser))}, or a list of these"
+    feed_forward: Listed[FeedForward] = option(
+        (),
+        help=f"Second feed-forward layer: {one_of(FeedForward)}.",
+        must=f"{one_of(FeedForward)}, or a list of these",
+        many="comma",
     )
-    steps: Listed[Seed] = Field(default=(), description="a whole number from 0, or a list of them")
-    seed: Several[Seed] = Field(default=(0,), description="a whole number from 0, or a list of them")
-    keep: Listed[Annotated[Number, Field(ge=0, le=1)]] = Field(
-        default=(), description="a kept fraction from 0 to 1, or a list of them"
+    optimiser: Listed[Optimiser] = option(
+        (), help=f"Optimiser: {one_of(Optimiser)}.", must=f"{one_of(Optimiser)}, or a list of these", many="comma"
     )
-    length: Annotated[Whole, Field(ge=3)] | None = Field(default=None, description="a whole number from 3")
-    batch: Count | None = Field(default=None, description=COUNT)
-    measured: Count | None = Field(default=None, description=COUNT)
-    corpus: Text | None = Field(default=None, description="a text file")
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    steps: Listed[Seed] = option(
+        (), help="Number of optimiser steps.", must="a whole number from 0, or a list of them", many="comma"
+    )
+    seed: Several[Seed] = option(
+        (0,),
+        help="Random seed of weights, data and random projections.",
+        must="a whole number from 0, or a list of them",
+        many="comma",
+    )
+    keep: Listed[Annotated[Number, Field(ge=0, le=1)]] = option(
+        (),
+        help="Fraction of each matrix's rank that is kept.",
+        must="a kept fraction from 0 to 1, or a list of them",
+        many="comma",
+    )
+    length: Annotated[Whole, Field(ge=3)] | None = option(
+        None, help="Number of tokens in a sequence.", must="a whole number from 3"
+    )
+    batch: Count | None = option(None, help="Number of sequences in a training step.", must=COUNT)
+    measured: Count | None = option(None, help="Number of sequences on which a model is measured.", must=COUNT)
+    corpus: Text | None = option(
+        None, help="Text file whose characters define the token distributions.", must="a text file"
+    )
+    device: Text = DEVICES
 
 
 METHOD = Method(
     RecallStudy,
     "lesion.labs.recall.study:run_recall",
     "lesion.labs.recall.report:RecallResult",
+    help="Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, with controls.",
     folder="recall-sweep",
     kept="What is trained is kept in {folder}; the same command goes on from there.",
     distributed=False,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale
-from lesion.statistics.critical import fewest_right, out_of_reach
+from lesion.report.wording import counted
+from lesion.statistics.critical import fewest_right, out_of_reach, tested
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.sweep import by_kind
 
@@ -64,10 +65,10 @@ class Reach:
         """A warning where `right` of `known` answers leave too few right ones among all items; else None."""
         needed = fewest_right(self._tests)
         if known < items < needed:
+            there = f"There {'is' if items == 1 else 'are'} {counted(items, 'item')}"
             return (
-                f"{self._model}, {task}: nothing can be critical here. There are {items} items, and {needed} right"
-                f" answers are needed for an edit that leaves none right to be critical ({self._tests} layers are"
-                " tested). Give more with --items."
+                f"{self._model}, {task}: nothing can be critical here. {there}, and {needed} right answers are needed"
+                f" for an edit that leaves none right to be critical ({tested(self._tests)}). Give more with --items."
             )
         if known == items:
             return out_of_reach(self._model, task, right, items, self._tests) if items else None
@@ -76,5 +77,5 @@ class Reach:
         return (
             f"{self._model}, {task}: it is likely that nothing can be critical here. The unedited model has {right} of"
             f" {known} items right so far; of all {items} it would need {needed} right for an edit that leaves none"
-            f" right to be critical ({self._tests} layers are tested). What is answered is kept if you stop now."
+            f" right to be critical ({tested(self._tests)}). What is answered is kept if you stop now."
         )

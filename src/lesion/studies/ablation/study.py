@@ -13,19 +13,14 @@ from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import (
     MODEL,
-    ModelChoice,
     Number,
     OneModel,
     Questions,
     Several,
     Table,
-    TaskChoice,
-    shipped,
 )
 from lesion.edits.edit import Unit
 from lesion.errors import UsageError
-
-__all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice", "shipped"]
 
 
 class EditPlan(Table):
@@ -33,14 +28,14 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention or mlp; repeatable.",
+        help="Part of each block to scale: block, attention or mlp.",
         must="block, attention or mlp, or a list of these",
         many="repeat",
     )
     layers: Layers = LAYERS
     factor: Several[Number] = option(
         (0.0,),
-        help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",
+        help="Scale factor: 0 ablates, 1 changes nothing.",
         must="a finite number or a list of them",
         many="comma",
     )
@@ -80,7 +75,10 @@ class Study(Questions):
     )
     edits: EditPlan = flat(EditPlan(), must="a table [edits]")
     stop: StopPlan | None = Field(default=None, description="a table [stop]")
-    screen: Annotated[Literal[True] | None, BeforeValidator(lambda value: None if value is False else value)] = option(
+    screen: Annotated[
+        Literal[True] | None,
+        BeforeValidator(lambda value: None if value is False else value, json_schema_input_type=bool | None),
+    ] = option(
         None,
         help="First score the gold solutions under every edit (cheap; ranks layers).",
         must="true or false",
@@ -89,16 +87,16 @@ class Study(Questions):
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(
-            "revisions", (), "Training checkpoints to study as well: all, or a comma-separated list.", WHAT,
+            "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
             frozenset({str}), many="comma",
         ),
         Option(
-            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds --effect: decided.",
+            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds the effect: decided.",
             STATISTICS, frozenset({str}),
         ),
         Option(
-            "effect", (), "With --stop-when: smallest drop in accuracy that counts.", STATISTICS, frozenset({float}),
-            shown="0.1",
+            "effect", (), "Smallest drop in accuracy that counts, where evaluation stops once decided.", STATISTICS,
+            frozenset({float}), shown="0.1",
         ),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
+from lesion.report.wording import counted
 from lesion.statistics.critical import (
     POWER,
     SHARES,
@@ -260,8 +261,8 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:
     broken = answers["edit"][answers["finish"] == "nonfinite"].value_counts()
     return [
-        f"{model}, {task}, edit {edit}: {broken[edit]} answers were broken off because logits were not finite; they"
-        " count as wrong."
+        f"{model}, {task}, edit {edit}: {counted(int(broken[edit]), 'answer')}"
+        f" {'was' if broken[edit] == 1 else 'were'} broken off because logits were not finite, and counted as wrong."
         for edit in [str(BASELINE), *map(str, edits)]
         if edit in broken
     ]

@@ -126,9 +126,10 @@ def _findings(summary: DriftSummary) -> list[Block]:
 
 def figures(summary: DriftSummary) -> list[Figure]:
     """The main figure of every family."""
+    runs = wording.counted(summary.study.runs, "run")
     caption = (
         f"Normalised mutual information of the clusters at each layer (k = {summary.study.drawn}) with those at layer"
-        f" {summary.reference}; bands: ± one standard deviation over {summary.study.runs} runs. The rows above: each"
+        f" {summary.reference}; bands: ± one standard deviation over {runs}. The rows above: each"
         " model's critical blocks, grey between the layers that they join, and its hinge or step where the curve is not"
         " a straight line."
     )

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from lesion.core.values import Estimate, Mean, Number, Summary, Value
+from lesion.report.wording import counted
 from lesion.studies.drift.critical_blocks import Distance, apart, places
 from lesion.studies.drift.study import DriftStudy
 
@@ -306,7 +307,7 @@ class DriftSummary(Summary):
             groups.setdefault((model.family, model.blocks), []).append(model)
         families = []
         for (family, blocks), models in groups.items():
-            depth = f"{blocks} blocks"
+            depth = counted(blocks, "block")
             name = family or (models[0].name if len(models) == 1 else f"models of {depth}")
             if family and sum(other == family for other, _ in groups) > 1:
                 name = f"{family}, {depth}"

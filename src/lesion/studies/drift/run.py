@@ -13,6 +13,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
+from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
 from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
@@ -164,7 +165,7 @@ def _model(
     )
     notes = []
     if shape is None:
-        notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
+        notes.append(f"{chosen.name} has {counted(blocks, 'block')}, too few layers to test the shape of its curve.")
     if solutions is not None and any(read.truncated for read in texts):
         cut, of = sum(read.truncated or 0 for read in texts), sum(len(read.items) for read in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
@@ -19,15 +19,14 @@ from lesion.core.study_file import (
     EngineName,
     GreedyStudy,
     OneModel,
+    OneTask,
     Questions,
     Seed,
     Several,
-    TaskChoice,
     Text,
     Whole,
     different,
-    listed,
-    table_of,
+    one_of,
 )
 
 Part = Literal["prompt", "solution", "both"]
@@ -36,11 +35,6 @@ LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
 Information = Literal["arithmetic", "geometric", "min", "max"]
 ElbowLayers = Literal["later", "all"]
-
-
-def _one_of(kind: Any) -> str:
-    *most, last = get_args(kind)
-    return f"{', '.join(most)} or {last}"
 
 
 class DriftStudy(GreedyStudy):
@@ -73,56 +67,55 @@ class DriftStudy(GreedyStudy):
         many="repeat",
         argument="MODEL",
     )
-    task: Annotated[TaskChoice, table_of("name")] = option(
+    task: OneTask = option(
         help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
     )
     items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
     runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
     clusters: Several[Annotated[Whole, Field(ge=2)]] = option(
         (50,),
-        help="Number of clusters of k-means (comma-separated list; 50, or the first, is plotted).",
+        help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         must="a whole number from 2, or a list of them",
         many="comma",
     )
     layer_zero: LayerZero = option(
         "embedding",
         help="Reference of the comparison: embedding, or block (the output of block 0).",
-        must=_one_of(LayerZero),
+        must=one_of(LayerZero),
     )
     normalise: Normalise = option(
         "none",
         help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).",
-        must=_one_of(Normalise),
+        must=one_of(Normalise),
     )
     nmi: Information = option(
         "arithmetic",
         help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
-        must=_one_of(Information),
+        must=one_of(Information),
     )
     starts: Count = option(
         10, help="Number of k-means++ initialisations; the lowest inertia is kept.", must=COUNT, panel=STATISTICS
     )
-    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=_one_of(Part))
+    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=one_of(Part))
     solution: Solution = option(
-        "own", help="Solution after the prompt: own (greedy), gold or none.", must=_one_of(Solution)
+        "own", help="Solution after the prompt: own (greedy), gold or none.", must=one_of(Solution)
     )
     elbow: ElbowLayers = option(
         "later",
         help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.",
-        must=_one_of(ElbowLayers),
+        must=one_of(ElbowLayers),
         panel=STATISTICS,
     )
     between: (
         Annotated[
             tuple[Annotated[Whole, Field(ge=0)], ...],
-            BeforeValidator(listed),
             Field(min_length=2, max_length=2),
             AfterValidator(different),
         ]
         | None
     ) = option(
         None,
-        help="Two layers (3,5) between which tokens are followed; default: at the hinge or step.",
+        help="Two layers between which tokens are followed; default: at the hinge or step.",
         must="a list of two different layers, whole numbers from 0",
         many="comma",
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from lesion.core.values import Mean
 from lesion.errors import UsageError
+from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured
 from lesion.studies.drift.critical_blocks import Critical, distance
@@ -107,8 +108,8 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
             )
         if max(first, second) > blocks:
             raise UsageError(
-                f"There is no layer {max(first, second)} to follow tokens to: {name} has {blocks} blocks, and so the"
-                f" layers 0 to {blocks}; give two of these with --between."
+                f"There is no layer {max(first, second)} to follow tokens to: {name} has {counted(blocks, 'block')},"
+                f" and so the layers 0 to {blocks}; give two of these with --between."
             )
         return first, second
     if layer is None:

@@ -27,6 +27,7 @@ def isolate(
     repeats: int = 1,
     methods: str | Sequence[str] = "mathneuro",
     replacement: bool = False,
+    seed: int = 0,
     dtype: str = "auto",
     **options: Unpack[ReadingOptions],
 ) -> IsolationResult:

@@ -279,7 +279,8 @@ def _extent(name: str, selection: Selected) -> list[str]:
     low, high = (percent(shares[block], 2) for block in (least, most))
     spread = f"between {low} of block {least} and {high} of block {most}"
     spread = "the same share of every block" if low == high else spread
-    return [f"{name[0].upper()}{name[1:]}: {selection.selected:,} weights, {percent(selection.share, 2)}; {spread}."]
+    weights = counted(selection.selected, "weight")
+    return [f"{name[0].upper()}{name[1:]}: {weights}, {percent(selection.share, 2)}; {spread}."]
 
 
 def _agreement(overlap: Overlap) -> str:

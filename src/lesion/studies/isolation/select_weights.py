@@ -14,6 +14,7 @@ from lesion.edits.selections.selection import Count, check_extent, fixed_togethe
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report import wording
 from lesion.studies.isolation.activation_cache import ByDraw, identity, observe_all
 from lesion.studies.isolation.plan import Candidate
 from lesion.studies.isolation.result import CalibrationTexts, Isolation, MatrixCount, Selected
@@ -115,8 +116,10 @@ def _expert_notes(skill: ByDraw, model: Model) -> list[str]:
             if matrix.storage.expert is not None and (sums := inputs.of(address)) is not None and sums.tokens == 0
         }
     )
-    note = f"{len(silent)} experts saw no token of the skill and are never selected: {', '.join(silent[:12])}."
-    return [note] if silent else []
+    if not silent:
+        return []
+    experts, are = wording.counted(len(silent), "expert"), "is" if len(silent) == 1 else "are"
+    return [f"{experts} saw no token of the skill and {are} never selected: {', '.join(silent[:12])}."]
 
 
 def _stem(made: Made, study: IsolationStudy) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.method import Method
@@ -16,13 +16,13 @@ from lesion.core.study_file import (
     Listed,
     Number,
     OneModel,
+    OneOrSeveral,
     OneTask,
     Questions,
     Several,
     Table,
     Text,
     Whole,
-    listed,
 )
 from lesion.errors import UsageError
 
@@ -70,27 +70,27 @@ class IsolationStudy(Questions):
         help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )
     controls: Several[Text] = option(
-        help="Task whose weights are excluded; repeatable.",
+        help="Task whose weights are excluded.",
         must="the names of at least one task",
         name="control",
         many="repeat",
     )
     methods: Several[SelectionMethod] = option(
         ("mathneuro",),
-        help=f"{', '.join(METHODS)}; repeatable.",
+        help=f"Selection method: {', '.join(METHODS)}.",
         must=f"a list of {', '.join(METHODS)}",
         name="method",
         many="repeat",
     )
     keep: Several[Share] = option(
         (0.05,),
-        help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.",
+        help="Share of each matrix's weights that is selected for each task, in (0, 1]; not the share that remains.",
         must="a share above 0 and at most 1, or a list of them",
         many="comma",
     )
     samples: Several[Count] = option(
         (SAMPLES,),
-        help="Number of calibration texts per task; a comma-separated list shows how many are needed.",
+        help="Number of calibration texts per task; several numbers show how many are needed.",
         must="a whole number from 1, or a list of them",
         many="comma",
     )
@@ -103,7 +103,7 @@ class IsolationStudy(Questions):
     replacement: bool = option(False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS)
     factor: Several[Number] = option(
         (0.0,),
-        help="Scale factor of the selected weights, 0 prunes; comma-separated list.",
+        help="Scale factor of the selected weights, 0 prunes.",
         must="a finite number or a list of them",
         many="comma",
     )
@@ -111,7 +111,7 @@ class IsolationStudy(Questions):
     choose: Choose | None = Field(default=None, description="a table [choose]")
     tasks: Listed[OneTask] = option(
         (),
-        help="Task on which every edit is evaluated; without one the weights are selected only; repeatable.",
+        help="Task on which every edit is evaluated; without one the weights are selected only.",
         must="a list of tasks: strings, or tables with a name",
         name="task",
         many="repeat",
@@ -160,16 +160,16 @@ class EvaluationStudy(Questions):
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
     model: OneModel = ONE_MODEL
-    edits: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
+    edits: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
         (),
-        help="An .edit file; repeatable; without one, the baseline alone.",
+        help="An .edit file; without one, the baseline alone.",
         must="a list of .edit files",
         name="edit",
         many="repeat",
     )
     factor: Listed[Number] = option(
         (),
-        help="Scale factor, 0 prunes; comma-separated list; default: each file's own.",
+        help="Scale factor, 0 prunes; default: each file's own.",
         must="a finite number or a list of them",
         many="comma",
     )

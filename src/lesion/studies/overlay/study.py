@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import SEED, Seed, StudyFile, Text, listed
+from lesion.core.study_file import SEED, OneOrSeveral, Seed, StudyFile, Text
 
 
 class OverlayStudy(StudyFile):
@@ -17,7 +17,7 @@ class OverlayStudy(StudyFile):
     FORM: ClassVar[str] = "lesion overlay"
 
     kind: Literal["overlay"] = Field(default="overlay", description="overlay")
-    folders: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
+    folders: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
         help="Output folders of finished studies: ablate, drift, isolate, truncate.",
         must="a list of output folders of finished studies",
         many="repeat",

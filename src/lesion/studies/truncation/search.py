@@ -201,7 +201,7 @@ def _screen(
             return
         screen = Screen()
     if len(cells) <= screen.best + screen.random:
-        outcome.notes.append(f"All {len(cells)} cells are asked in full: a screen would leave none out.")
+        outcome.notes.append("Every cell is asked in full: a screen would leave none out.")
         return
     count = None if screen.items == "all" else screen.items
     items = {choice: parts.validation[choice][:count] for choice in parts.tasks}

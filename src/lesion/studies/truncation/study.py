@@ -62,14 +62,14 @@ class TruncationStudy(Questions):
     model: OneModel = ONE_MODEL
     matrices: Several[Text] = option(
         ("mlp",),
-        help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
+        help="Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
         must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
         many="comma",
     )
     layers: Layers = LAYERS
     keep: Several[Share] = option(
         KEEP,
-        help="Kept fractions of the rank, comma-separated.",
+        help="Fraction of each matrix's rank that is kept; the rest of its spectrum is removed.",
         must="a fraction of the rank from 0 to 1, or a list of them",
         many="comma",
         shown="14 from 0.9 to 0.0025",
@@ -105,7 +105,7 @@ class TruncationStudy(Questions):
     )
     revisions: Listed[Text] = option(
         (),
-        help="Training checkpoints, comma-separated, on which the chosen edit is evaluated too.",
+        help="Training checkpoints on which the chosen edit is evaluated too.",
         must="a list of branches, tags or checkpoints",
         many="comma",
     )

@@ -20,7 +20,7 @@ def tune(
     model: str | Model,
     task: str,
     *,
-    layers: str | int | Sequence[int] = "critical",
+    layers: str | int | Sequence[int] | Sequence[str] = "critical",
     budget: int | str = "25%",
     steps: int = 40,
     rows: int = 16,
@@ -28,6 +28,7 @@ def tune(
     adapter: int | None = None,
     controls: str | Sequence[str] = (),
     study: str | Path | None = None,
+    seed: int | Sequence[int] = 0,
     items: int = 400,
     control_items: int = 200,
     ablation_items: int = 100,
@@ -39,6 +40,7 @@ def tune(
     Example:
         >>> tuned = lesion.tune("bundled:llama-base", "primer:arithmetic", layers="critical", budget=2)
         >>> lesion.load(tuned.model)
+        >>> lesion.tune("bundled:llama-base", "primer:arithmetic", layers=["critical", "random"], seed=[0, 1, 2]).table
 
     Raises:
         UsageError: a task, layer, budget, rank or number of items cannot be, or a model is not in float32.

@@ -7,6 +7,7 @@ from pathlib import Path
 from lesion.core.run import Run
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
+from lesion.report.wording import counted
 from lesion.studies.ablation.result import AblationSummary, read_finished
 from lesion.studies.ablation.study import METHOD, Study
 from lesion.studies.tuning.result import Drops
@@ -36,7 +37,7 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
     place = run.folder / FOLDER
     run.watcher.note(
         f"Which blocks are critical is found by switching off each of {len(model.anatomy.blocks)} on"
-        f" {study.ablation_items} items, which are not test items; it is kept in {place}."
+        f" {counted(study.ablation_items, 'item')}, none of them a test item; it is kept in {place}."
     )
     models = {study.model.name: model}
     outcome = METHOD.run(layers, place, watcher=run.watcher, models=models, make_engine=run.make_engine)

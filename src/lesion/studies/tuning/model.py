@@ -15,6 +15,7 @@ from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
+from lesion.report.wording import counted
 from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
@@ -111,10 +112,10 @@ def card(summary: TuningSummary, original: str | None) -> str:
         f" model, bit for bit. Made by `lesion tune` (lesion {summary.version}).",
         "",
         f"- **Which blocks**: {_chosen(summary, arm)}",
-        f"- **Data**: {summary.examples:,} items of the training split of {code(study.task)}, drawn by seed"
+        f"- **Data**: {counted(summary.examples, 'item')} of the training split of {code(study.task)}, drawn by seed"
         f" {study.seed}; no item of the tests below is among them.",
-        f"- **Training**: {study.steps:,} steps of {study.rows} rows, AdamW, learning rate {arm.rate:g} that"
-        f" rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{chosen}",
+        f"- **Training**: {counted(study.steps, 'step')} of {counted(study.rows, 'row')}, AdamW, learning rate"
+        f" {arm.rate:g} that rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{chosen}",
         "- **Weights**: float32, those that were evaluated.",
         "",
         "## Before and after",
@@ -146,6 +147,7 @@ def _chosen(summary: TuningSummary, arm: ArmResult) -> str:
         where = "an ablation" if layers.source is None else "a layer study"
         how = "most" if arm.name == CRITICAL else "least"
         drops = ", ".join(f"block {block} {100 * layers.drops[block]:.1f}" for block in arm.blocks[0])
-        return f"those without which the task loses {how}, by {where} on {layers.items:,} items: {drops} points."
+        items = counted(layers.items, "item")
+        return f"those without which the task loses {how}, by {where} on {items}: {drops} points."
     named = {RANDOM: f"drawn by seed {summary.study.seeds[0]}.", ALL_FULL: "all of them.", ALL_ADAPTER: "all of them."}
     return named.get(arm.name, "as they were named.")

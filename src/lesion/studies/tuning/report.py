@@ -131,8 +131,9 @@ def _drops(task: str, layers: Drops) -> Figure:
 def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[str, str]]:
     """The study's own entries, for whoever wants to repeat it."""
     study, model = summary.study, summary.model
+    blocks = wording.counted(model.blocks, "block")
     facts = {
-        "model": f"{model.name}, {model.blocks} blocks, {model.parameters:,} parameters, {model.fingerprint}",
+        "model": f"{model.name}, {blocks}, {model.parameters:,} parameters, {model.fingerprint}",
         "task": study.task,
         "controls": ", ".join(study.controls) or "none",
         "budget": str(study.budget),

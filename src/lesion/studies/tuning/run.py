@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from lesion.core import cost
+from lesion.core.layers import canonical_layers
 from lesion.core.run import Evaluation, Pending, Run
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError, UsageError
@@ -164,12 +165,10 @@ class _Work:
             )
         for arm in arms[self.study.seeds[0]]:
             how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
-            which = (
-                "all blocks"
-                if arm.name == ALL_FULL or len(arm.blocks) == blocks
-                else (f"blocks {', '.join(map(str, arm.blocks))}")
-            )
-            self.watcher.note(f"{label(arm.name)}: {which} {how}, {arm.parameters:,} numbers train.")
+            all_blocks = arm.name == ALL_FULL or len(arm.blocks) == blocks
+            which = "all blocks" if all_blocks else label(canonical_layers(arm.blocks))
+            name = "" if label(arm.name) == which else f"{label(arm.name)}: "
+            self.watcher.note(f"{name}{which} {how}, {arm.parameters:,} numbers train.")
 
     def _cell(
         self,

@@ -85,7 +85,9 @@ def _budget(value: object) -> object:
 
 
 Arm = Annotated[
-    str, BeforeValidator(_arm), Field(description=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these")
+    str,
+    BeforeValidator(_arm, json_schema_input_type=str | int | list[int]),
+    Field(description=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these"),
 ]
 Budget = Annotated[
     int | str, BeforeValidator(_budget), Field(description="a number of blocks from 1, or a share such as 25%")
@@ -120,7 +122,7 @@ class TuningStudy(GreedyStudy):
     )
     controls: Listed[Text] = option(
         (),
-        help="Control task, evaluated before and after; repeatable.",
+        help="Control task, evaluated before and after.",
         must="a list of tasks that should survive",
         name="control",
         many="repeat",
@@ -128,7 +130,7 @@ class TuningStudy(GreedyStudy):
     arms: Several[Arm] = option(
         (CRITICAL,),
         help="Which blocks: critical, least, random (of those that are not critical, where it is known which are), all,"
-        " all-adapter, or layers such as 0-3,7; repeatable, to compare.",
+        " all-adapter, or layers such as 0-3,7; several choices are compared.",
         must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
         name="layers",
         many="repeat",
@@ -151,7 +153,7 @@ class TuningStudy(GreedyStudy):
     )
     ablation_items: Count = option(
         100,
-        help="Number of items to find the critical blocks on, without --study.",
+        help="Number of items to find the critical blocks on, where no layer study is given.",
         must="how many items the critical blocks are found on, a whole number from 1",
         panel=STATISTICS,
     )
@@ -159,14 +161,14 @@ class TuningStudy(GreedyStudy):
     rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
     learning_rates: Several[Rate] = option(
         (1e-3,),
-        help="Peak learning rate; of a comma-separated list, the best on held-out training items is kept.",
+        help="Peak learning rate; of several, the best on held-out training items is kept.",
         must="a number above 0, or a list of them",
         name="learning_rate",
         many="comma",
     )
     seeds: Several[Seed] = option(
         (0,),
-        help="Random seed of the row order and of random blocks; comma-separated list.",
+        help="Random seed of the row order and of random blocks; several seeds give means.",
         must="a whole number from 0, or a list of them",
         panel=STATISTICS,
         name="seed",

@@ -1,4 +1,4 @@
-"""Options of every command that asks models: which engine answers, where, and when it stops listening."""
+"""Options of every command whose models may answer on workers: how many, on which cluster, on how many GPUs each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import typer
 
 from lesion.core.options import HARDWARE
 
-Engine = Annotated[str, typer.Option("--engine", help="Inference backend: transformers or vllm.")]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -34,13 +33,5 @@ GpusPerWorker = Annotated[
         metavar="N",
         help="Number of GPUs that one model is spread over.",
         rich_help_panel=HARDWARE,
-    ),
-]
-StopLoops = Annotated[
-    int | None,
-    typer.Option(
-        "--stop-loops",
-        metavar="N",
-        help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
     ),
 ]
