@@ -109,6 +109,11 @@ def layer_runs(layers: Iterable[int], last: str = ",") -> str:
     return f"{last} ".join([", ".join(pieces[:-1]), pieces[-1]]) if len(pieces) > 1 else "".join(pieces)
 
 
+def numbered(noun: str, numbers: Sequence[int], last: str = " and") -> str:
+    """`block 3`, `blocks 0–2 and 5`."""
+    return f"{noun}{'' if len(numbers) == 1 else 's'}{SPACE}{layer_runs(numbers, last)}"
+
+
 def listed(names: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
@@ -117,6 +122,11 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 def counted(number: int, noun: str) -> str:
     """`1 item`, `2,000 items`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def item_count(items: int, decided: str | None, drawn: int | None) -> str:

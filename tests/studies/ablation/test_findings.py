@@ -22,7 +22,7 @@ def test_a_task_is_told_with_both_accuracies_and_their_intervals():
 
 
 def test_a_task_without_critical_blocks_is_told_with_its_largest_drop():
-    assert "No block is critical for facts; the largest drop is 0.0 points" in told(study(models=("base",))[0])
+    assert "No block is critical for facts; largest drop 0.0 points" in told(study(models=("base",))[0])
 
 
 def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
@@ -31,7 +31,7 @@ def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
 
 def test_what_all_models_share_comes_first():
     text = told(study()[0])
-    assert text.strip().startswith("In all 2 models block 2 is critical for sums, and in none of them for facts.")
+    assert text.strip().startswith("In all 2 models block 2 is critical for sums, in none for facts.")
 
 
 def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
@@ -53,7 +53,7 @@ def test_models_that_share_nothing_are_said_to_share_nothing():
 def test_a_model_that_knew_nothing_can_lose_nothing():
     summary = form(models=("base",), tasks=("sums",))
     summary["models"][0]["tasks"][0]["baseline"]["accuracy"]["value"] = 0.0
-    assert "sums has no right answer (10 items), so no cut can show a loss." in told(valid(summary))
+    assert "sums has no right answer (10 items): no cut can show a loss." in told(valid(summary))
 
 
 def test_a_layer_measured_on_one_task_only_is_not_called_selective():
@@ -67,8 +67,8 @@ def test_what_is_missing_is_told_per_gap():
     del summary["models"][0]["tasks"][1]["cells"][2]
     answered = {("base", "sums", "baseline"): 10, ("base", "sums", "3×0"): 4}
     assert [line.replace(wording.SPACE, " ") for line in prose.missing(valid(summary).views, answered)] == [
-        "base on sums: block 3 with 4 of 10 items so far.",
-        "base on facts: block 2 not measured yet.",
+        "base on sums: block 3: 4 of 10 items.",
+        "base on facts: block 2 not measured.",
     ]
 
 

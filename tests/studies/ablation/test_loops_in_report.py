@@ -133,7 +133,7 @@ def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
     def sentences(summary) -> list[str]:
         return [" ".join(finding.headline + finding.sentences) for finding in prose.by_model(summary.views)]
 
-    assert any("hit the token limit: part of the loss may be due to stopping" in s for s in sentences(made.study()[0]))
+    assert any("hit the token limit: part of the loss may be stopping" in s for s in sentences(made.study()[0]))
     looping = sentences(made.valid(with_loops(made.form())))
     assert any("hit the token limit or fell into a loop: part of the loss" in sentence for sentence in looping)
 

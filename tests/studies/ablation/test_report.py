@@ -98,7 +98,7 @@ def test_a_study_in_progress_says_what_is_missing(text):
     del summary["models"][0]["tasks"][1]["cells"][2]
     begun = html(page.report(valid(summary), answers[answers["edit"] != "3×0"], items))
     assert "This study is not finished" in begun
-    assert "base on facts: block\N{NO-BREAK SPACE}2 not measured yet." in begun
+    assert "base on facts: block\N{NO-BREAK SPACE}2 not measured." in begun
     assert "This study is not finished" not in text
 
 
@@ -120,7 +120,7 @@ def test_a_study_that_has_only_begun_says_so_per_model_and_task():
     text = html(page.report(valid(summary), *records()))
     assert "This study is not finished" in text
     for task in ("sums", "facts"):
-        assert f"child on {task}: no cut measured in full yet." in text
+        assert f"child on {task}: no cut measured in full." in text
         assert f"base on {task}: no cut" not in text
 
 

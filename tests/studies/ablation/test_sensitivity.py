@@ -49,8 +49,8 @@ AGREE_AT_HALF = {"base": {0.3: [1, 2], 0.5: [2], 0.8: []}, "child": {0.3: [2, 3]
 def test_the_terminal_says_the_smallest_loss_and_at_which_shares_a_family_agrees():
     text = shown(with_sensitivity(AGREE_AT_HALF)[0])
     assert "with 80 % power: 62 % of the baseline's accuracy" in text
-    assert "made, sums: all 2 models have the same critical blocks at a required loss of 50 %" in text
-    assert "but not of 30 or 80 %" in text
+    assert "made, sums: all 2 models agree at a required loss of 50 %" in text
+    assert "not at 30 or 80 %" in text
 
 
 def test_a_family_that_agrees_at_every_share_or_at_none_is_not_singled_out():

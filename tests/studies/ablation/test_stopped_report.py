@@ -72,7 +72,8 @@ def test_nothing_is_said_to_have_stopped_where_every_item_was_asked(tmp_path):
     assert text.count(f"n = {DRAWN} of {DRAWN}, decided") == 6
     assert text.count(f"n = {DRAWN}, open") == 2
     assert ", stopped" not in text
-    assert f"on all {DRAWN} items" in " ".join(s for f in prose.by_model(summary.views) for s in f.sentences)
+    findings = plain(" ".join(s for f in prose.by_model(summary.views) for s in f.sentences))
+    assert f"(n = {DRAWN} of {DRAWN}, decided)" in findings
     assert ", stopped" not in write_layers(tmp_path, summary, answers, items).read_text("utf-8")
 
 
@@ -85,7 +86,7 @@ def test_terminal_and_page_say_what_not_and_its_interval_are_about(tmp_path):
 
     summary = stopped()[0]
     said = told(summary)
-    assert f"Not: the drop over these {DRAWN} items does not exceed the effect. Nothing is claimed beyond them" in said
+    assert f"Not: the drop on these {DRAWN} items does not exceed the effect. Beyond them nothing is claimed" in said
     assert "interval is about all such items" in said
     assert "run the full table" in said
     # By hand: blocks 1 and 3 on sums, 1, 2 and 3 on facts are not, with a limit of 0.4 against an effect of 0.3.
@@ -121,8 +122,7 @@ def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
     html = write_layers(tmp_path, summary, answers, items).read_text("utf-8")
     text = plain(re.sub("<[^>]+>", " ", html))
     assert "Asking stopped as soon as a cell was decided." in text
-    assert "base on sums: 35 of 60 answers (2.9 evaluations of the unedited model instead of 5.0)" in text
-    assert "cells: 1 exceeds the effect, 2 not and 1 open" in text
+    assert "base on sums: 35 of 60 answers; cells: 1 exceeds the effect, 2 not, 1 open" in text
     assert "95 % confidence sequences" in text
     assert "corrected over the blocks" not in text
     table = html[html.index('id="cells"') :]
@@ -171,11 +171,11 @@ def test_the_heat_map_has_the_items_of_every_cell_and_a_question_mark_where_it_i
 def test_findings_say_after_how_many_items_and_what_is_open():
     told = plain(" ".join(s for found in prose.by_model(stopped()[0].views) for s in found.sentences))
     # Wilson's intervals of 3 of 3 and 0 of 3.
-    assert "accuracy falls from 100.0 % [43.9, 100.0] to 0.0 % [0.0, 56.1] on the 3 items asked" in told
-    assert "Block 0 is left open." in told
+    assert "accuracy falls from 100.0 % [43.9, 100.0] to 0.0 % [0.0, 56.1] (n = 3, stopped)" in told
+    assert "Open: block 0." in told
     unfinished = prose.by_model(stopped(finished=False)[0].views)
     told = plain(" ".join(s for found in unfinished for s in found.sentences))
-    assert "Block 0 is still open." in told
+    assert "Open: block 0." in told
     assert "No block exceeds the effect for facts so far" in told
 
 
@@ -194,7 +194,7 @@ def test_a_stopped_cell_is_not_a_missing_one_but_a_study_that_goes_on_is_not_fin
     assert prose.missing(summary.views, groups.answered(answers)) == []
     summary, answers, _ = stopped(finished=False)
     assert prose.missing(summary.views, groups.answered(answers)) == [
-        f"base on {task}: not all is decided after 10 of {DRAWN} items." for task in ("sums", "facts")
+        f"base on {task}: not decided after 10 of {DRAWN} items." for task in ("sums", "facts")
     ]
 
 

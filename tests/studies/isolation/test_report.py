@@ -243,9 +243,10 @@ def test_faulty_answers_are_named_in_the_terminal_from_five_percent_on():
 
 def test_the_terminal_tells_the_choice_by_its_test_items():
     text = " ".join(shown(made.study()).replace("\N{NO-BREAK SPACE}", " ").split())
-    assert "The chosen edit on test items Of 3 edits tried on 100 validation items" in text
-    assert "MathNeuro, keep 5 %, ×1.1 was chosen. On 200 test items" in text
-    assert "+0.5 points [−2.0, 3.0], p .8, no evidence of any change." in text
+    assert (
+        "The chosen edit on test items MathNeuro, keep 5 %, ×1.1 was chosen of 3 edits on 100 validation items" in text
+    )
+    assert "+0.5 points [−2.0, 3.0], p .8: no evidence of a change." in text
     assert "The chosen" not in shown(small())
 
 

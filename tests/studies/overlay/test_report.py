@@ -137,23 +137,19 @@ def test_the_matrix_has_every_pair_of_ranked_profiles_and_boxes_those_that_agree
 
 def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_leaves_of_it():
     [finding] = prose.findings(overlay(made()).models)
-    assert finding.headline[0].startswith(
-        "Of 3 pairs of profiles from different studies of made, 1 agrees beyond chance"
-    )
+    assert finding.headline[0].startswith("Agreement beyond chance in 1 of 3 pairs of different studies: ")
     assert "drop · sums rises with lost in the block (ρ\N{NO-BREAK SPACE}1, corrected p" in finding.headline[0]
-    [coarse] = [sentence for sentence in finding.sentences if "Few blocks make p coarse" in sentence]
-    assert "must reach |ρ|\N{NO-BREAK SPACE}.94 over 6 blocks and 1 over 5 blocks to stay" in coarse
+    [coarse] = [sentence for sentence in finding.sentences if sentence.startswith("After correction")]
+    assert "takes |ρ| ≥ .94 over 6 blocks and 1 over 5 blocks" in coarse.replace(wording.SPACE, " ")
     assert "Block\N{NO-BREAK SPACE}5 is the largest of drop · sums and lost in the block." in finding.sentences
-    assert "By chance, about 1 in 6 pairs of unrelated profiles share their largest block." in finding.sentences
+    assert "By chance, about 1 in 6 pairs of profiles share it." in finding.sentences
 
 
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
     [finding] = prose.findings(overlay(model_of(profiles)).models)
-    assert finding.headline[0].startswith(
-        "No two studies of made agree beyond chance about its blocks: none of 1 pair has"
-    )
-    assert "must reach |ρ|" in finding.sentences[0]
+    assert finding.headline[0].startswith("No agreement beyond chance in 1 pair of different studies")
+    assert "takes |ρ|" in finding.sentences[0]
 
 
 def test_one_kind_of_study_alone_is_not_tested_against_itself():
@@ -163,8 +159,8 @@ def test_one_kind_of_study_alone_is_not_tested_against_itself():
     assert [finding.headline for finding in peaks] == [(), ()]  # block 1 is the largest of a and b, in each
     assert missing.subject == prose.MISSING
     assert len(missing.headline) == 1
-    assert missing.headline[0].startswith("All profiles of made and other come from one kind of study (layer abl")
-    assert "add the folder of `lesion drift`, `lesion isolate` or `lesion truncate` on" in missing.headline[0]
+    assert missing.headline[0].startswith("Of made and other there is one kind of study (layer abl")
+    assert "add a folder of `lesion drift`, `lesion isolate` or `lesion truncate` on" in missing.headline[0]
     assert printed(overlay(*models), 300).count("one kind of study") == 1
 
 
@@ -186,9 +182,9 @@ def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_nu
 def test_the_threshold_counts_the_pairs_of_all_models_and_tells_its_blocks():
     summary = overlay(made(), made("other"))
     first, _ = prose.findings(summary.models)
-    assert "the strongest of 6 pairs of all models must reach |ρ|" in first.sentences[0]
-    assert "over 6 blocks to stay" in first.sentences[0]
-    assert "with 6 pairs of all models even a perfect agreement over 5 blocks stays above 0.05" in first.sentences[0]
+    assert "After correction over 6 pairs of all models, p ≤ 0.05 takes |ρ|" in first.sentences[0]
+    assert "over 6 blocks, and" in first.sentences[0]
+    assert "cannot be reached over 5 blocks." in first.sentences[0]
     assert "all pairs of different studies of all models" in html(page_of(OverlayResult, summary))
 
 
@@ -215,7 +211,7 @@ def test_names_of_models_tasks_and_folders_stay_text():
 def test_the_terminal_shows_the_pairs_of_different_studies_the_strongest_first():
     text = printed(overlay(made()))
     assert text.index("lost in the block") < text.index("density")
-    assert "coarse" in text
+    assert "After correction" in text
     assert not re.search("nan|None|\N{REPLACEMENT CHARACTER}", text)
 
 

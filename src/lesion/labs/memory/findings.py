@@ -29,31 +29,29 @@ def _full(summary: MemorySummary) -> Finding:
     full, noise = summary.full, summary.study.noise
     place = full.noise
     headline = (
-        f"After {wording.counted(full.step, 'step')} the full memory gives f* a probability of {full.p_correct:.3f} and"
-        f" the common class {full.p_noise:.3f}; it was trained on {1 - noise:.3f} and {noise:.3f}."
+        f"After {wording.counted(full.step, 'step')} the full memory gives f* {full.p_correct:.3f} and the common class"
+        f" {full.p_noise:.3f} (trained on {1 - noise:.3f} and {noise:.3f})."
     )
     sentences = []
     if noise == 0:
-        sentences.append("There was no noise to learn: the common class is just another wrong answer.")
+        sentences.append("There was no noise to learn.")
     if place.side == "absent":
         sentences = [f"The code of the common class is {SIDES['absent']}."]
     elif len(full.singular_values) == 1:
-        sentences.append(
-            f"W has a single singular value, with {place.alignment:.3f} of the common class's code; there is no other."
-        )
+        sentences.append(f"W has a single singular value, with {place.alignment:.3f} of the common class's code.")
     else:
         sentences.append(
-            f"The noise lies {SIDES[place.side]}: the part that holds most of the common class's code"
-            f" ({place.alignment:.3f}) has {place.ratio:.3g} times the largest other singular value."
+            f"The noise lies {SIDES[place.side]}: its singular value ({place.alignment:.3f} of the common class's code)"
+            f" is {place.ratio:.3g} times the largest other."
         )
         first = summary.training[0].noise
         if first.side != place.side:
-            sentences.append(f"After the first step it was {SIDES[first.side]}; it moved during training.")
+            sentences.append(f"After the first step it was {SIDES[first.side]}.")
         errors = [_error(moment, summary.study.classes) for moment in summary.training if moment.predicted]
         if errors:
             sentences.append(
-                "The closed form for orthonormal codes agrees with the spectrum at every measured step to"
-                f" {wording.figures(max(*errors, 1e-16), 1)} of the largest value."
+                f"The closed form agrees at every measured step to {wording.figures(max(*errors, 1e-16), 1)} of the"
+                " largest value."
             )
     return Finding("The full memory", (headline,), tuple(sentences))
 
@@ -82,24 +80,20 @@ def _truncated(summary: MemorySummary) -> Finding:
             f"No part of the spectrum has a smaller clean loss than the whole ({full.clean_loss:.3f} nats); the nearest"
             f" is {part(best, rank)} ({best.clean_loss.mean:.3f})."
         )
-    sentences: list[str] = []
+    controls: list[str] = []
     for row in (row for row in summary.truncated if row.rank == best.rank):
         if row.control == "random":
-            draws = wording.counted(row.draws, "draw")
-            sentences.insert(0, f"A random projection of the same rank ({draws}): {_measures(row)}.")
+            controls.insert(0, f"random projection ({wording.counted(row.draws, 'draw')}) {_loss(row)}")
         elif row.side not in (None, best.side) and best.rank:
-            sentences.append(f"From the other side, {part(row, rank)}: {_measures(row)}.")
-    sentences.append(f"With nothing kept: {_measures(summary.deletion)}.")
-    return Finding("Truncation", (headline,), tuple(sentences))
+            controls.append(f"{part(row, rank)} {_loss(row)}")
+    controls.append(f"nothing kept {_loss(summary.deletion)}")
+    return Finding("Truncation", (headline,), (f"Clean loss beside it: {'; '.join(controls)}.",))
 
 
-def _measures(row: Truncated) -> str:
-    """Accuracy, p and clean loss, with the lowest and the highest draw where there are several."""
-    p, loss = (
-        f"{spread.mean:.3f}" + (f" [{spread.low:.3f}, {spread.high:.3f}]" if row.draws > 1 else "")
-        for spread in (row.p_noise, row.clean_loss)
-    )
-    return f"accuracy {wording.percent(row.clean_accuracy.mean, 0)}, p of the common class {p}, clean loss {loss}"
+def _loss(row: Truncated) -> str:
+    """The clean loss, with the lowest and the highest draw where there are several."""
+    loss = row.clean_loss
+    return f"{loss.mean:.3f}" + (f" [{loss.low:.3f}, {loss.high:.3f}]" if row.draws > 1 else "")
 
 
 def _first_step(step: FirstStep) -> Finding:
@@ -107,46 +101,39 @@ def _first_step(step: FirstStep) -> Finding:
     forward, value, noise = (step.power("constant", signal) for signal in ("feed_forward", "value", "value_noise"))
     last, sampled = step.under("constant")[-1], step.under("constant")[-1].sampled
     at = f"V = {last.vocabulary}"
-    recall = f"the attention-value signal towards recall {_scaling(value)}"
-    between = f"Between vocabularies of {min(sizes)} and {max(sizes)}"
-    spread = ""
-    if sampled:
-        times = _times(sampled.value / sampled.value_spread)
-        spread = f"recall's mean is {times} times its standard deviation over tokens"
+    recall = f"recall by attention-value {_scaling(value)}"
+    powers = f"Powers of V from {min(sizes)} to {max(sizes)}:"
+    spread = _times(sampled.value / sampled.value_spread) if sampled else ""
     if step.noise == 0:
-        headline = f"Without noise the feed-forward has no signal from q or any other token to τ. {between} {recall}."
-        sentences = [f"Between the two largest vocabularies its exact power is {number(value.late)}."]
-        sentences += [f"On batches at {at} {spread}."] if sampled else []
+        headline = f"Without noise the feed-forward has no signal from q or any other token to τ. {powers} {recall}."
+        sentences = [f"On batches at {at} recall's mean is {spread} times its standard deviation."] if sampled else []
     else:
-        headline = f"{between} the feed-forward's signal q → τ {_scaling(forward)}, {recall}."
-        late = f"{number(forward.late)} and {number(value.late)}"
-        sentences = [f"Between the two largest vocabularies the exact powers are {late}."]
+        headline = f"{powers} the feed-forward's signal q → τ {_scaling(forward)}, {recall}."
+        sentences = []
         if last.value > 0 and last.feed_forward > 0:
             times = _times(last.feed_forward / last.value)
-            sentences.append(f"At {at} the feed-forward's signal is {times} times the attention-value one.")
+            sentences.append(f"At {at} the feed-forward's signal is {times} times recall's.")
         if sampled:
             times = _times(sampled.feed_forward / sampled.feed_forward_width)
             sentences.append(
-                f"On batches at {at} the feed-forward's signal is {times} times the standard deviation of q → other"
-                f" tokens; {spread}."
+                f"On batches at {at} the feed-forward's signal is {times} times its standard deviation over other"
+                f" tokens, recall's {spread} times."
             )
-        also = f"Attention also learns the noise, from every token: that signal {_scaling(noise)}"
+        also = f"Attention also learns the noise, from every token: {_scaling(noise)}"
         if last.value > 0 and last.value_noise > 0:
-            also += f" and is {_times(last.value_noise / last.value)} times recall's at {at}"
+            also += f", {_times(last.value_noise / last.value)} times recall's at {at}"
         sentences.append(f"{also}.")
     zipf, uniform = (number(step.power(trigger, "value").exact) for trigger in ("zipf", "uniform"))
-    rarer = (
-        f"With a trigger that becomes rarer with V, recall's exact power is {zipf} (π ∝ 1/rank), {uniform} (π uniform)."
-    )
+    rarer = f"With a rarer trigger, recall's exact power is {zipf} (π ∝ 1/rank) or {uniform} (π uniform)."
     return Finding("The first gradient step", (headline,), (*sentences, rarer))
 
 
 def _scaling(power: Power) -> str:
-    """`scales as V to the power 0.362 [0.218, 0.582] (exactly 0.350)`."""
+    """`0.362 [0.218, 0.582] (exactly 0.350)`."""
     exactly = f"(exactly {number(power.exact)})"
     if power.batches is None or power.batches.value is None:
-        return f"has no measurable power of V {exactly}"
-    return f"scales as V to the power {batches_text(power)} {exactly}"
+        return f"not measurable {exactly}"
+    return f"{batches_text(power)} {exactly}"
 
 
 def batches_text(power: Power) -> str:

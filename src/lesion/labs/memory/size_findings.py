@@ -21,9 +21,9 @@ SIDES = {
 LITTLE = 0.1
 """A truncation cleans when it leaves at most this share of the whole memory's clean loss."""
 CLEANING = {
-    "without_largest": "Dropping only the largest singular value",
-    "without_smallest": "Dropping only the smallest",
-    "random": "Dropping a random direction instead",
+    "without_largest": "the largest singular value",
+    "without_smallest": "the smallest",
+    "random": "a random direction",
 }
 
 
@@ -43,8 +43,7 @@ def _orthonormal(sizes: Sequence[Size]) -> Finding:
         for place, predicted in zip(size.places, _form(size).ratios, strict=True)
     ]
     sentences.append(
-        "Closed form and training agree on σ_noise/σ_signal at every size, noise and measured step to"
-        f" {wording.figures(max(*errors, 1e-16), 1)}."
+        f"Closed form and training agree on σ_noise/σ_signal to {wording.figures(max(*errors, 1e-16), 1)}."
     )
     ratios = {(size.classes, size.noise): size.last.ratio.mean for size in single}
     changes = [
@@ -86,30 +85,34 @@ def _of_classes(sizes: Sequence[Size]) -> str:
         sides.setdefault(size.last.side or "between", []).append(f"{size.noise:g}")
     text = "; ".join(f"{side} at α = {', '.join(noises)}" for side, noises in sides.items())
     if moved := [f"{size.noise:g}" for size in sizes if size.flips]:
-        text += f". It changed sides during training at α = {wording.listed(moved)}"
+        text += f". It changed sides at α = {wording.listed(moved)}"
     short = [f"{size.noise:g}" for size in sizes if size.last.side != limit]
     if short and abs(form.late - 1) > 1e-9:
-        text += f". Not yet on the side of its limit: α = {wording.listed(short)}"
+        text += f". Not yet at its limit: α = {wording.listed(short)}"
     return (
-        f"m = {sizes[0].classes}: {text}. Closed form: on top after the first step above"
-        f" α = {form.threshold:.3g}, ratio {form.late:.3g} in the limit."
+        f"m = {sizes[0].classes}: {text}. Closed form: first on top above α = {form.threshold:.3g}, limit ratio"
+        f" {form.late:.3g}."
     )
 
 
 def _cleaning(sizes: Sequence[Size]) -> list[str]:
     """In which settings each of three cuts removes most of the clean loss."""
-    sentences = []
+    parts = []
     for cut, name in CLEANING.items():
         cleaned = [size for size in sizes if size.cuts.of(cut).clean_loss <= LITTLE * size.cuts.full.clean_loss]
-        where = "; ".join(
-            f"{size} at α = {', '.join(f'{each.noise:g}' for each in members)}"
-            for size, members in groupby(cleaned, size_name)
-        )
-        sentences.append(
-            f"{name} removes at least {100 * (1 - LITTLE):g} % of the clean loss in {len(cleaned)} of"
-            f" {len(sizes)} settings{': ' + where if where else ''}."
-        )
-    return sentences
+        parts.append(f"{name} in {len(cleaned)}{f' ({_settings(cleaned)})' if cleaned else ''}")
+    return [
+        f"At least {100 * (1 - LITTLE):g} % of the clean loss is removed, in {len(sizes)} settings, by dropping"
+        f" {', '.join(parts)}."
+    ]
+
+
+def _settings(sizes: Sequence[Size]) -> str:
+    """`m = 4 at α = 0.3, 0.5; m = 8 at α = 0.5`."""
+    return "; ".join(
+        f"{name} at α = {', '.join(f'{size.noise:g}' for size in members)}"
+        for name, members in groupby(sizes, size_name)
+    )
 
 
 def _gaussian(plain: Sequence[Size], sizes: Sequence[Size], width: int) -> Finding:
@@ -118,12 +121,11 @@ def _gaussian(plain: Sequence[Size], sizes: Sequence[Size], width: int) -> Findi
     mixed = [size for size in drawn if size.last.side is None]
     other = [size for size in drawn if size.last.side not in (None, sides[size.key])]
     headline = (
-        f"With gaussian codes (width {width}, {wording.counted(drawn[0].draws, 'draw')}), all draws have the noise on"
-        f" the side of orthonormal codes in {len(drawn) - len(mixed) - len(other)} of {len(drawn)} settings; in"
-        f" {len(mixed)} draws disagree, in {len(other)} all are on another side."
+        f"With gaussian codes (width {width}, {wording.counted(drawn[0].draws, 'draw')}) the noise is on the side of"
+        f" orthonormal codes in {len(drawn) - len(mixed) - len(other)} of {len(drawn)} settings."
     )
     sentences = [
-        f"{name}: {', '.join(f'{size_name(size)} with α = {size.noise:g}' for size in members)}."
+        f"{name}: {_settings(members)}."
         for name, members in (("Draws disagree", mixed), ("Another side", other))
         if members
     ]

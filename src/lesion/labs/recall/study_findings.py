@@ -13,10 +13,7 @@ from lesion.report.finding import Finding
 
 LEVEL = 0.05
 """The probability of any false claim in a family of comparisons."""
-OWN = (
-    "In these sequences ȳ may be q or τ itself: where it is q, every position is a question; where it is τ, predicting"
-    " τ is right."
-)
+OWN = "In these sequences ȳ may be q or τ itself: predicting τ can be right."
 
 
 def group_name(group: Group) -> str:
@@ -58,10 +55,16 @@ def finding(group: Group) -> Finding:
         sentences.append(
             f"{matrix} deleted: p(τ) {spread_text(deleted.p_noise)}, accuracy {spread_text(deleted.clean_accuracy)};"
             f" without its largest component: p(τ) {spread_text(without.p_noise)}, accuracy"
-            f" {spread_text(without.clean_accuracy)}. Loss on noisy sequences: {spread_text(full.noisy_loss)} becomes"
-            f" {spread_text(deleted.noisy_loss)} or {spread_text(without.noisy_loss)}."
+            f" {spread_text(without.clean_accuracy)}. Loss on noisy sequences: {spread_text(full.noisy_loss)},"
+            f" {spread_text(deleted.noisy_loss)} and {spread_text(without.noisy_loss)}."
         )
         sentences += _beyond(matrix, compared)
+    if compared:
+        sentences.append(
+            f"Clear: by Student's test over seeds (p ≤ {LEVEL:g}, Holm-corrected over"
+            f" {wording.counted(len(compared), 'comparison')}) and by at least {APART:g}. In brackets: differences of"
+            " means."
+        )
     return Finding(
         f"{group_name(group)} ({wording.counted(len(group.seeds), 'seed')})", tuple(headline), tuple(sentences)
     )
@@ -79,10 +82,10 @@ def phases(group: Group) -> str:
     if always:
         first = min(always, key=lambda name: always[name])
         text = f"{first} prefers τ after q from step {_steps(margins[first])} on; {text}"
-    text = f"{text[0].upper()}{text[1:]}."
+    text = f"{wording.capital(text)}."
     some = {name: phase for name, phase in margins.items() if phase.came < phase.of and phase.came + phase.untrained}
     parts = "; ".join(_in_some(name, phase) for name, phase in some.items())
-    return f"{text} Only in some seeds a margin turns positive for good: {parts}." if parts else text
+    return f"{text} In some seeds only: {parts}." if parts else text
 
 
 def _in_some(margin: str, phase: SeedsPhase) -> str:
@@ -106,25 +109,20 @@ def _beyond(matrix: str, compared: Sequence[Difference]) -> list[str]:
     if not differences_here:
         return []
     clear = [difference for difference in differences_here if difference.p <= LEVEL and abs(difference.mean) >= APART]
-    rule = (
-        f"Student's test over seeds at {LEVEL:g}, Holm-corrected over {wording.counted(len(compared), 'comparison')},"
-        f" and a difference of at least {APART:g}"
-    )
     if not clear:
         largest = max(differences_here, key=lambda difference: abs(difference.mean))
         return [
-            f"At no fraction does keeping the top of {matrix} leave clearly more or less of p(τ) than a random"
-            f" projection of the same rank ({rule}). Largest difference of means: {_difference_text(largest)}."
+            f"Keeping the top of {matrix} makes no clear difference of p(τ) to random projections; the largest:"
+            f" {_difference_text(largest)}."
         ]
     signs = {"less": [each for each in clear if each.mean < 0], "more": [each for each in clear if each.mean > 0]}
     parts = [
-        f"keeping the top {wording.listed(list(map(_difference_text, members)))} of {matrix} leaves {how} of p(τ) than"
-        " random projections of the same rank"
+        f"keeping the top {wording.listed(list(map(_difference_text, members)))} of {matrix} leaves clearly {how} of"
+        " p(τ) than random projections"
         for how, members in signs.items()
         if members
     ]
-    text = "; ".join(parts)
-    return [f"{text[0].upper()}{text[1:]} (in brackets the difference of means; {rule})."]
+    return [f"{wording.capital('; '.join(parts))}."]
 
 
 def _difference_text(difference: Difference) -> str:

@@ -32,13 +32,10 @@ def stopped(summary: AblationSummary) -> list[str]:
         if result.stopping is None:
             continue
         exceeding = result.decided("exceeds")
-        counts = [f"{exceeding} {wording.called(True, exceeding)}"]
-        counts += [f"{result.decided('not')} not", f"{result.decided('open')} open"]
-        full, drawn = 1 + len(result.cells), result.stopping.items
+        drawn = (1 + len(result.cells)) * result.stopping.items
         sentences.append(
-            f"{model} on {result.task}: {result.answers:,} of {full * drawn:,} answers"
-            f" ({result.answers / drawn:.1f} evaluations of the unedited model instead of {full:.1f}); cells:"
-            f" {wording.listed(counts)}."
+            f"{model} on {result.task}: {result.answers:,} of {drawn:,} answers; cells: {exceeding}"
+            f" {wording.called(True, exceeding)}, {result.decided('not')} not, {result.decided('open')} open."
         )
     return sentences
 
@@ -57,12 +54,11 @@ def decided(summary: AblationSummary) -> list[str]:
     )
     at = f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not"
     return [
-        f"Exceeds the effect: the drop does, in {these} and beyond them. Only a full table shows whether the place is"
-        " critical.",
-        f"Not: the drop over {these} does not exceed the effect. Nothing is claimed beyond them; the interval is about"
-        " all such items, of which these are a sample.",
-        *([f"{at}, the interval's upper end exceeds the effect: among all such items the drop may."] if beyond else []),
-        "Stopping early tends to inflate a drop: for the size of an effect, run the full table.",
+        f"Exceeds the effect: on {these} and beyond them. Only a full table shows whether the place is critical.",
+        f"Not: the drop on {these} does not exceed the effect. Beyond them nothing is claimed; the interval is about"
+        " all such items.",
+        *([f"{at}, the interval's upper end exceeds the effect."] if beyond else []),
+        "Stopping early tends to inflate a drop: for its size, run the full table.",
     ]
 
 
@@ -74,8 +70,8 @@ def sensitivity(summary: AblationSummary) -> list[str]:
         low, high = (wording.points(loss, 0) for loss in (losses[0], losses[-1]))
         sentences.append(
             f"Smallest loss called critical with {wording.percent(every[0][2].power, 0)} power:"
-            f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy (for a cut that"
-            " repairs no item, at the first step of Holm's correction)."
+            f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy (a cut that"
+            " repairs no item, at Holm's first step)."
         )
     by_cut: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
     for model, task, reach in every:
@@ -94,8 +90,8 @@ def sensitivity(summary: AblationSummary) -> list[str]:
             if equal and unequal:
                 where = f" ({wording.axis_name(unit, factor)})" if (unit, factor) != ("block", 0.0) else ""
                 sentences.append(
-                    f"{family.family}, {task}{where}: all {len(members)} models have the same critical blocks at a"
-                    f" required loss of {wording.listed(equal, 'or')}{wording.SPACE}%, but not of"
+                    f"{family.family}, {task}{where}: all {len(members)} models agree at a"
+                    f" required loss of {wording.listed(equal, 'or')}{wording.SPACE}%, not at"
                     f" {wording.listed(unequal, 'or')}{wording.SPACE}%."
                 )
     return sentences
@@ -110,12 +106,7 @@ def _places(unit: str, layers: Sequence[int]) -> str:
     if not layers:
         return ""
     prefix = "" if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of "
-    blocks = "blocks" if len(layers) > 1 else "block"
-    return f"{prefix}{blocks}{wording.SPACE}{wording.layer_runs(layers, last=' and')}"
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
+    return prefix + wording.numbered("block", layers)
 
 
 def _model(view: View, label: str) -> Finding | None:
@@ -130,46 +121,46 @@ def _model(view: View, label: str) -> Finding | None:
     needed = _needed(curves, all)
     tasks = {curve.task for curve in curves}
     selective = {layer: own for layer, own in needed.items() if own != tasks}
-    sentences = [_task(curve, {layer for layer, own in selective.items() if curve.task in own}) for curve in curves]
-    return Finding(subject, tuple(_by_tasks(needed, curves) if len(curves) > 1 else ()), tuple(sentences))
+    headline = _by_tasks(needed, curves) if len(curves) > 1 else []
+    sentences = []
+    for curve in curves:
+        own_layers = {layer for layer, own in selective.items() if curve.task in own}
+        named = bool(headline) and all(curve.task in needed.get(cell.layer, ()) for cell in curve.marked)
+        sentences.append(_task(curve, own_layers, named=named))
+    return Finding(subject, tuple(headline), tuple(sentences))
 
 
-def _task(curve: Curve, selective: set[int]) -> str:
-    """One task's sentence. Its example is the largest drop, if possible where other tasks lose nothing."""
+def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
+    """One task's sentence. Its example is the largest drop, if possible where other tasks lose nothing.
+
+    `named`: the headline has named its places already.
+    """
     if curve.result.baseline.accuracy.value == 0:
-        n = wording.counted(curve.items, "item")
-        return f"{curve.task} has no right answer ({n}), so no cut can show a loss."
+        return f"{curve.task} has no right answer ({wording.counted(curve.items, 'item')}): no cut can show a loss."
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
-    open_ = ""
-    if undecided:
-        verb = f"{'is' if len(undecided) == 1 else 'are'} {'left' if curve.finished else 'still'}"
-        open_ = f" {_capital(_places(curve.unit, undecided))} {verb} open."
+    open_ = f" Open: {_places(curve.unit, undecided)}." if undecided else ""
+    largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
+    example = next((cell for cell in cells if cell.layer in selective), cells[0] if cells else largest)
+    count = wording.item_count(example.items, example.decided, curve.drawn)
+    items = f" ({count})" if count else ""
     if not cells:
-        whole = "" if not curve.missing and curve.finished else " so far"
-        largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
-        count = wording.item_count(largest.items, largest.decided, curve.drawn)
+        so_far = "" if not curve.missing and curve.finished else " so far"
         return (
-            f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{whole}; the largest"
-            f" drop is {wording.points(largest.drop.value)} points"
-            f" {wording.interval(largest.drop.low, largest.drop.high)}{f' ({count})' if count else ''} at"
-            f" {wording.place('block', largest.layer)}.{open_}"
+            f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{so_far}; largest"
+            f" drop {wording.points(example.drop.value)} points {wording.interval(example.drop.low, example.drop.high)}"
+            f"{items} at {wording.place('block', example.layer)}.{open_}"
         )
-    worst = next((cell for cell in cells if cell.layer in selective), cells[0])
-    items = ""
-    if curve.drawn is not None:
-        every = worst.items == curve.drawn
-        items = f" on {'all' if every else 'the'} {wording.counted(worst.items, 'item')}{'' if every else ' asked'}"
+    places = f"{wording.capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}"
     sentence = (
-        f"{_capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}: without "
-        f"{'it' if len(cells) == 1 else wording.place('block', worst.layer)} accuracy falls from "
-        f"{_accuracy(curve.baseline_of(worst))} to {_accuracy(worst)}{items}"
+        f"{curve.task if named else places}: without {wording.place('block', example.layer)} accuracy falls from"
+        f" {_accuracy(curve.baseline_of(example))} to {_accuracy(example)}{items}"
     )
-    wrong = 1 - (worst.accuracy.value or 0.0)
-    if wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
+    wrong = 1 - (example.accuracy.value or 0.0)
+    if wrong > 0 and example.truncated >= STOPPING_SHARE * wrong:
         sentence += (
-            f" (there {wording.percent(worst.truncated, 0)} of the answers {wording.unended(worst.looped)}: "
-            "part of the loss may be due to stopping)"
+            f"; {wording.percent(example.truncated, 0)} of the answers {wording.unended(example.looped)}: part of the"
+            " loss may be stopping"
         )
     return f"{sentence}.{open_}"
 
@@ -211,9 +202,9 @@ def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhe
         names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
         sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
         if spared:
-            none = ", and in none of them for " if prefix else ", not for "
+            none = ", in none for " if prefix else ", not for "
             sentence += none + wording.listed([task for task in every if task in spared], "or")
-        sentences.append(f"{_capital(sentence)}.")
+        sentences.append(f"{wording.capital(sentence)}.")
     return sentences
 
 
@@ -255,22 +246,20 @@ def missing(
     """
     curves = [curve for view in views for curve in view.curves]
     measured = {(curve.model, curve.task) for curve in curves}
-    gaps = [
-        f"{model} on {task}: no cut measured in full yet." for model, task in planned if (model, task) not in measured
-    ]
+    gaps = [f"{model} on {task}: no cut measured in full." for model, task in planned if (model, task) not in measured]
     for curve in curves:
         where = f"{curve.model} on {curve.task}"
         if curve.stopped:
             if not curve.finished:
-                gaps.append(f"{where}: not all is decided after {curve.items:,} of {curve.drawn:,} items.")
+                gaps.append(f"{where}: not decided after {curve.items:,} of {curve.drawn:,} items.")
             continue
         how = "" if curve.factor == 0 else f", factor {curve.factor:g}"
         if curve.missing:
-            gaps.append(f"{where}: {_places(curve.unit, curve.missing)}{how} not measured yet.")
+            gaps.append(f"{where}: {_places(curve.unit, curve.missing)}{how} not measured.")
         edits = {str(BASELINE): "the unedited model"}
         edits |= {cell.edit: _places(curve.unit, [cell.layer]) + how for cell in curve.cells}
         for edit, place in edits.items():
             n = answered.get((curve.model, curve.task, edit), curve.items if not answered else 0)
             if 0 < n < curve.items:
-                gaps.append(f"{where}: {place} with {n} of {wording.counted(curve.items, 'item')} so far.")
+                gaps.append(f"{where}: {place}: {n} of {wording.counted(curve.items, 'item')}.")
     return list(dict.fromkeys(gaps))

@@ -11,7 +11,7 @@ from lesion.report.wording import ALPHA, SPACE
 from lesion.studies.drift import model_findings as of_model
 from lesion.studies.drift.charts import p_text
 from lesion.studies.drift.evidence import agreement, at_least, at_the_start, lost, reach, wide
-from lesion.studies.drift.model_findings import capital, ends, first_step
+from lesion.studies.drift.model_findings import FIRST_STEP, ends
 from lesion.studies.drift.result import CHECKS, Departure, DriftSummary, Family
 
 
@@ -37,7 +37,7 @@ def verdict(summary: DriftSummary) -> list[str]:
     if len(summary.models) == 1:
         model = summary.models[0]
         own = [*of_model.shape_sentences(summary, model), *of_model.place_sentence(model)]
-        return [*own, *of_model.above(model), *of_model.checks(summary, model)]
+        return [*own, *of_model.fall(summary, model), *of_model.checks(summary, model)]
     return [*_shapes_all(summary), *_within_all(summary), *_above_all(summary), *_checks_all(summary)]
 
 
@@ -47,26 +47,16 @@ def _shapes_all(summary: DriftSummary) -> list[str]:
         return ["The shape of no curve was tested."]
     rejected = [shape for shape in tested if shape.chosen != "line"]
     among = "models" if len(tested) == len(summary.models) else "models tested"
-    text = f"A straight decline of NMI with layer {summary.reference} over layers is rejected in "
-    text += f"{_of(len(rejected), len(tested))} {among}"
+    text = f"A straight decline of NMI is rejected in {_of(len(rejected), len(tested))} {among}"
     if known := [shape.line.p for shape in rejected if shape.line.p is not None]:
         low, high = wording.p_value(min(known)), wording.p_value(max(known))
         text += f" (p{SPACE}{low if low == high else f'{low} to {high}'})"
-    if ratios := [shape.line.f for shape in rejected if shape.line.f is not None]:
-        text += f"; lack-of-fit F, if layers were independent: {_range(ratios, 1)}"
-    if not rejected:
-        return [f"{text}."]
     departures = [shape.departure for shape in rejected]
-    counts = Counter(departure.kind if departure else "none" for departure in departures)
-    parts = [
-        f"{counts[kind]} {'has' if counts[kind] == 1 else 'have'} a {kind} on top of a line"
-        for kind in ("step", "hinge")
-        if counts[kind]
-    ]
-    parts += [f"in {counts['none']} neither a hinge nor a step is found"] if counts["none"] else []
-    text += f". Of these, {wording.listed(parts)}."
+    counts = Counter(departure.kind if departure else "neither" for departure in departures)
+    parts = [f"{counts[kind]} with {kind}" for kind in ("step", "hinge", "neither") if counts[kind]]
+    text += f": {wording.listed(parts)}." if parts else "."
     if first := sum(at_the_start(summary, departure) for departure in departures if departure):
-        text += f" In {first} it marks {first_step(summary)}."
+        text += f" In {first} it marks {FIRST_STEP}."
     return [text]
 
 
@@ -76,7 +66,7 @@ def families(summary: DriftSummary) -> list[str]:
     for family in summary.families:
         parts = [part for kind in ("step", "hinge") if (part := _departures(family, kind))]
         if parts:
-            sentences.append(f"{capital(family.name)}: {'; '.join(parts)}.")
+            sentences.append(f"{wording.capital(family.name)}: {'; '.join(parts)}.")
     return sentences
 
 
@@ -92,49 +82,44 @@ def _departures(family: Family, kind: str) -> str:
     if compared := [(model, at) for model, at in chosen if model.critical_blocks]:
         hits = sum(reach(model, at) == "within" for model, at in compared)
         chance = _range([100 * model.within_by_chance() for model, _ in compared], 0)
-        text += (
-            f" ({_of(hits, len(compared))} with the whole interval within critical blocks, where {chance}{SPACE}% of"
-            " all places are)"
-        )
+        text += f" ({_of(hits, len(compared))} wholly within critical blocks, by chance {chance}{SPACE}%)"
     return text
 
 
 def _where(kind: str, chosen: Sequence[Departure]) -> str:
     if kind == "step":
         blocks = sorted({departure.block for departure in chosen})
-        return f"over block{'s' if len(blocks) > 1 else ''}{SPACE}{wording.layer_runs(blocks, last=' or')}"
+        return f"over {wording.numbered('block', blocks, last=' or')}"
     return f"at layer {_range([departure.layer for departure in chosen], 1)}"
 
 
 def limits(summary: DriftSummary) -> list[str]:
     """What the numbers leave open."""
     sentences = [
-        "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out."
+        "Layer 1 agrees with itself by definition; layer 0 is left out."
         if summary.reference
         else "Layer 0 agrees with itself by definition. With rotary positions its vectors are token identity alone: the"
-        " curve shows how well clusters still identify tokens, not syntax as such."
+        " curve is about tokens, not syntax as such."
     ]
     if ceilings := [model.curve.ceiling for model in summary.models if model.curve.ceiling is not None]:
         sentences.append(
-            f"Two clusterings of layer {summary.reference} from different starts agree to an NMI of {_range(ceilings)}"
-            " (noise of k-means); no later layer can be expected above it."
+            f"Two clusterings of layer {summary.reference} agree to an NMI of {_range(ceilings)} (noise of k-means): no"
+            " layer can be expected above it."
         )
     if summary.study.runs == 1:
-        sentences.append("One run has no spread: nothing is tested, and places of hinges and steps have no interval.")
+        sentences.append("One run has no spread: nothing is tested.")
     sentences += _power(summary)
     if all(model.critical is None for model in summary.models):
         sentences.append(
-            "Whether hinges or steps lie near critical blocks: no layer study was given. Add one of the same models"
-            " with --study FOLDER."
+            "Nearness to critical blocks: no layer study was given. Add one of the same models with --study FOLDER."
         )
     if unsure := [model.name for model in summary.models if wide(model)]:
         sentences.append(
             f"Where the hinge or step of {wording.listed(unsure)} is: the interval covers more than half of the layers."
         )
-    sentences.append(
-        "A hinge or step in a critical block does not show that one causes the other. Models fine-tuned from one base"
-        " are not independent evidence."
-    )
+    sentences.append("A hinge or step in a critical block does not show that one causes the other.")
+    if len(summary.models) > 1:
+        sentences.append("Models of one base are not independent evidence.")
     return sentences
 
 
@@ -147,10 +132,7 @@ def _power(summary: DriftSummary) -> list[str]:
         parts += [f"a {kind} of {_range(sizes, 3)}{unit}"] if sizes else []
     if not parts:
         return []
-    return [
-        f"Smaller departures from a line: with these runs, layers and noise, 80{SPACE}% of studies would find"
-        f" {wording.listed(parts)}{' (range over models)' if len(shapes) > 1 else ''}."
-    ]
+    return [f"Smaller departures from a line: 80{SPACE}% of such studies would find {wording.listed(parts)}."]
 
 
 def _within_all(summary: DriftSummary) -> list[str]:
@@ -162,9 +144,8 @@ def _within_all(summary: DriftSummary) -> list[str]:
     hits = sum(reach(model, at) == "within" for model, at in known)
     p = at_least(hits, chances)
     return [
-        f"Of the {len(known)} with a hinge or step and critical blocks, {hits} {'has' if hits == 1 else 'have'} the"
-        f" whole interval within critical blocks, {sum(chances):.1f} by chance ({p_text(p)} if models were independent;"
-        f" those of one family are not){': no evidence of a link' if p > ALPHA else ''}."
+        f"{wording.capital(_of(hits, len(known)))} lie wholly within critical blocks, {sum(chances):.1f} by chance"
+        f" ({p_text(p)} if models were independent){': no evidence of a link' if p > ALPHA else ''}."
     ]
 
 
@@ -173,10 +154,10 @@ def _above_all(summary: DriftSummary) -> list[str]:
     if not known:
         return []
     nmi, null = ([last[place] for _, last in known] for place in (0, 1))
-    text = f"At the last layer NMI is {_range(nmi)}, where shuffled tokens give {_range(null)}"
+    text = f"At the last layer NMI is {_range(nmi)}, of shuffled tokens {_range(null)}"
     if touching := [model.name for model, _ in known if lost(model)]:
         which = wording.listed(touching) if len(touching) < 3 else f"{_of(len(touching), len(summary.models))} models"
-        text += f"; in {which} some layers cannot be distinguished from that null"
+        text += f"; in {which} some layers cannot be distinguished from these"
     return [f"{text}."]
 
 
@@ -191,14 +172,11 @@ def _checks_all(summary: DriftSummary) -> list[str]:
             none.append(name)
     if not agreeing and not none:
         return []
-    rule = f"(rank correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement can show)"
+    rule = f"(rank correlation of the steps, p ≤ {ALPHA:g}; with few blocks only strong agreement can show)"
     if not agreeing:
-        return [
-            f"No evidence in any model that {' or '.join(none)} with layer {summary.reference} falls over the same"
-            f" blocks as NMI {rule}."
-        ]
+        return [f"No evidence that {' or '.join(none)} falls over the same blocks as NMI {rule}."]
     rest = f", {' or '.join(none)} in none" if none else ""
-    return [f"Measures without clusters fall over NMI's blocks: {wording.listed(agreeing)} models{rest} {rule}."]
+    return [f"Measures without clusters fall over the same blocks: {wording.listed(agreeing)} models{rest} {rule}."]
 
 
 def _range(values: Sequence[float], digits: int = 2) -> str:

@@ -15,11 +15,10 @@ from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
 from lesion.studies.drift import findings as prose
 from lesion.studies.drift.charts import place_text, plain
-from lesion.studies.drift.model_findings import capital
 from lesion.studies.drift.result import CHECKS, Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
 from lesion.studies.drift.token_drift import token_text
 
-HEADINGS = {"nmi": "NMI", "null": "Null"} | {name: capital(title) for name, title in CHECKS.items()}
+HEADINGS = {"nmi": "NMI", "null": "Null"} | {name: wording.capital(title) for name, title in CHECKS.items()}
 ACROSS = 4
 """The terminal's table of layers has at most so many models side by side."""
 MOST_LEFT = 6

@@ -8,7 +8,7 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
-from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
+from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
 from lesion.studies.isolation.result import Isolation, IsolationSummary, Overlap, Selected
 from lesion.studies.isolation.sweeps import regimes
@@ -34,28 +34,26 @@ def findings(summary: IsolationSummary) -> list[Finding]:
 def chosen(choice: Choice, evaluation: Evaluation) -> str:
     """The edit chosen on validation items and what it did on test items that had no part in choosing it."""
     text = (
-        f"Of {counted(len(choice.candidates), 'edit')} tried on {counted(choice.validation_items, 'validation item')}"
-        f" of {choice.skill}, {evaluation.name_of(choice.chosen)} was chosen. On"
-        f" {counted(choice.test_items, 'test item')} not used for the choice, accuracy goes from"
-        f" {percent(choice.baseline_test)} to {percent(choice.accuracy_test)}"
+        f"{evaluation.name_of(choice.chosen)} was chosen of {counted(len(choice.candidates), 'edit')} on"
+        f" {counted(choice.validation_items, 'validation item')} of {choice.skill}. On"
+        f" {counted(choice.test_items, 'test item')}: {percent(choice.baseline_test)} to"
+        f" {percent(choice.accuracy_test)}"
     )
     gain = choice.gain
     if gain.value is None or gain.low is None or gain.high is None:
         return f"{text}."
-    verdict = "no evidence of any change"
+    verdict = "no evidence of a change"
     if gain.p is None or gain.p <= ALPHA:
-        verdict = "a gain that chance does not explain" if gain.low > 0 else "a loss" if gain.high < 0 else verdict
+        verdict = "a gain" if gain.low > 0 else "a loss" if gain.high < 0 else verdict
     p = f", p{SPACE}{wording.p_value(gain.p)}" if gain.p is not None else ""
-    sentences = [f"{text}: {signed(gain.value)} points {interval(gain.low, gain.high)}{p}, {verdict}."]
-    if choice.random is not None and (more := _known(choice.random.gain_beyond)) is not None:
-        verdict = "" if beyond(choice.random.gain_beyond, boost=False) else ": no evidence that it gains more"
-        draws = counted(choice.random.draws, "draw")
-        sentences.append(f"Against as many random weights ({draws}): {signed(more[0])} points {more[1]}{verdict}.")
+    sentences = [f"{text}, {signed(gain.value)} points {interval(gain.low, gain.high)}{p}: {verdict}."]
+    if choice.random is not None and _known(choice.random.gain_beyond) is not None:
+        sentences.append(_beyond(_random(choice.random.draws), choice.random.gain_beyond, boost=False))
     change = choice.accuracy_validation - choice.baseline_validation
-    sentences.append(f"On the validation items it had been {signed(change)} points.")
+    sentences.append(f"On the validation items: {signed(change)} points.")
     unable = {task.name for task in evaluation.controls if not task.informative}
     for control in choice.controls:
-        drop = f": a drop of {points(control.drop.value)} points {interval(control.drop.low, control.drop.high)}"
+        drop = f" drops {points(control.drop.value)} points {interval(control.drop.low, control.drop.high)}"
         sentences.append(f"{control.task}{' is uninformative' if control.task in unable else drop}.")
     return " ".join(sentences)
 
@@ -74,14 +72,11 @@ def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedM
     headline += [_uninformative(task) for task in evaluation.controls if not task.scored and not task.informative]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
-            "Each method is represented by its most selective edit. The corrected p allows for all edits tried; the"
-            " intervals do not."
+            "Shown is each method's most selective edit; p is corrected for all edits tried, intervals are not."
         )
     if not boost and not any(control.kind == "generate" and control.informative for control in evaluation.controls):
-        headline.append(
-            "No informative control is generated: damage to all generation would look like a loss of the skill."
-        )
-    sentences = [_method(evaluation, skill, best, len(by_method[method])) for method, best in known.items()]
+        headline.append("No informative control is generated: damage to all generation is not ruled out.")
+    sentences = [_method(evaluation, skill, best) for best in known.values()]
     subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
     return [Finding(subject, tuple(headline), tuple(sentences))]
 
@@ -90,7 +85,7 @@ def _uninformative(control: EvaluatedTask) -> str:
     result = control.baseline.result
     chance = "not known" if control.chance is None else percent(control.chance, 0)
     at = f"{percent(result.value)} {interval(result.low, result.high)}".rstrip()
-    return f"{control.name} is uninformative: the unedited model is at {at} (chance {chance})."
+    return f"{control.name} is uninformative: unedited {at}, chance {chance}."
 
 
 def _suffering(method: str, evidence: Evidence) -> str:
@@ -104,55 +99,45 @@ def _suffering(method: str, evidence: Evidence) -> str:
 
 
 def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, Evidence], *, boost: bool) -> str:
-    answered = [control for control in evaluation.controls if not control.scored]
-    informative = [control for control in answered if control.informative]
+    informative = [control for control in evaluation.controls if control.informative]
     singular, plural = ("raises", "raise") if boost else ("hurts", "hurt")
     if not informative:
-        why = "no control that is answered is informative" if answered else "no control is answered"
         sure = [method for method, best in known.items() if best.changed and best.corrected and best.beyond_random]
-        text = f"Whether any edit {singular} {skill.name} selectively is unknown: {why}."
         verb = singular if len(sure) == 1 else plural
-        more = f" Compared with random weights alone, {wording.listed(sure)} {verb} it more."
-        return text + more if sure else text
+        more = f" {wording.listed(sure)} {verb} it more than as many random weights." if sure else ""
+        return f"Whether any edit {singular} {skill.name} selectively is unknown: no control is informative.{more}"
     yes = [method for method, best in known.items() if best.selective]
     no = [method for method, best in known.items() if not best.selective]
-    limits = ["is answered"] * (len(answered) < len(evaluation.controls))
-    limits += ["is informative"] * (len(informative) < len(answered))
-    every = "every control" + (f" that {wording.listed(limits)}" if limits else "")
+    every = "every control" if len(informative) == len(evaluation.controls) else "every informative control"
     if not yes:
         unmeasured = any(None in best.parts for best in known.values())
-        why = " (not all of this was measured for some)" if unmeasured else ""
-        return (
-            f"No evidence that any edit {singular} {skill.name} more than both as many random weights and {every}{why}."
-        )
-    text = f"{wording.listed(yes)} {singular if len(yes) == 1 else plural} {skill.name} more than as many random"
-    text += f" weights and more than {every}."
+        why = " (not all was measured)" if unmeasured else ""
+        return f"No evidence that any edit {singular} {skill.name} beyond both as many random weights and {every}{why}."
+    verb = singular if len(yes) == 1 else plural
+    text = f"{wording.listed(yes)} {verb} {skill.name} more than as many random weights and {every}."
     text += f" No such evidence for {wording.listed(no)}." if no else ""
-    return text[0].upper() + text[1:]
+    return wording.capital(text)
 
 
-def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence, tried: int) -> str:
+def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> str:
     edit, effect = evidence.edit, skill.effects[evidence.edit.edit]
     sentences = [
-        f"{edit.name} ({counted(edit.selected, 'weight')}, {percent(edit.share, 2)}): {skill.name} goes from"
+        f"{edit.name} ({counted(edit.selected, 'weight')}, {percent(edit.share, 2)}):"
         f" {percent(skill.baseline.result.value)} to {percent(effect.result.value)},"
         f" {_change(effect.change, evidence)}",
-        _against_random(effect, evidence),
+        "No random control was measured."
+        if effect.random is None
+        else _beyond(_random(effect.random.draws), effect.random.beyond, boost=evidence.boost),
         *(_against_control(evaluation, skill, control, evidence) for control in evaluation.controls),
     ]
     wrong = 1 - (effect.result.value or 0.0)
     truncated, unparsed = effect.rates.truncated, effect.rates.unparsed
     if not evidence.boost and truncated and wrong > 0 and truncated >= STOPPING_SHARE * wrong:
         unended = f"{percent(truncated, 0)} of the answers {wording.unended(effect.rates.looped)}"
-        sentences.append(f"{unended}: part of the loss may be due to stopping.")
+        sentences.append(f"{unended}: part of the loss may be stopping.")
     if not evidence.boost and unparsed and wrong > 0 and unparsed >= STOPPING_SHARE * wrong:
-        sentences.append(
-            f"{percent(unparsed, 0)} of the answers are unparsed: read them before calling the skill lost."
-        )
-    if tried > 1:
-        sentences.append(f"The most selective of {tried} edits.")
-    text = " ".join(filter(None, sentences))
-    return text[0].upper() + text[1:]
+        sentences.append(f"{percent(unparsed, 0)} of the answers are unparsed: read them.")
+    return wording.capital(" ".join(filter(None, sentences)))
 
 
 def _change(drop: Estimate, evidence: Evidence) -> str:
@@ -160,30 +145,23 @@ def _change(drop: Estimate, evidence: Evidence) -> str:
         return "without an interval."
     value, ends = known
     what = "gain" if evidence.boost else "loss"
-    text = f"a {'gain' if evidence.boost else 'drop'} of {points(value)} points {ends}"
-    if evidence.boost and not evidence.changed:
-        text = f"{signed(value)} points {ends}"
+    text = f"a {what} of {points(value)} points {ends}"
     if drop.p_corrected is not None:
         text += f", p{SPACE}corrected{SPACE}{wording.p_value(drop.p_corrected)}"
-    if not evidence.changed:
-        return f"{text}: no evidence of a {what}."
-    if not evidence.corrected:
-        why = "without a corrected p" if drop.p_corrected is None else "corrected for all edits tried"
-        return f"{text}: {why}, no evidence of a {what}."
-    return f"{text}."
+    return f"{text}." if evidence.changed and evidence.corrected else f"{text}: no evidence of a {what}."
 
 
-def _against_random(effect: TaskUnderEdit, evidence: Evidence) -> str:
-    if effect.random is None:
-        return "Its matched random control was not measured."
-    draws = counted(effect.random.draws, "draw")
-    if (known := _known(effect.random.beyond, evidence.boost)) is None:
-        return f"Its random controls ({draws}) have no interval to compare with."
-    value, ends = known
-    if evidence.beyond_random:
-        return f"That is {points(value)} points {ends} more than as many random weights ({draws})."
-    what = "gain" if evidence.boost else "loss"
-    return f"No evidence of more {what} than with as many random weights: {signed(value)} points {ends} ({draws})."
+def _random(draws: int) -> str:
+    return f"as many random weights ({counted(draws, 'draw')})"
+
+
+def _beyond(control: str, difference: Estimate, *, boost: bool) -> str:
+    """`Beyond as many random weights (3 draws): +60.0 points [55.0, 65.0].`"""
+    if (known := _known(difference, boost)) is None:
+        return f"Beyond {control}: no interval."
+    word = "Beyond" if beyond(difference, boost=boost) else "No evidence beyond"
+    word = "Less than" if beyond(difference, boost=not boost) else word
+    return f"{word} {control}: {signed(known[0])} points {known[1]}."
 
 
 def _against_control(evaluation: Evaluation, skill: EvaluatedTask, control: EvaluatedTask, evidence: Evidence) -> str:
@@ -194,24 +172,16 @@ def _against_control(evaluation: Evaluation, skill: EvaluatedTask, control: Eval
     if control.scored:
         if change.value is None or _known(change) is None:
             return ""
-        ratio = f"{wording.figures(change.value, 4)} times {wording.plain_interval(change.low, change.high)}"
-        text = f"The perplexity of {control.name} is {ratio} the unedited model's"
+        ratio = f"×{wording.figures(change.value, 4)} {wording.plain_interval(change.low, change.high)}"
+        text = f"{control.name}: perplexity {ratio}"
         if (random := random_ratio(control, effect)) is not None:
-            text += f", {wording.figures(random, 4)} times with random weights"
+            text += f", ×{wording.figures(random, 4)} with random weights"
         return f"{text}: running text suffers too." if control in evidence.suffering else f"{text}."
     if not control.informative:
-        return f"{control.name} is uninformative."
-    drop = f"{control.name} drops {points(change.value)} {interval(change.low, change.high)}"
+        return ""
     difference = evaluation.difference(evidence.edit.edit, skill.name, control.name)
-    if difference is None or (known := _known(difference, evidence.boost)) is None:
-        return f"{drop}; the difference was not measured."
-    value, ends = known
-    what = f"{skill.name} {'gains' if evidence.boost else 'loses'}"
-    if beyond(difference, boost=evidence.boost):
-        return f"{drop}: {what} {points(value)} points {ends} more."
-    if beyond(difference, boost=not evidence.boost):
-        return f"{drop}: {what} {points(-value)} points less than it, {signed(value)} {ends}."
-    return f"{drop}: no evidence that {what} more, {signed(value)} points {ends}."
+    drop = f"{control.name} (drop {points(change.value)} {interval(change.low, change.high)})"
+    return _beyond(drop, difference or Estimate(value=None), boost=evidence.boost)
 
 
 def _known(drop: Estimate, boost: bool = False) -> tuple[float, str] | None:
@@ -234,11 +204,11 @@ def _without_skill(evaluation: Evaluation) -> list[Finding]:
         corrected = "" if p is None else f", p{SPACE}corrected{SPACE}{wording.p_value(p)}"
         sure = beyond(drop, boost=False) and p is not None and p <= ALPHA
         sentences.append(
-            f"{task.name}: the largest drop of {counted(len(effects), 'edit')} is {points(drop.value)} points"
+            f"{task.name}: largest drop of {counted(len(effects), 'edit')} {points(drop.value)} points"
             f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
             f"{'' if sure else ': no evidence of a loss'}."
         )
-    headline = "Selectivity is not judged: no task was named as the skill or as a control."
+    headline = "Selectivity is not judged: no task was named as the skill."
     return [Finding("", (headline,), tuple(sentences))] if sentences else []
 
 
@@ -263,11 +233,7 @@ def selected(isolation: Isolation) -> list[str]:
     unscored = [entry for entry in isolation.coverage if not entry.scored]
     if unscored:
         weights = sum(entry.weights for entry in unscored)
-        were = "was" if len(unscored) == 1 else "were"
-        sentences.append(
-            f"{counted(len(unscored), 'parameter')} with {weights:,} weights {were} not scored; the coverage table says"
-            " why."
-        )
+        sentences.append(f"Not scored: {counted(len(unscored), 'parameter')} with {weights:,} weights.")
     return sentences
 
 
@@ -277,10 +243,10 @@ def _extent(name: str, selection: Selected) -> list[str]:
         return []
     least, most = (choose(sorted(shares), key=lambda block: shares[block]) for choose in (min, max))
     low, high = (percent(shares[block], 2) for block in (least, most))
-    spread = f"between {low} of block {least} and {high} of block {most}"
-    spread = "the same share of every block" if low == high else spread
-    weights = counted(selection.selected, "weight")
-    return [f"{name[0].upper()}{name[1:]}: {weights}, {percent(selection.share, 2)}; {spread}."]
+    spread = "the same in every block" if low == high else f"{low} of block {least} to {high} of block {most}"
+    return [
+        f"{wording.capital(name)}: {counted(selection.selected, 'weight')}, {percent(selection.share, 2)}; {spread}."
+    ]
 
 
 def _agreement(overlap: Overlap) -> str:
@@ -288,7 +254,6 @@ def _agreement(overlap: Overlap) -> str:
     if overlap.spread is not None and overlap.spread[0] < overlap.spread[1]:
         pairs = f" ({overlap.spread[0]:.2f} to {overlap.spread[1]:.2f})"
     return (
-        f"{overlap.label}: sets found from {counted(overlap.samples, 'text')} each agree to an IoU of"
-        f" {overlap.mean.value:.2f}{pairs} over {counted(overlap.repeats, 'repeat')}; random sets of that size:"
-        f" {overlap.chance:.2f}."
+        f"{overlap.label}, {counted(overlap.samples, 'text')} each: IoU {overlap.mean.value:.2f}{pairs} over"
+        f" {counted(overlap.repeats, 'repeat')}, {overlap.chance:.2f} by chance."
     )

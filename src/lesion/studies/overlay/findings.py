@@ -43,23 +43,22 @@ def findings(models: Sequence[ModelProfiles]) -> list[Finding]:
 def _missing(kind: Kind, names: Sequence[str]) -> str:
     others = wording.listed([f"`lesion {command}`" for other, command in COMMANDS.items() if other != kind], "or")
     return (
-        f"All profiles of {wording.listed(names)} come from one kind of study ({KINDS[kind][1]}). To compare, add the"
-        f" folder of {others} on the same model."
+        f"Of {wording.listed(names)} there is one kind of study ({KINDS[kind][1]}). To compare, add a folder of"
+        f" {others} on the same model."
     )
 
 
 def _headline(model: ModelProfiles) -> tuple[str, ...]:
     tested = model.tested
     if not tested:
-        return (f"No two profiles of different studies of {model.model} can be ranked over the same blocks.",)
+        return ("No two profiles of different studies can be ranked over the same blocks.",)
     agreeing = [pair for pair in tested if pair.p_corrected is not None and pair.p_corrected <= ALPHA]
-    pairs = wording.counted(len(tested), "pair")
+    pairs = f"{wording.counted(len(tested), 'pair')} of different studies"
     if agreeing:
-        return (f"Of {pairs} of profiles from different studies of {model.model}, {_agree(model, agreeing)}.",)
+        return (f"Agreement beyond chance in {len(agreeing)} of {pairs}: {_agree(model, agreeing)}.",)
     most = tested[0]
     return (
-        f"No two studies of {model.model} agree beyond chance about its blocks: none of {pairs} has a corrected"
-        f" p ≤ {ALPHA:g}.",
+        f"No agreement beyond chance in {pairs} (corrected p ≤ {ALPHA:g}).",
         f"The strongest is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}{wording.p_value(most.p)},"
         f" corrected p{wording.SPACE}{wording.p_value(most.p_corrected)}).",
     )
@@ -78,7 +77,7 @@ def _agree(model: ModelProfiles, agreeing: Sequence[Correlation]) -> str:
         for pair in agreeing[:NAMED]
     ]
     more = f"; and {len(agreeing) - NAMED} more" if len(agreeing) > NAMED else ""
-    return f"{len(agreeing)} {'agrees' if len(agreeing) == 1 else 'agree'} beyond chance: {'; '.join(named)}{more}"
+    return f"{'; '.join(named)}{more}"
 
 
 def _sentences(model: ModelProfiles, pairs: int) -> tuple[str, ...]:
@@ -92,14 +91,10 @@ def _sentences(model: ModelProfiles, pairs: int) -> tuple[str, ...]:
         f"{rho(value)} over {wording.counted(blocks, 'block')}" for blocks, value in least.items() if value is not None
     ]
     never = [str(blocks) for blocks, value in least.items() if value is None]
-    text = "Few blocks make p coarse: "
-    if reached:
-        text += f"the strongest of {many} must reach |ρ|{wording.SPACE}{wording.listed(reached)} to stay at most "
-        text += f"{ALPHA:g} after correction"
-    if never:
-        text += f"{'; ' if reached else ''}with {many} even a perfect agreement over {wording.listed(never, 'or')} "
-        text += f"blocks stays above {ALPHA:g}"
-    text += ". No evidence of agreement is not evidence of none."
+    needs = f"After correction over {many}, p ≤ {ALPHA:g} "
+    parts = [f"takes |ρ|{wording.SPACE}≥{wording.SPACE}{wording.listed(reached)}"] if reached else []
+    parts += [f"cannot be reached over {wording.listed(never, 'or')} blocks"] if never else []
+    text = f"{needs}{', and '.join(parts)}. No evidence of agreement is not evidence of none."
     return (text, *_peaks(model))
 
 
@@ -115,5 +110,5 @@ def _peaks(model: ModelProfiles) -> list[str]:
     sentences = [
         f"Block{wording.SPACE}{block} is the largest of {wording.listed(labels)}." for block, labels in shared.items()
     ]
-    by_chance = f"By chance, about 1 in {len(model.blocks)} pairs of unrelated profiles share their largest block."
+    by_chance = f"By chance, about 1 in {len(model.blocks)} pairs of profiles share it."
     return [*sentences, by_chance] if sentences else []

@@ -15,7 +15,6 @@ from lesion.studies.truncation.numbers import (
     percent_estimate,
     points_change,
     probability,
-    rank,
 )
 from lesion.studies.truncation.result import (
     UNEDITED,
@@ -59,40 +58,41 @@ def verdict(summary: TruncationSummary) -> str:
     for test in tests:
         if not test.collapsed:
             by_direction[direction(summary, test)].append(test)
-    of = "log-probability of the gold answers" if summary.by_gold else "accuracy"
     unchanged = wording.listed([test.task for test in by_direction["none"]], "or")
-    none = f"there is no evidence that it changes the {of} on {unchanged}"
+    none = f"no evidence of a change in {_objective(summary)} on {unchanged}"
     changes = [
         f"{verb} {wording.listed([f'{test.task} by {_size(summary, test)}' for test in by_direction[what]])}"
         for what, verb in (("gain", "improves"), ("loss", "harms"))
         if by_direction[what]
     ]
-    if changes:
-        text = f"{kept} {' and '.join(changes)}, on test items not used to choose it"
-        text += f"; {none}." if unchanged else "."
-    else:
-        text = f"{kept} was chosen on the validation items" + (f"; on the test items {none}." if unchanged else ".")
+    text = f"{kept} {' and '.join(changes)} on test items" if changes else f"{kept} was chosen on validation items"
+    if unchanged:
+        text += f"; {none}" if changes else f"; on test items {none}"
+    text += "."
     if collapsed:
-        names = wording.listed(collapsed)
-        text += f" On {names} it gives nearly all test items one answer, so accuracy says nothing there."
+        text += f" On {wording.listed(collapsed)} it gives nearly always one answer: accuracy says nothing there."
     text += "".join(_beside(summary, test) for test in by_direction["none"])
     if summary.kept != summary.chosen:
         text += f" The best single edit keeps {summary.name(summary.chosen)}."
     return text
 
 
+def _objective(summary: TruncationSummary) -> str:
+    return "log-probability of gold answers" if summary.by_gold else "accuracy"
+
+
 def _beside(summary: TruncationSummary, test: Tested) -> str:
     """What surely changes on a task although the objective does not: a sentence behind a space, or nothing."""
     changes = []
     if summary.by_gold and _beyond(test.gain) and (test.gain.p is None or test.gain.p <= ALPHA):
-        changes.append(f"the accuracy changes by {points_change(test.gain)}")
+        changes.append(f"accuracy {points_change(test.gain)}")
     if not summary.by_gold and _beyond(test.gold_gain):
         ends = nats_interval(test.gold_gain.low, test.gold_gain.high)
-        changes.append(f"the log-probability of the gold answers changes by {nats(test.gold_gain.value)} nats {ends}")
+        changes.append(f"log-probability of gold answers {nats(test.gold_gain.value)} nats {ends}")
     for role, gain in (("right", test.right_gain), ("tempting", test.tempting_gain)):
         if gain is not None and _beyond(gain):
-            changes.append(f"the probability of the {role} token changes by {points_change(gain)}")
-    return f" But on {test.task} {wording.listed(changes)}." if changes else ""
+            changes.append(f"probability of the {role} token {points_change(gain)}")
+    return f" But on {test.task}: {wording.listed(changes)}." if changes else ""
 
 
 def _beyond(estimate: Estimate) -> bool:
@@ -119,32 +119,26 @@ def direction(summary: TruncationSummary, test: Tested) -> Direction:
 
 
 def tested(summary: TruncationSummary, test: Tested) -> str:
-    """One task's sentence: accuracy before and after with the gain and its interval, and the gold log-probability."""
+    """One task's sentence: accuracy before and after, and the objective's gain with its interval."""
     text = f"{test.task}: accuracy {wording.percent(test.baseline)} → {percent_estimate(test.accuracy)}"
     if test.gain.value is not None:
         text += f", {points_change(test.gain)}"
     if test.gain.p is not None:
         text += f", p{wording.SPACE}{wording.p_value(test.gain.p)}"
-    if test.gold_gain.value is not None:
+    if summary.by_gold and test.gold_gain.value is not None:
         ends = nats_interval(test.gold_gain.low, test.gold_gain.high)
         text += f"; gold answers {nats(test.gold_gain.value)} nats {ends}".rstrip()
-    text += f" (n = {test.items:,}). "
-    text += {"gain": "A gain that chance does not explain", "loss": "A loss", "none": "No evidence of a change"}[
-        direction(summary, test)
-    ]
-    if test.gold_gain.value is not None:
-        text += f", judged by {'log-probability' if summary.by_gold else 'accuracy'}"
-    text += "."
+    words = {"gain": "a gain", "loss": "a loss", "none": "no evidence of a change"}
+    text += f" (n = {test.items:,}): {words[direction(summary, test)]} in {_objective(summary)}."
     if test.collapsed:
         text += (
-            f" It gives one label to {wording.percent(test.label_share)} of the items: its accuracy shows how frequent"
-            " that label is, not what the model can do."
+            f" It gives one label to {wording.percent(test.label_share)} of the items: accuracy is that label's share."
         )
     return text
 
 
 def tokens(summary: TruncationSummary) -> list[str]:
-    """Per task and edit, both tokens' probabilities and ranks before and after, on the model that was searched."""
+    """Per task and edit, both tokens' probabilities before and after, on the model that was searched."""
     sentences = []
     for task in dict.fromkeys(each.task for each in summary.searched_tokens):
         of_task = {each.edit: each for each in summary.searched_tokens if each.task == task}
@@ -155,15 +149,14 @@ def tokens(summary: TruncationSummary) -> list[str]:
             right, tempting = (_token_change(before, after, role) for role in ROLES)
             sentences.append(
                 f"{task}, {summary.name(edit)}: right token {right}; tempting token {tempting} (mean probability,"
-                f" n = {after.items:,}). Margin, mean log p right − log p tempting: {nats_estimate(before.margin)} to"
+                f" n = {after.items:,}). Mean margin in log p: {nats_estimate(before.margin)} to"
                 f" {nats_estimate(after.margin)} nats."
             )
     return sentences
 
 
 def _token_change(before: Tokens, after: Tokens, role: Role) -> str:
-    chances = [probability(tokens.probability(role)) for tokens in (before, after)]
-    return f"{' to '.join(chances)}, median rank {rank(before.rank(role))} → {rank(after.rank(role))}"
+    return " to ".join(probability(tokens.probability(role)) for tokens in (before, after))
 
 
 def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:
@@ -175,15 +168,14 @@ def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:
         sentences.append(_elimination(summary.elimination))
     if many := sum(cell.collapsed for cell in summary.cells):
         sentences.append(
-            f"{wording.counted(many, 'cell')} {'gives' if many == 1 else 'give'} nearly always one label on a task;"
-            " accuracy says nothing there (≡ in the maps)."
+            f"Nearly always one label on a task: {wording.counted(many, 'cell')} (≡ in the maps); accuracy says nothing"
+            " there."
         )
     if work is not None:
-        matrices = f"{work.computed:,} {'matrix' if work.computed == 1 else 'matrices'} decomposed"
         seconds = f" in {work.seconds:,.1f} s" if work.seconds is not None and work.computed else ""
         sentences.append(
-            f"{matrices}{seconds}, {work.read:,} read from disk; decompositions reused"
-            f" {wording.counted(work.reused, 'time')}."
+            f"Decompositions: {work.computed:,} computed{seconds}, {work.read:,} read from disk, {work.reused:,}"
+            " reused."
         )
     return sentences
 
@@ -191,10 +183,8 @@ def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:
 def _screen(screen: ScreenOutcome, summary: TruncationSummary) -> str:
     items = "all validation items" if screen.items == "all" else wording.counted(screen.items, "validation item")
     text = (
-        f"Screened by the log-probability of gold answers ({items} of each task); evaluated in full: the best"
-        f" {screen.best:,}, and {screen.random:,} random others to judge the screen. Of"
-        f" {wording.counted(len(summary.cells), 'cell')}, {summary.complete:,} {_were(summary.complete)} evaluated in"
-        " full" + (f" and {summary.given_up:,} {_were(summary.given_up)} given up early." if summary.given_up else ".")
+        f"Screened by the log-probability of gold answers ({items} of each task): the best {screen.best:,} and"
+        f" {screen.random:,} random others of {wording.counted(len(summary.cells), 'cell')} were evaluated in full."
     )
     agreement = screen.rank_correlation
     if agreement.value is not None:
@@ -202,19 +192,18 @@ def _screen(screen: ScreenOutcome, summary: TruncationSummary) -> str:
         if agreement.low is not None and agreement.high is not None:
             numbers += f" [{agreement.low:.2f},{wording.SPACE}{agreement.high:.2f}]"
         numbers = numbers.replace("-", wording.MINUS)
-        text += f" Rank correlation of screen and full evaluation, over cells with both: {numbers}."
+        text += f" Rank correlation with the full evaluation: {numbers}."
     return text
 
 
 def _elimination(elimination: Elimination) -> str:
     looks = wording.counted(elimination.looks, "look")
     if not elimination.eliminated:
-        return f"No cell was given up early, at {looks} at the answers so far."
-    cells = f"{wording.counted(elimination.eliminated, 'cell')} {_were(elimination.eliminated)}"
+        return f"No cell was given up early at {looks}."
     return (
-        f"{cells} given up early at one of {looks}, which saved {wording.counted(elimination.answers_saved, 'answer')}."
-        " The chance that any cell at least as good as the unedited model was given up is at most"
-        f" {wording.percent(elimination.error, 1 if elimination.error < 0.01 else 0)}."
+        f"Given up early at {looks}: {wording.counted(elimination.eliminated, 'cell')}, which saved"
+        f" {wording.counted(elimination.answers_saved, 'answer')}. The chance that any was at least as good as the"
+        f" unedited model is at most {wording.percent(elimination.error, 1 if elimination.error < 0.01 else 0)}."
     )
 
 
@@ -222,22 +211,21 @@ def _chosen(summary: TruncationSummary) -> Finding:
     if summary.best is None:
         return Finding("", (verdict(summary),))
     best, cell = summary.name(summary.best), summary.by_edit[summary.best]
-    by = "the log-probability of gold answers" if summary.by_gold else "accuracy"
     text = (
-        f"{best} is the best by {by} on {_validation(summary)}, of {wording.counted(summary.complete, 'cell')}"
-        " evaluated in full"
+        f"{best} is the best of {wording.counted(summary.complete, 'cell')} by {_objective(summary)} on"
+        f" {_validation(summary)}"
     )
     if changes := _changes(summary, cell):
-        text += f"; on these items, which chose it (partly by luck): {wording.listed(changes)}"
-    sentences = [*(tested(summary, test) for test in summary.best_tests), f"{text[:1].upper()}{text[1:]}."]
+        text += f"; there, partly by luck: {wording.listed(changes)}"
+    sentences = [*(tested(summary, test) for test in summary.best_tests), f"{wording.capital(text)}."]
     if summary.chosen is None:
         sentences[0] = f"The best edit, {best}, on test items: {sentences[0]}"
     elif summary.kept != summary.chosen:
         sentences[0] = f"The best single edit alone, {best}, on test items: {sentences[0]}"
     if cell.rank and cell.saved > 0:
         sentences.append(
-            f"It keeps {cell.rank:,} of {wording.counted(cell.of, 'singular value')}; as two thin factors the matrix"
-            f" has {cell.saved:,} parameters fewer."
+            f"It keeps {cell.rank:,} of {wording.counted(cell.of, 'singular value')}: {cell.saved:,} parameters fewer"
+            " as two thin factors."
         )
     if len(summary.best_tests) > 1:
         sentences.append(f"p and intervals are not corrected for {len(summary.best_tests)} tasks.")
@@ -248,13 +236,11 @@ def _composed(summary: TruncationSummary) -> Finding:
     stayed = sum(step.accepted for step in summary.path)
     back = len(summary.path) - stayed
     headline = (
-        f"Matrix by matrix, {wording.counted(stayed, 'step')} stayed and {back:,} {_were(back)} rolled back:"
+        f"Matrix by matrix, {wording.counted(stayed, 'step')} stayed, {back:,} rolled back:"
         f" {summary.name(summary.composed or '')}."
     )
     same = summary.composed == summary.chosen
-    sentences = (
-        ("That is the chosen edit itself.",) if same else tuple(tested(summary, t) for t in summary.composed_tests)
-    )
+    sentences = ("This is the chosen edit.",) if same else tuple(tested(summary, t) for t in summary.composed_tests)
     return Finding("Composed over layers", (headline,), sentences)
 
 
@@ -269,10 +255,6 @@ def _changes(summary: TruncationSummary, cell: Cell) -> list[str]:
         elif not summary.by_gold and outcome.drop.value is not None:
             changes.append(f"{points_change(outcome.drop.negative)}{where}")
     return changes
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
 
 
 def _validation(summary: TruncationSummary) -> str:

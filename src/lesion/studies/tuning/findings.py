@@ -43,13 +43,13 @@ def verdict(summary: TuningSummary) -> str:
     everywhere = len(summary.random_from or ()) == summary.model.blocks
     compared = f"{change(main)} against random blocks{'' if everywhere else ' that are not critical'}"
     unknown = "Whether tuning the critical blocks pays cannot be told:"
-    every = "" if full is None else f"even all blocks in full have no clear gain in these steps ({change(full.gain)})"
+    every = "" if full is None else f"even all blocks in full have no clear gain ({change(full.gain)})"
     return {
         "better": f"Tuning the critical blocks pays: {compared}.",
         "no better": f"Tuning the critical blocks does not pay: {compared}, at best less than a point.",
         "nothing learned": f"{unknown} {every}.",
-        "no gain": f"{unknown} {compared}, but no clear gain over the untuned model ({change(gain.gain)}).",
-        "undecided": f"{unknown} {compared}, an interval that allows both answers.",
+        "no gain": f"{unknown} {compared}, but no clear gain ({change(gain.gain)}).",
+        "undecided": f"{unknown} {compared}, which allows both answers.",
     }[summary.verdict.reason]
 
 
@@ -57,7 +57,7 @@ def _verdict(summary: TuningSummary, word: str) -> Finding:
     critical, adapters, full = (summary.arm(name) for name in (CRITICAL, ALL_ADAPTER, ALL_FULL))
     against = {LEAST: "the least critical blocks"}
     if adapters is not None:
-        against[ALL_ADAPTER] = f"adapters on all blocks with as many parameters (rank {adapters.rank})"
+        against[ALL_ADAPTER] = f"as many parameters in adapters on all blocks (rank {adapters.rank})"
     if full is not None and critical is not None:
         against[ALL_FULL] = (
             f"all blocks in full, {full.parameters / max(1, critical.parameters):.1f} times the parameters"
@@ -69,19 +69,15 @@ def _verdict(summary: TuningSummary, word: str) -> Finding:
     ]
     arm, choices = summary.arm(RANDOM), summary.random_choices
     if arm is not None and choices is not None:
-        few = f" There are only {choices} such choices: the comparison says little about critical blocks in general."
+        few = f" Only {choices} choices: this says little about critical blocks in general." if choices <= FEW else ""
         among = wording.listed(list(map(str, summary.random_from or ())))
-        drawn = f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed."
-        sentences.append(f"{drawn}{few if choices <= FEW else ''}")
+        sentences.append(f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed.{few}")
     study = summary.study
-    rate = "the learning rate that was best on held-out training items"
-    if not summary.held_out:
-        rate = f"learning rate {study.learning_rates[0]:g}"
+    rate = "" if summary.held_out else f", learning rate {study.learning_rates[0]:g}"
     sentences.append(
-        "Rule: it pays if the intervals of critical minus random blocks and of the gain of critical blocks lie above 0;"
-        " it does not pay if the former lies below one point; otherwise it cannot be told. All arms: the same"
-        f" {wording.counted(study.steps, 'step')} of {study.rows} rows in the same order,"
-        f" {wording.counted(len(study.seeds), 'seed')}, {rate}."
+        "Rule: it pays if critical minus random blocks and the gain of critical blocks lie above 0 by their intervals,"
+        " not if the former lies below one point. Every arm:"
+        f" {wording.counted(study.steps, 'step')}, {wording.counted(len(study.seeds), 'seed')}{rate}."
     )
     return Finding("Does it pay?", (verdict(summary),), tuple(sentences), (word, MOODS.get(word, "")))
 
@@ -110,11 +106,12 @@ def _gains(summary: TuningSummary) -> Finding:
     sentences = []
     for arm in summary.arms:
         which = f" ({blocks(arm)})" if arm.name in (CRITICAL, LEAST, RANDOM) else ""
-        sentences.append(f"{_capital(arm)}{which}: {wording.percent(arm.tasks[0].accuracy)}, {change(arm.gain)}.")
-    untuned = f"{accuracy(before.accuracy)} of {wording.counted(before.items, 'test item')}"
+        sentences.append(
+            f"{wording.capital(arm.label)}{which}: {wording.percent(arm.tasks[0].accuracy)}, {change(arm.gain)}."
+        )
     return Finding(
         f"Gains on {summary.study.task}",
-        (f"The untuned model has {untuned} right.",),
+        (f"Untuned: {accuracy(before.accuracy)} of {wording.counted(before.items, 'test item')}.",),
         (*sentences, *_single_seed(summary), *_ends(summary)),
     )
 
@@ -124,13 +121,8 @@ def accuracy(value: Accuracy) -> str:
     return f"{wording.percent(value.value)} {wording.interval(value.low, value.high)}"
 
 
-def _capital(arm: ArmResult) -> str:
-    return f"{arm.label[0].upper()}{arm.label[1:]}"
-
-
 def _single_seed(summary: TuningSummary) -> list[str]:
-    one_seed = "One seed: the intervals cover the choice of items, not the order of training rows."
-    return [] if summary.several else [one_seed]
+    return [] if summary.several else ["One seed: the intervals cover items, not the order of training rows."]
 
 
 def _ends(summary: TuningSummary) -> list[str]:
@@ -139,9 +131,7 @@ def _ends(summary: TuningSummary) -> list[str]:
     for end in ("smallest", "largest"):
         names = [arm.label for arm in summary.arms if arm.end == end and len(arm.rates) > 2]
         if names:
-            sentences.append(
-                f"The {end} learning rate was the best for {wording.listed(names)}: a better one may lie beyond."
-            )
+            sentences.append(f"Best at the {end} learning rate: {wording.listed(names)}. A better one may lie beyond.")
     return sentences
 
 
@@ -152,7 +142,7 @@ def _damage(summary: TuningSummary) -> Finding:
         controls = arm.tasks[1:]
         damaged += [f"{arm.label} ({task.task})" for task in controls if task.change.high < 0]
         changes = "; ".join(f"{task.task} {change(task.change)}" for task in controls)
-        sentences.append(f"{_capital(arm)}: {changes}.")
+        sentences.append(f"{wording.capital(arm.label)}: {changes}.")
     headline = f"No clear loss on {wording.listed(list(summary.study.controls))}."
     if damaged:
         headline = f"Clear losses (interval below 0): {wording.listed(damaged)}."

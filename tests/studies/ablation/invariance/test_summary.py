@@ -89,8 +89,8 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
     text = invariant.verdict.text
     assert text.startswith("It holds: primer:arithmetic depends on the same blocks in base")
     assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
-    assert "instruct has the same." in text
-    assert "Block 0 is critical for primer:atlas as well in 3 of 3 models" in text
+    assert "instruct and rlvr have the same." in text
+    assert "Block 0 is not specific: it is critical for primer:atlas in 3 of 3 models." in text
 
 
 def test_a_child_with_other_critical_blocks_breaks_it():
@@ -146,7 +146,7 @@ def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic():
     # Block 0 is critical for both: without it, recall loses far less.
     for value, name in ((entry.alone_a, MATHS), (entry.alone_b, RECALL)):
         assert value == pytest.approx(np.mean([relative[name][layer] for layer in (2, 5, 7)]))
-    assert "Without the blocks critical for both, " in shared.families[0].verdict.text
+    assert "Without the blocks critical for both: " in shared.families[0].verdict.text
     assert entry.difference.low <= entry.difference.value <= entry.difference.high
     assert entry.difference.value == pytest.approx(entry.relative_a - entry.relative_b)
     assert entry.ratio.low <= entry.ratio.value <= entry.ratio.high < 0.5
@@ -202,8 +202,7 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
     assert onset[1].model is None
     assert onset[2].able_from == 20
     text = result.verdict.text
-    assert "the model learns primer:arithmetic between step 1 and step 20." in text
-    assert "Blocks 0 and 7 are critical at step 20 already." in text
+    assert "primer:arithmetic is learned between step 1 and step 20, with blocks 0 and 7 critical by then." in text
     assert "Block 2 becomes critical between step 20 and step 300." in text
 
 

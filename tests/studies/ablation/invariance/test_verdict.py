@@ -146,7 +146,7 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
     task = more(task, pairs=others)
     outcome = verdict(FAMILY, [task], [])
     assert outcome.word == "holds"
-    assert "p at most 0.030 by Holm over the children" in outcome.text
+    assert "corrected p at most 0.030" in outcome.text
     second = Member(model="distill", source="distill", variant="distill", blocks=8)
     overlaps = [Overlap(**{**SETS, "b": "distill"})]
     task = more(task, pairs=[pair(b="distill", p=0.03)], overlaps=overlaps, skills=[skill("distill")])
@@ -159,10 +159,9 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
 @pytest.mark.parametrize(
     ("order", "sentence"),
     [
-        ({"rho": 0.9, "ceiling": 0.95}, "is 0.90 (estimate for equal profiles: about 0.95);"),
-        ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as between two measurements of one profile (about 0.95);"),
-        ({"rho": 0.95, "ceiling": 0.95}, "is 0.95, as high as between two measurements of one profile (about 0.95);"),
-        ({"ceiling": None}, "is 0.90;"),
+        ({"rho": 0.9, "ceiling": 0.95}, ": 0.90 (equal profiles: about 0.95);"),
+        ({"rho": 0.97, "ceiling": 0.95}, ": 0.97 (equal profiles: about 0.95);"),
+        ({"ceiling": None}, ": 0.90;"),
     ],
 )
 def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(order, sentence):
@@ -173,7 +172,7 @@ def test_an_order_without_an_interval_is_called_not_measurable():
     assert "not measurable in rlvr" in verdict(FAMILY, [told(order=MUTE)], []).text
     outcome = verdict(FAMILY, [told()], [])
     assert "not measurable" not in outcome.text
-    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in outcome.reasons)
+    assert any("0.80 to 1.00 without noise" in reason for reason in outcome.reasons)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,7 @@ def test_a_moment_lies_between_two_checkpoints(after, step, moment):
     onset = Onset(source="m", layer=3, step=step, model="m", after=after, able_from=1, able_after=None)
     task = more(told(), onset=[onset])
     text = verdict(FAMILY, [task], []).text
-    assert f"the model learns gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
+    assert f"gsm8k is learned before step 1, the first measured. Block 3 becomes critical {moment}." in text
 
 
 def test_the_word_of_a_family_is_that_of_its_mathematics():
@@ -218,9 +217,7 @@ def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
 def test_exceptions_are_told_beside_a_verdict_that_holds():
     changes = {"second": [1, 5, 6], "shared": [1], "lost": [2], "gained": [5]}
     text = verdict(FAMILY, [told(sets=changes)], []).text
-    assert (
-        "rlvr has of these block 1, no longer block 2, newly block 5, and, perhaps in the base as well, block 6" in text
-    )
+    assert "rlvr has of these block 1, no longer block 2, newly block 5, perhaps newly block 6" in text
 
 
 def test_the_rule_names_its_thresholds():

@@ -57,13 +57,10 @@ def chapter(summary: AblationSummary) -> Chapter:
 
 
 def finding(family: FamilyResult) -> Finding:
-    """The verdict on a family: its first sentence leads, what it rests on and the words of every task follow."""
+    """The verdict on a family: its first sentence leads, what it rests on follows."""
     verdict = family.verdict
     lead, stop, rest = verdict.text.partition(". ")
-    words = [f"{task}: {word}" for task, word in verdict.by_task.items()]
-    words += [f"other tasks lose far less there: {verdict.between}"] if verdict.between is not None else []
-    sentences = [rest, f"{'; '.join(words)}." if words else ""]
-    return Finding(f"{family.family}: {verdict.word}", (lead + stop.strip(),), tuple(filter(None, sentences)))
+    return Finding(f"{family.family}: {verdict.word}", (lead + stop.strip(),), (rest,) if rest else ())
 
 
 def slug(name: str, taken: Container[str] = ()) -> str:

@@ -89,8 +89,7 @@ def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Mea
         own = {task: of_task[member.model] for task, of_task in by_task.items() if member.model in of_task}
         across += between(member.model, own, study.level, study.seed)
     notes = [
-        f"{member.model} was trained from {member.parent}, not from the base of this family: it is shown, and the "
-        "verdict leaves it out."
+        f"{member.model} was trained from {member.parent}, not from this family's base: the verdict leaves it out."
         for member in family.finished
         if member.parent is not None
     ]
@@ -98,7 +97,7 @@ def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Mea
     if len(depths) > 1:
         notes.append(
             f"The models have {', '.join(map(str, depths[:-1]))} and {depths[-1]} blocks: layers are compared between "
-            "models of equal depth only; the curves of the others lie beside each other by relative depth."
+            "models of equal depth only."
         )
     return FamilyResult(
         **dict(family),

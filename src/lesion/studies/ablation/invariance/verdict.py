@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from lesion.report import wording
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.ablation.invariance import verdict_text as prose
@@ -20,7 +21,6 @@ from lesion.studies.ablation.invariance.result import (
     BetweenTasks,
     Family,
     FamilyTask,
-    Joint,
     Overlap,
     Pair,
     Verdict,
@@ -37,14 +37,12 @@ MOST = 0.5
 THRESHOLDS = {"alpha": ALPHA, "agree": AGREE, "reliable": RELIABLE, "most": MOST, "floor": FLOOR, "far": FAR}
 THRESHOLDS |= {"critical": SHARE}
 RULE = (
-    f"Holds: the critical blocks of all children together overlap the base's beyond chance (p ≤ {ALPHA:g}). Where the "
-    f"order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties), it agrees beyond chance (one-sided "
-    f"permutation p ≤ {ALPHA:g}, Holm-corrected over the children), with an interval of the rank correlation "
-    f"from {AGREE:g} up. Where it cannot, the child shares critical blocks with the base and has surely lost none. "
-    f"Does not hold: in some child the interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's "
-    "critical blocks are surely not critical. Otherwise: cannot tell. A model whose accuracy is not surely above "
-    f"{100 * FLOOR:g} % has no skill to lose. p-values compare with random orders of blocks. Ranks among blocks that "
-    "cost almost nothing are noise, which the ceiling measures."
+    f"Holds: the critical blocks of all children together overlap the base's beyond chance (p ≤ {ALPHA:g}). Where the"
+    f" order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties), it agrees beyond chance (one-sided"
+    f" permutation p ≤ {ALPHA:g}, Holm-corrected over the children), with an interval of ρ from {AGREE:g} up;"
+    " elsewhere the child shares critical blocks with the base and has surely lost none. Does not hold: in some child"
+    f" the interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical blocks are surely not"
+    f" critical. Otherwise: cannot tell. A model not surely above {100 * FLOOR:g} % accuracy has no skill to lose."
 )
 
 
@@ -77,7 +75,7 @@ def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[Betwee
     sentences = [
         prose.headline(family, word, claimed),
         *(sentence for task in claims for sentence in _task_text(family, task, *judged[task.task])),
-        *prose.others(by_task, claimed),
+        *prose.of_tasks(by_task),
         *prose.across(relevant, far),
         *(sentence for task in claims for sentence in prose.over_time(task)),
     ]
@@ -109,22 +107,26 @@ def _judge(family: Family, task: FamilyTask) -> tuple[Word, list[str]]:
     if not children:
         return CANNOT, ["no child of the base is in the study."]
     if not skills[base].able:
-        return CANNOT, [f"{base} cannot do it ({percent(skills[base].accuracy)} right), so no block can cost it."]
+        return CANNOT, [f"{base} cannot do it ({percent(skills[base].accuracy)} right): nothing to lose."]
     every: list[Reason] = []
     if len(children) < len(family.children):
         every.append(("open", "not every child has answered everything yet."))
     pairs = with_base(base, children, task)
     overlaps = {overlap.b: overlap for overlap in task.overlaps if overlap.a == base}
     for child in children:
-        pair, sets = pairs.get(child), overlaps.get(child)
+        pair, sets, name = pairs.get(child), overlaps.get(child), family.labels[child]
         if not skills[child].able:
-            every.append(("open", f"{child} cannot do it ({percent(skills[child].accuracy)} right): nothing to lose."))
+            every.append(("open", f"{name} cannot do it ({percent(skills[child].accuracy)} right): nothing to lose."))
         elif pair is None or sets is None:
-            every.append(("open", f"{child} cannot be compared block by block with {base}."))
+            every.append(("open", f"{name} cannot be compared block by block with the base."))
         else:
-            ranks = _by_rank(child, pair)
+            ranks = _by_rank(name, pair)
             every += ranks
-            every += _by_sets(child, sets, task.joint, alone=all(side != "favour" for side, _ in ranks))
+            if sets.first and len(sets.lost) > MOST * len(sets.first):
+                every.append(("against", f"{_lost(name, sets)}."))
+            elif all(side != "favour" for side, _ in ranks):
+                left_out = task.joint is not None and child not in task.joint.children
+                every += _by_sets(name, sets, left_out=left_out)
     every.append(_by_joint(base, task))
     word, deciding = HOLDS, "favour"
     for side, decision in (("open", CANNOT), ("against", DOES_NOT)):
@@ -158,47 +160,47 @@ def _by_rank(child: str, order: WithBase) -> list[Reason]:
     rho, low, high, p = order.pair.rho.value, order.pair.true.low, order.pair.true.high, order.p
     if not order.measurable or rho is None or low is None or high is None or p is None:
         return []
-    numbers = f"ρ = {rho:.2f}, with the noise taken out {low:.2f} to {high:.2f}"
+    numbers = f"ρ = {rho:.2f}, {low:.2f} to {high:.2f} without noise; p = {probability(p)}"
+    order_of = f"the order of blocks in {child}"
     if high < AGREE:
-        return [("against", f"the order of blocks in {child} is not that of the base ({numbers}).")]
+        return [("against", f"{order_of} is not that of the base ({numbers}).")]
     if p > ALPHA:
-        chance = f"{numbers}; p = {probability(p)}"
-        return [("open", f"in {child} the order of blocks agrees no better than chance allows ({chance}).")]
+        return [("open", f"{order_of} agrees no better than by chance ({numbers}).")]
     if low < AGREE:
-        return [("open", f"in {child} the order of blocks may agree only loosely ({numbers}).")]
-    return [("favour", f"the order of blocks in {child} is that of the base ({numbers}; p = {probability(p)}).")]
+        return [("open", f"{order_of} may agree only loosely ({numbers}).")]
+    return [("favour", f"{order_of} is that of the base ({numbers}).")]
 
 
-def _by_sets(child: str, sets: Overlap, joint: Joint | None, *, alone: bool) -> list[Reason]:
-    """What the critical blocks say of a child; `alone`: its order says nothing in favour, so they must."""
-    missing = f"{blocks(sets.lost)}, critical in the base, {are(sets.lost)} not in {child}"
-    if sets.first and len(sets.lost) > MOST * len(sets.first):
-        return [("against", f"{missing}.")]
-    lead = "and no order of blocks speaks for it"
-    if alone and joint is not None and child not in joint.children:
+def _lost(child: str, sets: Overlap) -> str:
+    return f"{blocks(sets.lost)}, critical in the base, {are(sets.lost)} not in {child}"
+
+
+def _by_sets(child: str, sets: Overlap, *, left_out: bool) -> list[Reason]:
+    """What speaks against a child's critical blocks, of which its order says nothing in favour, so they must."""
+    lead = "and its order does not help"
+    if left_out:
         return [("open", f"not every block of {child} is answered yet, {lead}.")]
-    if not alone or not sets.first:
+    if not sets.first:
         return []  # without critical blocks of the base none can be kept, which is said of the base
     if not sets.second:
         return [("open", f"no block of {child} is critical, {lead}.")]
     if not sets.shared:
         return [("open", f"{child} shares no critical block with the base, {lead}.")]
-    return [("open", f"{missing}, {lead}.")] if sets.lost else []
+    return [("open", f"{_lost(child, sets)}, {lead}.")] if sets.lost else []
 
 
 def _by_joint(base: str, task: FamilyTask) -> Reason:
     """What the critical blocks of all children together say."""
     joint = task.joint
     if not task.critical(base):
-        return "open", f"no block of {base} is critical, so there is none to be kept."
+        return "open", "no block of the base is critical."
     if joint is None or joint.p is None:
-        return "open", "the overlap of the critical blocks is not beyond chance (cannot be tested)."
+        return "open", "the overlap of critical blocks cannot be tested."
     p = f"p = {probability(joint.p, joint.p_least)}"
     if joint.p > ALPHA:
-        return "open", f"the overlap of the critical blocks is not beyond chance ({p})."
+        return "open", f"no overlap of critical blocks beyond chance ({p})."
     return "favour", (
-        f"{joint.shared} critical blocks of the children are critical in the base, {joint.expected:.1f} expected by"
-        f" chance ({p})."
+        f"the children share {joint.shared} critical blocks with the base, {joint.expected:.1f} by chance ({p})."
     )
 
 
@@ -213,19 +215,17 @@ def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[s
     children = [child.model for child in family.children if child.model in overlaps]
     if skill.critical:
         sentences = [f"Critical for {task.task} in the base: {blocks(skill.critical)}."]
-        sentences += [prose.kept(child, overlaps[child]) for child in children]
+        sentences += prose.kept({family.labels[child]: overlaps[child] for child in children})
     else:
         sentences = [f"No block of the base is critical for {task.task}."]
     orders = with_base(skill.model, children, task)
     if measured := [order for order in orders.values() if order.pair.rho.value is not None]:
         sentences.append(prose.ranks([order.pair for order in measured], [order.p for order in measured]))
-    if mute := [child for child in children if child in orders and not orders[child].measurable]:
-        sentences.append(
-            f"The order of blocks is not measurable in {prose.listed(mute)}: too much noise, or too many ties."
-        )
+    if mute := [family.labels[child] for child in children if child in orders and not orders[child].measurable]:
+        sentences.append(f"The order of blocks is not measurable in {wording.listed(mute)}.")
     if task.joint and task.joint.p is not None:
         sentences.append(prose.joint(task.joint))
     if word != HOLDS and reasons:
-        lead = "What speaks against it" if word == DOES_NOT else "What is missing"
-        sentences.append(f"{lead}: {' '.join(reasons)}")
+        lead = "Against it" if word == DOES_NOT else "Missing"
+        sentences.append(f"{lead}: {'; '.join(reason.rstrip('.') for reason in reasons)}.")
     return sentences

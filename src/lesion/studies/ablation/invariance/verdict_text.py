@@ -12,12 +12,11 @@ from lesion.studies.ablation.invariance.result import BetweenTasks, Family, Fami
 
 def headline(family: Family, word: Word, claimed: Sequence[str]) -> str:
     """The verdict in one sentence."""
-    tasks = listed(claimed)
+    depends = f"{wording.listed(claimed)} {'depends' if len(claimed) == 1 else 'depend'}"
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
-        return f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."
-    base, children = family.base, listed([child.model for child in family.children])
-    depends = f"{tasks} {'depends' if len(claimed) == 1 else 'depend'}"
+        return f"It cannot be told whether {depends} on the same blocks after fine-tuning: the study has {lacking}."
+    base, children = family.base, wording.listed([child.model for child in family.children])
     return {
         "holds": f"It holds: {depends} on the same blocks in {base} and in {children}.",
         "does not hold": f"It does not hold: {depends} on other blocks in at least one of {children} than in {base}.",
@@ -33,46 +32,40 @@ def joint(joint: Joint) -> str:
     )
 
 
-def kept(child: str, sets: Overlap) -> str:
-    """Which critical blocks of the base a child keeps, loses and gains."""
-    first, second, shared, lost, gained = map(set, (sets.first, sets.second, sets.shared, sets.lost, sets.gained))
-    if first == second:
-        return f"{child} has the same."
-    parts = [
-        ("of these {}", shared),
-        ("no longer {}", lost),
-        ("{} perhaps", first - shared - lost),
-        ("newly {}", gained),
-        ("and, perhaps in the base as well, {}", second - first - gained),
-    ]
-    named = [form.format(blocks(layers)) for form, layers in parts if layers]
-    return f"{child} has {', '.join(named if shared else ['none of these', *named])}."
+def kept(overlaps: Mapping[str, Overlap]) -> list[str]:
+    """Which critical blocks of the base the children keep, lose and gain."""
+    same = [child for child, sets in overlaps.items() if set(sets.first) == set(sets.second)]
+    sentences = [f"{wording.listed(same)} {'has' if len(same) == 1 else 'have'} the same."] if same else []
+    for child, sets in overlaps.items():
+        first, second, shared, lost, gained = map(set, (sets.first, sets.second, sets.shared, sets.lost, sets.gained))
+        parts = [
+            ("of these {}", shared),
+            ("no longer {}", lost),
+            ("perhaps still {}", first - shared - lost),
+            ("newly {}", gained),
+            ("perhaps newly {}", second - first - gained),
+        ]
+        if child not in same:
+            named = [form.format(blocks(layers)) for form, layers in parts if layers]
+            sentences.append(f"{child} has {', '.join(named if shared else ['none of these', *named])}.")
+    return sentences
 
 
 def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
     """The rank correlations of children with the base; `corrected`: their p."""
     rhos = [pair.rho.value for pair in pairs if pair.rho.value is not None]
-    known = [
-        (pair.rho.value, pair.ceiling) for pair in pairs if pair.rho.value is not None and pair.ceiling is not None
-    ]
-    reached, ceilings = sum(rho >= ceiling for rho, ceiling in known), [ceiling for _, ceiling in known]
+    ceilings = [pair.ceiling for pair in pairs if pair.rho.value is not None and pair.ceiling is not None]
     p = [value for value in corrected if value is not None]
-    text = f"The rank correlation of the drops with the base's is {_between(rhos)}"
-    if known and reached == len(known):
-        text += f", as high as between two measurements of one profile (about {_between(ceilings)})"
-    elif known:
-        text += f" (estimate for equal profiles: about {_between(ceilings)}"
-        text += f", reached by {reached} of {len(known)})" if reached else ")"
-    if p:
-        text += f"; p at most {probability(max(p))} by Holm over the children"
-    same = sum(pair.same_top for pair in pairs)
-    return f"{text}; the block that costs most is the same in {same} of {len(pairs)}."
+    text = f"Rank correlation of the drops with the base's: {_between(rhos)}"
+    text += f" (equal profiles: about {_between(ceilings)})" if ceilings else ""
+    text += f"; corrected p at most {probability(max(p))}" if p else ""
+    return f"{text}; the same block costs most in {sum(pair.same_top for pair in pairs)} of {len(pairs)}."
 
 
-def others(by_task: Mapping[str, Word], claimed: Sequence[str]) -> list[str]:
-    """The words of the tasks that the verdict is not about."""
-    rest = [f"{task}: {word}" for task, word in by_task.items() if task not in claimed]
-    return [f"Other tasks: {'; '.join(rest)}."] if rest else []
+def of_tasks(by_task: Mapping[str, Word]) -> list[str]:
+    """The words of all tasks, where there are several."""
+    words = "; ".join(f"{task}: {word}" for task, word in by_task.items())
+    return [f"By task: {words}."] if len(by_task) > 1 else []
 
 
 def across(relevant: Sequence[BetweenTasks], far: Word | None) -> list[str]:
@@ -80,35 +73,34 @@ def across(relevant: Sequence[BetweenTasks], far: Word | None) -> list[str]:
     if far is None:
         return []
     others = list(dict.fromkeys(entry.b for entry in relevant))
-    skill = listed(list(dict.fromkeys(entry.a for entry in relevant)))
+    skill = wording.listed(list(dict.fromkeys(entry.a for entry in relevant)))
     loses = {
         "holds": "lose less than",
         "does not hold": "do not all lose less than",
         "cannot tell": "may or may not lose less than",
     }[far]
     sentences = [
-        f"At the blocks critical for {skill}, {listed(others)} {loses} {100 * FAR:g} % of what {skill} loses:"
-        f" {_losses(relevant, '', 'relative', 0)}, on average over these blocks."
+        f"At the blocks critical for {skill}, {wording.listed(others)} {loses} {100 * FAR:g} % of that (share of"
+        f" accuracy): {_losses(relevant, 'relative', 0)}."
     ]
     if apart := [entry for entry in relevant if entry.critical_shared and entry.alone_b is not None]:
-        sentences.append(f"Without the blocks critical for both, {_losses(apart, ' loses', 'alone', 1)}.")
+        sentences.append(f"Without the blocks critical for both: {_losses(apart, 'alone', 1)}.")
     models = {entry.model for entry in relevant}
     for layer in sorted({layer for entry in relevant for layer in entry.critical_shared}):
         both = [entry for entry in relevant if layer in entry.critical_shared]
-        tasks = listed([other for other in others if any(entry.b == other for entry in both)])
-        count = len({entry.model for entry in both})
-        where = f" in {count} of {len(models)} models" if len(models) > 1 else ""
-        sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is not specific to {skill}.")
+        tasks = wording.listed([other for other in others if any(entry.b == other for entry in both)])
+        where = f" in {len({entry.model for entry in both})} of {len(models)} models" if len(models) > 1 else ""
+        sentences.append(f"Block {layer} is not specific: it is critical for {tasks}{where}.")
     return sentences
 
 
-def _losses(entries: Sequence[BetweenTasks], verb: str, name: Literal["relative", "alone"], digits: int) -> str:
+def _losses(entries: Sequence[BetweenTasks], name: Literal["relative", "alone"], digits: int) -> str:
     """What each other task loses of its accuracy, against what the first one does."""
     parts = []
     for other in dict.fromkeys(entry.b for entry in entries):
         own = [entry for entry in entries if entry.b == other]
         theirs, mine = (_span([getattr(entry, f"{name}_{side}") or 0.0 for entry in own], digits) for side in "ba")
-        parts.append(f"{other}{verb} {theirs} of its accuracy against {mine}")
+        parts.append(f"{other} {theirs} against {mine}")
     return "; ".join(parts)
 
 
@@ -122,11 +114,10 @@ def over_time(task: FamilyTask) -> list[str]:
             continue
         able = ending[0].able_from
         at_once = [onset.layer for onset in ending if onset.step == able]
-        learnt = _moment(ending[0].able_after, able)
-        sentences.append(f"During the training of {source}, the model learns {task.task} {learnt}.")
-        if at_once:
-            already = "at its end" if able is None else f"at step {able} already"
-            sentences.append(f"{blocks(at_once).capitalize()} {are(at_once)} critical {already}.")
+        sentences.append(
+            f"In the training of {source}, {task.task} is learned {_moment(ending[0].able_after, able)}"
+            + (f", with {blocks(at_once)} critical by then." if at_once else ".")
+        )
         sentences += [
             f"Block {onset.layer} becomes critical {_moment(onset.after, onset.step)}."
             for onset in ending
@@ -174,14 +165,9 @@ def smallest(p: float | None, least: float | None) -> bool:
 
 def blocks(layers: Collection[int]) -> str:
     """`block 3`, `blocks 0, 2 and 5`."""
-    return ("block " if len(layers) == 1 else "blocks ") + listed([str(layer) for layer in sorted(layers)])
+    return ("block " if len(layers) == 1 else "blocks ") + wording.listed([str(layer) for layer in sorted(layers)])
 
 
 def are(layers: Collection[int]) -> str:
     """The verb that goes with so many."""
     return "is" if len(layers) == 1 else "are"
-
-
-def listed(words: Sequence[str]) -> str:
-    """The words with commas and an `and`."""
-    return wording.listed(words) or "nothing"
