@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,7 @@ from altair.utils.schemapi import debug_mode
 from lesion.report import theme, wording
 from lesion.report.blocks import Series
 
-unvalidated = debug_mode(False)
+unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
 
 
