@@ -6,24 +6,14 @@ import json
 import re
 
 import pytest
+from palettes import DARK, contrast, palettes
 
 from lesion.report import theme
 
-ROLES = (theme.PAPER, theme.INK, theme.SOFT, theme.LINE, theme.SHADE, theme.LOSS, theme.GAIN, theme.SHARE, *theme.TONES)
-SHEET = theme.STYLE_SHEET.read_text("utf-8")
-DARK = SHEET.partition("@media (prefers-color-scheme: dark)")[2].partition("}\n}")[0]
-
-
-def contrast(first: str, second: str) -> float:
-    """The contrast of two colours by WCAG 2.2."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    low, high = sorted((luminance(first), luminance(second)))
-    return (high + 0.05) / (low + 0.05)
+ROLES = (
+    theme.PAPER, theme.INK, theme.SOFT, theme.LINE, theme.SHADE, theme.LOSS, theme.GAIN, theme.SHARE, *theme.TONES,
+    theme.BLACK, theme.WHITE, theme.FULL_INK, theme.FULL_PAPER,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -34,8 +24,7 @@ def test_every_role_has_a_light_and_a_dark_colour(role):
 
 
 def test_colours_of_series_differ_and_stand_out_from_both_papers():
-    dark = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", DARK))
-    for colours in (theme.light(), dark):
+    for colours in palettes():
         tones = [colours[f"t{index}"] for index in range(len(theme.TONES))]
         assert len(set(tones)) == len(tones)
         assert all(contrast(tone, colours["paper"]) >= 3 for tone in tones)  # WCAG 1.4.11, graphical objects

@@ -121,6 +121,10 @@ def _lighten(element: ElementTree.Element) -> None:
             element.set(name, _rounded(value, 1 if name in ("d", "transform") else 2))
     if element.tag.endswith("}defs"):
         return
+    painted = [paint for paint in ("fill", "stroke") if paint in element.attrib]
+    if len(painted) == 1 and element.tag.endswith("}path") and element.get("opacity", "0") != "0":
+        # The same to the eye; for the opacity of a whole element, a PNG is drawn on a layer of its own.
+        element.set(f"{painted[0]}-opacity", element.attrib.pop("opacity"))
     parts: list[ElementTree.Element] = []
     for part in element:
         _lighten(part)

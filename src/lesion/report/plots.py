@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 from lesion.report import theme, wording
 from lesion.report.blocks import Series
+
+unvalidated: ContextDecorator = debug_mode(False)
+"""Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ def shape(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Sh
     return alt.Shape(field="series", type="nominal", title=None, scale=scale, sort=None)
 
 
+@unvalidated
 def curves(
     frame: pd.DataFrame,
     across: Axis,
@@ -136,7 +142,7 @@ def curves(
         guide: columns x and tip: what pointing at a place of the horizontal axis shows of all series.
     """
     own = frame.assign(low=frame.get("low"), high=frame.get("high"))
-    base = alt.Chart(own).encode(x=x(across), color=colour(series, numbers))
+    base = alt.Chart().encode(x=x(across), color=colour(series, numbers))
     layers: list[alt.Chart | alt.LayerChart] = []
     ends = {"y": y(upright, "low"), "y2": alt.Y2(field="high")}
     if spread == "band" and own["low"].notna().any():
@@ -151,9 +157,10 @@ def curves(
         layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in own else point)
     if guide is not None:
         layers.append(guides(guide, across))
-    return alt.layer(*layers)
+    return alt.layer(*layers, data=own)
 
 
+@unvalidated
 def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
     """Upright lines that show where the pointer is, and tell `tip`; columns x and tip, one row per place."""
     ordered = frame.sort_values("x", ignore_index=True)
@@ -171,6 +178,7 @@ def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
     return alt.layer(lines, areas)
 
 
+@unvalidated
 def heat(
     frame: pd.DataFrame,
     across: str,
@@ -185,9 +193,9 @@ def heat(
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
     Args:
-        frame: columns x, y, value (None: a dashed outline), text (in the cell, where cells are wide enough; perhaps of
-            several lines), tip, marked (boxed); further columns go along, so that a click can open what a cell stands
-            for (`edit`, `model`, `task`).
+        frame: columns x, y, value (None: a dashed outline), text (in the cell, where the cell is wide enough for it;
+            perhaps of several lines), tip, marked (boxed); further columns go along, so that a click can open what a
+            cell stands for (`edit`, `model`, `task`).
         across: title of the columns.
         upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
@@ -198,26 +206,21 @@ def heat(
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
-    base = alt.Chart(frame.assign(size=pd.to_numeric(frame["value"]).abs())).encode(
-        x=alt.X(
-            field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
-            axis=alt.Axis(title=across, labelAngle=0, domain=False),
-        ),
-        y=alt.Y(
-            field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
-            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
-        ),
-        tooltip=tip(),
-    )  # fmt: skip
+    values = pd.to_numeric(frame["value"])
+    font, widths = _fitting(frame["text"], len(columns))
+    cells = frame.assign(
+        size=values.abs(),
+        ink=[_ink(value / full, colours) for value in values],
+        room=[round(width) for width in widths],
+    )
+    base = alt.Chart()
     known = base.transform_filter("isValid(datum.value)")
     strength = alt.Opacity(
         field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
     )
     sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
     unknown = base.transform_filter("!isValid(datum.value)")
-    font, room = _fitting(frame["text"], len(columns))
-    fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= {room:.0f}"
-    strong = f"abs(datum.value) >= {0.7 * full:.6g}"
+    fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= datum.room"
     layers = [
         unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2]),
         known.mark_rect(fill=theme.SHADE),
@@ -229,14 +232,33 @@ def heat(
             dy=alt.ExprRef(f"-{(font + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
         ).encode(
             text=alt.Text(field="text", type="nominal"),
-            color=either(alt.ColorValue, strong, theme.PAPER, theme.INK),
+            color=alt.Color(field="ink", type="nominal", scale=None, legend=None),
             opacity=either(alt.OpacityValue, fits, 1, 0),
         ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
-    return alt.layer(*layers).properties(height=height * max(1, len(rows)))
+    # What the layers share stands above them once: Altair copies every layer several times.
+    return alt.layer(*layers, data=cells, height=height * max(1, len(rows))).encode(
+        x=alt.X(
+            field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
+            axis=alt.Axis(title=across, labelAngle=0, domain=False),
+        ),
+        y=alt.Y(
+            field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
+            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
+        ),
+        tooltip=tip(),
+    )  # fmt: skip
 
 
+def _ink(strength: float, colours: tuple[str, str]) -> str:
+    """The colour of the text in a cell whose colour has this share of its full strength; NaN: a cell without one."""
+    if math.isnan(strength):
+        return theme.INK
+    return theme.text_on(colours[strength < 0], round(min(1.0, abs(strength)), 2))
+
+
+@unvalidated
 def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
     """The legend of a figure as a chart of its own, for a file, in rows of at most `width` pixels."""
     rows, x, row = [], 0.0, 0
@@ -323,6 +345,7 @@ def _round(low: float, high: float) -> list[float]:
     return [low, math.sqrt(low * high), high] if len(ticks) < 2 else ticks[:: -(-len(ticks) // 7)]
 
 
+@unvalidated
 def points(
     frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str], *, numbers: Sequence[int] | None = None
 ) -> alt.LayerChart:
@@ -349,6 +372,7 @@ def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple
     return rule.encode(y=y(upright))
 
 
+@unvalidated
 def forest(
     frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = None, rows: Sequence[str] | None = None
 ) -> alt.LayerChart:
@@ -387,12 +411,13 @@ def forest(
     return alt.layer(*layers).properties(height=36 * max(1, len(names)))
 
 
-def _fitting(texts: pd.Series, columns: int) -> tuple[float, float]:
-    """A size at which the texts fit the cells of a file, as far as they can, and the width that they need."""
-    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+def _fitting(texts: pd.Series, columns: int) -> tuple[float, list[float]]:
+    """A size at which the texts fit the cells of a file, as far as they can, and the width that each of them needs."""
+    longest = [max(map(len, text.split("\n"))) for text in texts]
 
-    def room(font: float) -> float:
-        return columns * (0.56 * font * longest + 2)
+    def room(font: float, letters: int) -> float:
+        return columns * (0.56 * font * letters + 2)
 
-    font = next((font for font in (11.0, 10.0, 9.0) if room(font) <= theme.WIDTH), 8.0)
-    return font, room(font)
+    most = max(longest, default=0)
+    font = next((font for font in (11.0, 10.0, 9.0) if room(font, most) <= theme.WIDTH), 8.0)
+    return font, [room(font, letters) for letters in longest]

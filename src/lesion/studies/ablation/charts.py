@@ -29,6 +29,7 @@ HEAT = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
 """The columns of a heat map."""
 
 
+@plots.unvalidated
 def accuracy(view: View, task: str) -> alt.LayerChart:
     """Accuracy by layer, a curve per label with its intervals.
 

@@ -139,25 +139,22 @@ def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
     ranked = model.ranked
     names = {profile.label: _name(model, profile) for profile in ranked}
     rows = [
-        {"x": str(place), "y": names[b.label], "value": pair.rho, "text": wording.rho(pair.rho), "tip": _pair_tip(pair)}
+        {"x": str(place), "y": names[b.label], "value": pair.rho, "text": _pair_text(pair), "tip": _pair_tip(pair)}
         | {"marked": pair.p_corrected is not None and pair.p_corrected <= ALPHA}
-        | {"p": "" if pair.p_corrected is None else f"p {wording.p_value(pair.p_corrected)}"}
         for place, a in enumerate(ranked, start=1)
         for b in ranked[place:]
         if (pair := model.pair(a.label, b.label)) is not None
     ]
     columns, upright = [str(place) for place in range(1, len(ranked))], list(names.values())
-    frame = pd.DataFrame(rows)
-    cells = plots.heat(
-        frame, "number of the other profile", "", full=1.25, columns=columns, rows=upright,
+    return plots.heat(
+        pd.DataFrame(rows), "number of the other profile", "", full=1.25, columns=columns, rows=upright,
         colours=(theme.SHARE, theme.GAIN), height=44,
-    )  # fmt: skip
-    small = alt.Chart(frame).mark_text(fontSize=9, dy=13).encode(
-        x=alt.X(field="x", type="ordinal", sort=columns),
-        y=alt.Y(field="y", type="ordinal", sort=upright),
-        text=alt.Text(field="p", type="nominal"),
-    )  # fmt: skip
-    return alt.layer(cells, small).properties(width=min(theme.WIDTH, 90 * len(columns)), height=44 * len(upright))
+    ).properties(width=min(theme.WIDTH, 90 * len(columns)))  # fmt: skip
+
+
+def _pair_text(pair: Correlation) -> str:
+    p = "" if pair.p_corrected is None else f"\np {wording.p_value(pair.p_corrected)}"
+    return f"{wording.rho(pair.rho)}{p}"
 
 
 def _pair_tip(pair: Correlation) -> str:

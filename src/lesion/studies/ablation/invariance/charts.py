@@ -114,7 +114,7 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
     for pair in pairs:
         first, second = sorted((names[pair.a], names[pair.b]), key=used.index)
         p = pair.rho.p if pair.rho.p_corrected is None else pair.rho.p_corrected
-        interval = limits(pair.true.low, pair.true.high)
+        interval = limits(pair.true.low, pair.true.high) if pair.true.low is not None else wording.DASH
         rows.append(
             {"x": first, "y": second, "value": pair.rho.value, "tip": pair_text(pair, names)}
             | {"text": f"{wording.rho(pair.rho.value)}\n{interval}\np {wording.p_value(p)}"}

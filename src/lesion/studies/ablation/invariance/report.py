@@ -98,10 +98,10 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
                 "",
                 tuple(Panel((matrix,), task) for task, matrix in matrices),
                 f"{family.family}, ranks. Spearman's ρ of the measured drops over blocks. Brackets: {percent} interval"
-                " for the true profiles, without noise; it may lie above ρ. Not measurable: too much noise or too many"
-                " ties. p: one-sided, from all or 10,000 orders of the blocks, Holm-corrected over the pairs of the"
-                " task (in the verdict, over those with the base). Boxed: p ≤ .05. Ranks among blocks with small drops"
-                " are noise.",
+                " for the true profiles, without noise; it may lie above ρ. –: not measurable (too much noise or too"
+                " many ties). p: one-sided, from all or 10,000 orders of the blocks, Holm-corrected over the pairs of"
+                " the task (in the verdict, over those with the base). Boxed: p ≤ .05. Ranks among blocks with small"
+                " drops are noise.",
                 small=True,
             )
         )
