@@ -17,7 +17,6 @@ from lesion.engines.factory import load_for
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.models.load import Model
-from lesion.report.wording import counted
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
@@ -176,13 +175,13 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
             short.setdefault(cell.choice.name, set()).add(cell.item.id)
     for task, items in short.items():
         yield (
-            f"{task}: for {counted(len(items), 'item')} the context of {model.name} ({model.context} tokens) ends"
-            " before the token limit; such answers count as truncated."
+            f"{task}: the context of {model.name} ({model.context} tokens) ends before the token limit for"
+            f" {len(items)} of the items; such answers count as truncated."
         )
     for task, items in cut.items():
         yield (
-            f"{task}: for {counted(len(items), 'item')} the prompt is longer than the context of {model.name}"
-            f" ({model.context} tokens) leaves room for; its beginning is left out, as lm-evaluation-harness does."
+            f"{task}: the prompt is longer than the context of {model.name} ({model.context} tokens) leaves room for in"
+            f" {len(items)} of the items; its beginning is left out, as lm-evaluation-harness does."
         )
     for task, items in alike.items():
         yield (

@@ -199,8 +199,8 @@ def test_answers_that_may_meet_the_end_of_the_context_are_noted_and_count_as_tru
     outcome = run(study(task, items="all"), tmp_path / "out", watcher=listener, models=tinies)
     # Behind `<s>` and 252 or 255 characters four tokens fit or one; four are asked for.
     assert listener.notes[:1] == [
-        f"{task}: for 1 item the context of tiny:llama (256 tokens) ends before the token limit; such answers count"
-        " as truncated."
+        f"{task}: the context of tiny:llama (256 tokens) ends before the token limit for 1 of the items; such"
+        " answers count as truncated."
     ]
     answers = recall(outcome.folder)[2]
     for item, most in {"short": 4, "long": 4, "longest": 1}.items():

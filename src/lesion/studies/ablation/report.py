@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -44,12 +44,19 @@ SCREENED = (
 
 @dataclass(frozen=True)
 class AblationResult(StudyResult[AblationSummary]):
-    """A layer study: its numbers, and every answer behind them."""
+    """A layer study: its numbers, and every answer behind them.
+
+    Attributes:
+        stored: answers and items as they were read with the summary; None: they are read when they are needed.
+    """
+
+    stored: tuple[pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     @override
     def recall(cls, folder: Path) -> AblationResult:
-        return cls(folder, recall(folder)[1])
+        _, summary, answers, items = recall(folder)
+        return cls(folder, summary, stored=(answers, items))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -59,12 +66,12 @@ class AblationResult(StudyResult[AblationSummary]):
     @property
     def answers(self) -> pd.DataFrame:
         """Every stored answer with its item, verdict and how it ended."""
-        return answers_and_items(self.folder)[0]
+        return self._stored()[0]
 
     @override
     def page(self) -> Page:
         seconds = cost.read(self.folder).get(ASKING) or {}
-        return report(self.summary, *answers_and_items(self.folder), seconds=seconds)
+        return report(self.summary, *self._stored(), seconds=seconds)
 
     @override
     def text(self) -> RenderableType:
@@ -75,6 +82,9 @@ class AblationResult(StudyResult[AblationSummary]):
     @override
     def chapter(self) -> Chapter:
         return invariance.chapter(self.summary)
+
+    def _stored(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return self.stored or answers_and_items(self.folder)
 
 
 def report(
