@@ -313,7 +313,7 @@ def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(single, p
     [_, curve] = figures(summary)[0].panels[0].charts
     assert "NMI with layer 1" in str(specification(curve))
     page = html(page_of(DriftResult, summary))
-    assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in page
+    assert "Layer 1 agrees with itself by definition; layer 0 is left out." in page
 
 
 def test_other_clusters_and_measures_without_clusters_have_small_charts_of_their_own(whole, whole_figures):
@@ -399,7 +399,7 @@ def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
     printed = shown(whole)
     assert max(map(len, printed.splitlines())) <= 80
     plain = " ".join(printed.replace("\N{NO-BREAK SPACE}", " ").split())
-    assert "over layers is rejected in all 8 models" in plain
+    assert "A straight decline of NMI is rejected in all 8" in plain
     value = whole.models[0].curve.layers[4].nmi
     assert f"{value.mean:.2f}±{value.std:.2f}" in plain
 

@@ -327,8 +327,8 @@ def test_weights_that_are_not_finite_are_told_by_their_tensor_before_anything_is
 def test_what_cannot_be_searched_by_is_refused_before_a_model_is_loaded(file, tmp_path):
     one = questions(tmp_path / "one.jsonl", 1)
     for values, says in (
-        ({"tasks": ["gold:primer:atlas"], "items": 4}, "gold:primer:atlas is scored by its log-probability"),
-        ({"tasks": ["primer:text"], "items": 4}, "primer:text is scored by its log-probability"),
+        ({"tasks": ["gold:primer:atlas"], "items": 4}, "gold:primer:atlas is scored, not judged"),
+        ({"tasks": ["primer:text"], "items": 4}, "primer:text is scored, not judged"),
         ({"tasks": [str(one)]}, r"one\.jsonl has 1 item: .* give two at least"),
         ({"items": 31}, "31 items were asked for"),
         ({"tasks": ["gsm9k"]}, "no task 'gsm9k'"),
