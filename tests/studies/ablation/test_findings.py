@@ -40,7 +40,7 @@ def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
         task["cells"].pop()
     text = told(valid(summary))
     depth = len(summary["models"][0]["tasks"][0]["cells"])
-    assert f"In all 2 models of {depth} blocks block 2 is critical for sums" in text
+    assert f"In all 2 models of {depth} blocks, block 2 is critical for sums" in text
     assert "In all 3 models" not in text
 
 

@@ -223,7 +223,8 @@ def _shared(view: View) -> list[str]:
             continue
         curves = [curve for model in models for curve in model]
         named = f"all {len(models)} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
-        of_depth = _by_tasks(_needed(curves, all), curves, f"In {named} ", _needed(curves, any))
+        among = f"In {named}{',' if len(by_depth) > 1 else ''} "
+        of_depth = _by_tasks(_needed(curves, all), curves, among, _needed(curves, any))
         cells = [cell for curve in curves for cell in curve.cells]
         if not of_depth and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
             what = wording.UNIT_NAMES[view.unit]
