@@ -381,8 +381,8 @@ class GreedyStudy(ModelStudy):
     stop_loops: StopLoops = LOOP_STOP
 
     @property
-    def asking(self) -> dict[str, Any]:
-        """How its models are asked, as keys of `Questions`."""
+    def answering(self) -> dict[str, Any]:
+        """How its models answer, as keys of `Questions`."""
         shared = {"seed", "prompt_style", "level", "batch_size", "device"}
         decoding = {"max_new_tokens", "stop_loops"}
         return {**self.model_dump(include=shared), "decoding": self.model_dump(include=decoding)}

@@ -15,7 +15,7 @@ from lesion.engines.engine import Decoding
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.labs.lineage import material
-from lesion.labs.lineage.asking import ask, kept
+from lesion.labs.lineage.inference import answer, kept
 from lesion.labs.lineage.recipes import Rlvr
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
@@ -66,6 +66,6 @@ def _tried(model: Model, drawn: Sequence[Item], recipe: Rlvr, watcher: Watcher) 
         Decoding(recipe.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed * recipe.tries + number)
         for number in range(recipe.tries)
     ]
-    tries = ask(model, [(task, item, decoding) for decoding in decodings for item in drawn], watcher, "plain")
+    tries = answer(model, [(task, item, decoding) for decoding in decodings for item in drawn], watcher, "plain")
     right = [correct for _, correct in tries]
     return [{"id": item.id, "right": sum(right[place :: len(drawn)])} for place, item in enumerate(drawn)]

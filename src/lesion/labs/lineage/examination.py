@@ -9,8 +9,8 @@ from typing import TypedDict
 import numpy as np
 
 from lesion.engines.engine import Decoding
-from lesion.labs.lineage.asking import ask, kept
 from lesion.labs.lineage.card import Gain, Result
+from lesion.labs.lineage.inference import answer, kept
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.statistics.paired import paired_drop, wilson
@@ -37,7 +37,7 @@ def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
     for name, items in items_of.items():
         task = find(name)
         decoding = Decoding(task.max_new_tokens, task.stop)
-        answered = ask(model, [(task, item, decoding) for item in items.values()], watcher)
+        answered = answer(model, [(task, item, decoding) for item in items.values()], watcher)
         right[name] = {key: correct for key, (_, correct) in zip(items, answered, strict=True)}
     return right
 

@@ -10,7 +10,7 @@ from typing import TypedDict
 from lesion.engines.engine import Decoding
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
-from lesion.labs.lineage.asking import ask, kept
+from lesion.labs.lineage.inference import answer, kept
 from lesion.labs.lineage.material import mixture
 from lesion.labs.lineage.recipes import Distill
 from lesion.models.load import Model
@@ -65,5 +65,5 @@ def _answers(teacher: Model, questions: Sequence[tuple[Task, Item]], recipe: Dis
     ]
     return [
         {"id": item.id, "text": text.strip(), "right": right}
-        for (_, item), (text, right) in zip(questions, ask(teacher, decoded, watcher), strict=True)
+        for (_, item), (text, right) in zip(questions, answer(teacher, decoded, watcher), strict=True)
     ]

@@ -143,7 +143,7 @@ class DriftStudy(GreedyStudy):
 
     def questions(self) -> Questions:
         """The same as a study that asks the task for answers, greedily: how own solutions come about."""
-        return Questions(tasks=(self.task,), items=self.items, dtype=self.dtype, engine=self.engine, **self.asking)
+        return Questions(tasks=(self.task,), items=self.items, dtype=self.dtype, engine=self.engine, **self.answering)
 
 
 METHOD = Method(

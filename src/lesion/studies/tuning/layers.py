@@ -32,7 +32,7 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
         tasks=[study.task],
         items=study.ablation_items,
         dtype="float32",
-        **study.asking,
+        **study.answering,
     )
     place = run.folder / FOLDER
     run.watcher.note(

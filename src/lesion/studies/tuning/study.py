@@ -234,7 +234,7 @@ class TuningStudy(GreedyStudy):
 
     def questions(self) -> Questions:
         """How the model is asked, before and after: the part of a study that the store of answers knows."""
-        return Questions.make(tasks=[self.task, *self.controls], items=self.items, dtype="float32", **self.asking)
+        return Questions.make(tasks=[self.task, *self.controls], items=self.items, dtype="float32", **self.answering)
 
 
 METHOD = Method(

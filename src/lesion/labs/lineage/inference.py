@@ -1,4 +1,4 @@
-"""Asking: a model answers questions, their judges say which answers are right, and JSON Lines files keep what came."""
+"""A model answers questions, their judges say which answers are right, and JSON Lines files keep the rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lesion.tasks.task import Item, Task
 Row = TypeVar("Row", bound=Mapping[str, object])
 
 
-def ask(
+def answer(
     model: Model, questions: Sequence[tuple[Task, Item, Decoding]], watcher: Watcher, style: str | None = None
 ) -> list[tuple[str, bool]]:
     """What a model says to each question, and whether the judge of its task finds it right."""
