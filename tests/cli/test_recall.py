@@ -39,7 +39,7 @@ def test_a_training_leaves_summary_and_report_and_prints_both_phases(capsys, sma
     assert (tmp_path / "out" / "summary.json").stat().st_mtime_ns == before
     other = lesion(capsys, "lab", "recall", "--noise", 0.4, "--seed", 3, "--out", tmp_path / "out")
     assert other.code == 2
-    assert "seed 2 instead of 3" in other.complaint
+    assert "seed: 2 there, 3 here" in other.complaint
 
 
 def test_several_values_are_a_study_of_all_trainings(capsys, small, tmp_path):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from lesion.core.fields import MODEL, Several
 from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import MODEL, OneModel, Questions, Several
+from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Estimate, Summary, Value
 from lesion.statistics.paired import wilson
 

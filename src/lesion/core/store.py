@@ -22,6 +22,7 @@ from lesion.core.database import (
     has_tables,
     transaction,
 )
+from lesion.core.differences import differences
 from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
@@ -316,11 +317,7 @@ def _difference(stored: str, given: str) -> str:
         return ""
     # These do not decide any answer, so they are not why the identities differ.
     silent = silent_keys(here.get("kind"))
-    differing = [
-        f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here"
-        for key in sorted(there.keys() | here.keys())
-        if key not in silent and there.get(key) != here.get(key)
-    ]
+    differing = differences(there, here, sorted((there.keys() | here.keys()) - silent))
     if not differing and here.get("decoding", {}).get("temperature", 0) > 0:
         return (
             ": the same questions of it, but this version samples answers in another way, or the data has changed since"
@@ -328,9 +325,4 @@ def _difference(stored: str, given: str) -> str:
         )
     if not differing:
         return ": the same questions of it, on data that has changed since (items, answers, judge or token limit)"
-    return f" ({'; '.join(differing)})"
-
-
-def _short(value: object, limit: int = 80) -> str:
-    text = "absent" if value is None else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return f" ({differing})"

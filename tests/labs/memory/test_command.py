@@ -114,7 +114,7 @@ def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, 
     page = (tmp_path / "report.html").read_bytes()
     other = lesion(capsys, "lab", "memory", *SHORT, "--seed", 1, "--out", tmp_path)
     assert other.code == 2
-    assert "seed 0 instead of 1" in other.complaint
+    assert "seed: 0 there, 1 here" in other.complaint
     monkeypatch.setattr(run, "measured", None)
     (tmp_path / "report.html").unlink()
     again = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)

@@ -40,7 +40,7 @@ def test_a_finished_run_is_only_read_and_another_recipe_refused(tmp_path, monkey
     made = run(RECIPE, tmp_path)
     monkeypatch.setattr(runs, "train", None)
     assert run(RECIPE, tmp_path) == made
-    with pytest.raises(UsageError, match=r"seed 0 instead of 1"):
+    with pytest.raises(UsageError, match=r"seed: 0 there, 1 here"):
         run(replace(RECIPE, seed=1), tmp_path)
 
 
@@ -150,7 +150,7 @@ def test_a_study_that_is_refused_leaves_every_file_as_it_was(tmp_path, unfinishe
             path.unlink()
         (tmp_path / "summary.json").unlink()
     before = _files(tmp_path)
-    with pytest.raises(UsageError, match=r"another recipe \(keep .*0.5\] instead of \[0.75\]"):
+    with pytest.raises(UsageError, match=r"another recipe \(keep: .*0.5 there, .*0.75 here"):
         run_recall(RecallStudy.make(kind="recall", seed=[2, 0, 1], **{**SMALL, "keep": [0.75]}), tmp_path)
     assert _files(tmp_path) == before
 

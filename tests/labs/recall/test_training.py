@@ -97,7 +97,7 @@ def test_a_batch_that_asks_nothing_costs_nothing():
 
 def test_the_folder_of_another_recipe_is_refused_with_the_difference(tmp_path):
     train(RECIPE, LANGUAGE, tmp_path)
-    with pytest.raises(UsageError, match=r"another recipe \(noise 0.5 instead of 0.25\); give another folder"):
+    with pytest.raises(UsageError, match=r"another recipe \(noise: 0.5 there, 0.25 here\); give another folder"):
         train(replace(RECIPE, noise=0.25), LANGUAGE, tmp_path)
 
 

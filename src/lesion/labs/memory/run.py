@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from lesion.core.differences import differences
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.values import read_summary
 from lesion.errors import UsageError
-from lesion.labs.differing import differences
 from lesion.labs.memory import orthonormal, sizes, slopes
 from lesion.labs.memory.model import codes, logits, mixture, targets
 from lesion.labs.memory.report import MemoryResult
@@ -37,7 +37,7 @@ def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
             summary.write(run.folder)
         else:
             earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
-            if difference := differences(earlier, wanted):
+            if difference := differences(earlier, wanted, wanted):
                 raise UsageError(
                     f"{run.folder} holds another memory ({difference}); give another folder with --out, or delete that"
                     " one."

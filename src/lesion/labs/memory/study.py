@@ -6,9 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from lesion.core.fields import COUNT, SEED, Count, Number, Seed, Whole
 from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import COUNT, SEED, Count, Number, Seed, StudyFile, Whole
+from lesion.core.study_file import StudyFile
 
 MOST_CLASSES = 256
 """Beyond this a study takes many minutes."""

@@ -12,8 +12,8 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from lesion.bounds import check
+from lesion.core.differences import differences
 from lesion.errors import UsageError, nearest
-from lesion.labs.differing import differences
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.model import FEED_FORWARDS, initial
@@ -145,7 +145,8 @@ def preset(name: str, **changes: Any) -> Recipe:
 
 def deviation(stored: Mapping[str, object], wanted: Recipe) -> str:
     """In what a stored recipe, as JSON has it, differs from another: as `differences`."""
-    return differences(stored, json.loads(json.dumps(asdict(wanted))))
+    here = json.loads(json.dumps(asdict(wanted)))
+    return differences(stored, here, here)
 
 
 def untrained(recipe: Recipe) -> dict[str, Tensor]:

@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from lesion.core.fields import COUNT, DEVICES, Count, Listed, Number, Seed, Several, Text, Whole, one_of
 from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import COUNT, DEVICES, Count, Listed, Number, Seed, Several, StudyFile, Text, Whole, one_of
+from lesion.core.study_file import StudyFile
 
 Preset = Literal["quick", "released", "paper"]
 FeedForward = Literal["mlp", "linear", "none"]

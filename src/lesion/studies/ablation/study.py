@@ -8,17 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
+from lesion.core.fields import MODEL, Number, Several
 from lesion.core.layers import LAYERS, Layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
-from lesion.core.study_file import (
-    MODEL,
-    Number,
-    OneModel,
-    Questions,
-    Several,
-    Table,
-)
+from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.edit import Unit
 from lesion.errors import UsageError
 

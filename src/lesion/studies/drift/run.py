@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lesion.core.differences import study_differences
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
-from lesion.core.study_file import ModelChoice, differences
+from lesion.core.study_file import ModelChoice
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, peek, quiet
@@ -80,7 +81,7 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
     if there is None or there.identity == study.identity():
         return
     keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
-    differing = differences(there.study, study, keys)
+    differing = study_differences(there.study, study, keys)
     raise LesionError(
         f"{folder} holds another drift study{f' ({differing})' if differing else ''}. Give another folder with --out,"
         " or run the study that was started there."

@@ -6,9 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lesion.core.method import Method
-from lesion.core.options import STATISTICS, option
-from lesion.core.study_file import (
+from lesion.core.fields import (
     COUNT,
     DTYPES,
     ENGINES,
@@ -17,10 +15,6 @@ from lesion.core.study_file import (
     Count,
     Dtype,
     EngineName,
-    GreedyStudy,
-    OneModel,
-    OneTask,
-    Questions,
     Seed,
     Several,
     Text,
@@ -28,6 +22,9 @@ from lesion.core.study_file import (
     different,
     one_of,
 )
+from lesion.core.method import Method
+from lesion.core.options import STATISTICS, option
+from lesion.core.study_file import GreedyStudy, OneModel, OneTask, Questions
 
 Part = Literal["prompt", "solution", "both"]
 Solution = Literal["own", "gold", "none"]

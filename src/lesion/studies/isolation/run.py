@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lesion.core.differences import study_differences
 from lesion.core.lock import locked
 from lesion.core.run import Run, drawn
-from lesion.core.study_file import ModelChoice, Questions, differences
+from lesion.core.study_file import ModelChoice, Questions
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.errors import LesionError, UsageError
@@ -152,7 +153,7 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     if there is None or there.identity == identity:
         return
     keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
-    differing = differences(there.study, study, keys) or "the same draws of data that has changed since"
+    differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
         f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"
         f" --out."

@@ -7,23 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 from typing_extensions import override
 
+from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, OneOrSeveral, Several, Text, Whole
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
-from lesion.core.study_file import (
-    COUNT,
-    ONE_MODEL,
-    Count,
-    Listed,
-    Number,
-    OneModel,
-    OneOrSeveral,
-    OneTask,
-    Questions,
-    Several,
-    Table,
-    Text,
-    Whole,
-)
+from lesion.core.study_file import OneModel, OneTask, Questions, Table
 from lesion.errors import UsageError
 
 SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]

@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from lesion.core.fields import SEED, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import SEED, OneOrSeveral, Seed, StudyFile, Text
+from lesion.core.study_file import StudyFile
 
 
 class OverlayStudy(StudyFile):

@@ -7,20 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
+from lesion.core.fields import ONE_MODEL, Listed, Number, Several, Text, Whole
 from lesion.core.layers import LAYERS, Layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
-from lesion.core.study_file import (
-    ONE_MODEL,
-    Listed,
-    Number,
-    OneModel,
-    Questions,
-    Several,
-    Table,
-    Text,
-    Whole,
-)
+from lesion.core.study_file import OneModel, Questions, Table
 from lesion.errors import UsageError
 from lesion.studies.truncation.grid import KEEP, Sides
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core import cost
-from lesion.core.study_file import differences
+from lesion.core.differences import study_differences
 from lesion.errors import LesionError
 from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
@@ -34,7 +34,7 @@ def refuse(folder: Path, study: TuningStudy) -> None:
         return
     keys = [key for key in TuningStudy.model_fields if key not in TuningStudy.SILENT]
     raise LesionError(
-        f"{folder} holds another tuning ({differences(kept, study, keys)}). Give another folder with --out."
+        f"{folder} holds another tuning ({study_differences(kept, study, keys)}). Give another folder with --out."
     )
 
 

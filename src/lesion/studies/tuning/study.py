@@ -8,22 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
+from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text
 from lesion.core.layers import canonical_layers
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, STATISTICS, Option, option
-from lesion.core.study_file import (
-    COUNT,
-    ONE_MODEL,
-    Count,
-    GreedyStudy,
-    Listed,
-    Number,
-    OneModel,
-    Questions,
-    Seed,
-    Several,
-    Text,
-)
+from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"

@@ -1,0 +1,138 @@
+"""Types of the keys of study files, and the options that several studies share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    StringConstraints,
+)
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
+
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, option
+from lesion.plain import short, unruly
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+# "transformers" is kept as None, so that studies from before there was a choice keep their identity.
+EngineName = Annotated[
+    Literal["vllm"] | None,
+    BeforeValidator(
+        lambda value: None if value == "transformers" else value,
+        json_schema_input_type=Literal["transformers", "vllm"] | None,
+    ),
+]
+# 0 is kept as None, so that studies from before there was a choice keep their identity.
+StopLoops = Annotated[
+    Annotated[Whole, Field(ge=2)] | None,
+    BeforeValidator(
+        lambda value: None if type(value) is int and value == 0 else value,
+        json_schema_input_type=Annotated[int, Field(ge=0)] | None,
+    ),
+]
+
+Count = Annotated[Whole, Field(ge=1)]
+Seed = Annotated[Whole, Field(ge=0)]
+Level = Annotated[Number, Field(gt=0, lt=1)]
+BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
+COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
+MODEL = "Model: bundled:NAME, a local folder, or a hub id."
+
+
+def listed(value: object) -> object:
+    """One value is a list of one; TOML's lists become tuples, which do not change."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+class OneOrSeveral:
+    """Of a field that is a list: one value is a list of one (`listed`), in the JSON Schema too."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+def table_of(key: str, table: type[BaseModel]) -> BeforeValidator:
+    """A plain string in the place of a table is its first key."""
+    return BeforeValidator(
+        lambda value: {key: value} if isinstance(value, str) else value, json_schema_input_type=str | table
+    )
+
+
+def printable(value: str) -> str:
+    """The text, which has no control characters or half characters."""
+    if unruly(value):
+        raise ValueError(f"'{short(value)}' holds control characters or broken text; give a name that can be printed.")
+    return value
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, all different; by name where they have one."""
+    names = [getattr(value, "name", value) for value in values]
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is listed twice; list it once.")
+    return values
+
+
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], OneOrSeveral(), AfterValidator(different)]
+"""A list of different values, or one value that stands for such a list."""
+Several = Annotated[tuple[T, ...], Field(min_length=1), OneOrSeveral(), AfterValidator(different)]
+"""Such a list of at least one."""
+
+
+def one_of(kind: Any) -> str:
+    """The values of a `Literal` in words: `a, b or c`."""
+    *most, final = map(str, get_args(kind))
+    return f"{', '.join(most)} or {final}"
+
+
+# Options that several studies have.
+ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+PROMPT_STYLE = option(
+    None,
+    help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
+    must="the name of a prompt style",
+    panel=DECODING,
+)
+LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+BATCHES = option(
+    "auto",
+    help="Number of sequences decoded together, or auto.",
+    must="a whole number from 1, or auto",
+    panel=HARDWARE,
+)
+DTYPES = option("auto", help=f"Data type of the weights: {one_of(Dtype)}.", must=one_of(Dtype), panel=HARDWARE)
+DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must="auto, cpu, cuda or cuda:N", panel=HARDWARE)
+ENGINES = option(
+    None,
+    help="Inference backend: transformers or vllm.",
+    must="transformers or vllm",
+    panel=HARDWARE,
+    shown="transformers",
+)
+LOOP_STOP = option(
+    None,
+    help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
+    must="a whole number from 2, or 0 to let loops go on",
+    panel=DECODING,
+)
+MOST_TOKENS = option(
+    None,
+    help="Maximum length of an answer in tokens; default: the task's own.",
+    must="a whole number from 1",
+    panel=DECODING,
+)
