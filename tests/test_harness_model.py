@@ -211,7 +211,7 @@ def test_what_cannot_be_meant_is_refused(model, tmp_path):
         LesionModel(model, edti="3×0")
     with pytest.raises(UsageError, match=r"no file .*none\.edit"):
         LesionModel(model, str(tmp_path / "none.edit"))
-    with pytest.raises(UsageError, match="There is no file 'whatever', and as a text it is no edit"):
+    with pytest.raises(UsageError, match="'whatever' is not an edit; write ADDRESS×FACTOR"):
         LesionModel(model, "whatever")
     with pytest.raises(UsageError, match="blocks 0 to 7"):
         LesionModel(model, "99×0")

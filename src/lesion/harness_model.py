@@ -9,7 +9,6 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, TypeVar
 
 import lm_eval.models  # noqa: F401  (the harness's own models; it looks for them only where none is known)
@@ -19,8 +18,8 @@ from tqdm import tqdm
 
 import lesion.harness_entry
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
-from lesion.edits.files.artefact import read_edit
+from lesion.edits.edit import BASELINE, Edit, EditLike, of_places, of_spectra
+from lesion.edits.given import edit_for
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.opening import opened
@@ -45,7 +44,7 @@ class LesionModel(LM):
 
     Args:
         model: `bundled:NAME`, a folder, a hub id, or a model that is loaded already.
-        edit: an `.edit` file or the text of an edit (`23×0`, `23x0 + 7.mlp×0.5`); None or `baseline`: none.
+        edit: in any form (`lesion.edits.given`): `23×0`, `0-3x0+7.mlp×0.5`, an `.edit` file; None: none.
         pretrained: another name for `model`, as `hf` has it.
         revision, dtype, device, trust_remote_code: see `lesion.load`; `auto` is float32 on a CPU.
         engine: `transformers` or `vllm`.
@@ -64,7 +63,7 @@ class LesionModel(LM):
     def __init__(
         self,
         model: str | Model | None = None,
-        edit: str | Path | Edit | None = None,
+        edit: EditLike = None,
         pretrained: str | None = None,
         revision: str | None = None,
         dtype: str = "auto",
@@ -92,7 +91,7 @@ class LesionModel(LM):
             self.model = load(source, revision=revision, dtype=dtype, device=device, trust_remote_code=True)
         else:
             self.model = make_engine.load(source, revision=revision, dtype=str(dtype), device=device)
-        self.edit = edit_of(edit, self.model)
+        self.edit = _checked(BASELINE if edit is None else edit_for(self.model, edit), self.model)
         self.engine = make_engine(self.model, _batch_size(batch_size, max_batch_size))
         self.tokenizer = self.model.tokenizer
         self.max_length = self.model.context if max_length is None else min(int(max_length), self.model.context)
@@ -226,23 +225,12 @@ class LesionModel(LM):
         self._stack.close()
 
 
-def edit_of(edit: str | Path | Edit | None, model: Model) -> Edit:
-    """The edit of a file, a text or an edit, checked against the model.
+def _checked(edit: Edit, model: Model) -> Edit:
+    """The edit, all of whose places the model has.
 
     Raises:
-        UsageError: there is no such file, the text is no edit, or it names a place that the model does not have.
-        LesionError: the file was made for another model.
+        UsageError: it names a place that the model does not have.
     """
-    if edit is None:
-        return BASELINE
-    if isinstance(edit, str | Path):
-        file = Path(edit).expanduser()
-        if file.suffix == ".edit" or file.is_file():
-            return read_edit(file).fit(model)
-        try:
-            edit = parse(str(edit))
-        except UsageError as error:
-            raise UsageError(f"There is no file '{edit}', and as a text it is no edit: {error}") from error
     with applied(model, of_places(edit)):
         for cut in of_spectra(edit):
             model.anatomy.matrix(cut.address)

@@ -413,10 +413,14 @@ def test_an_edit_may_be_its_text_a_list_or_what_was_read_from_a_file(tmp_path):
         assert torch.equal(logits_under(subject, given), logits_under(subject, both))
     pruning = ScaleParameters(Magnitude(0.1))
     file = read_edit(save_edit(tmp_path / "cut.edit", pruning, subject))
-    assert torch.equal(logits_under(subject, file), logits_under(subject, pruning))
+    for given in (file, tmp_path / "cut.edit", str(tmp_path / "cut.edit"), [file]):
+        assert torch.equal(logits_under(subject, given), logits_under(subject, pruning))
+    with_a_place = Compose((pruning, ScaleBlock(1)))
+    assert torch.equal(logits_under(subject, [tmp_path / "cut.edit", "1×0"]), logits_under(subject, with_a_place))
     assert not torch.equal(logits_under(subject, file), before)
-    with pytest.raises(LesionError, match=r"made for tiny:llama"):
-        applied(model("llama_tied"), file).__enter__()
+    for given in (file, tmp_path / "cut.edit"):
+        with pytest.raises(LesionError, match=r"made for tiny:llama"):
+            applied(model("llama_tied"), given).__enter__()
 
 
 @exact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_person_may_type_the_same_edit_in_other_ways(text):
             "２３×0",
             "9" * 5000 + "×0",
         ],
-        *["23×nan", "23×inf", "23×1e999", "3×0 + ", "3×0+4×0", "baseline + 3×0"],
+        *["23×nan", "23×inf", "23×1e999", "3×0 + ", "3×0++4×0", "baseline + 3×0"],
     ],
 )
 def test_what_is_not_an_edit_is_refused_with_an_example_of_one(text):
@@ -248,6 +249,11 @@ def test_json_too_large_for_a_number_or_nested_without_end_is_refused():
     [
         (ScaleBlock(1), ScaleBlock(1)),
         ("1×0 + 2.mlp×0.5", Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
+        ("1x0+2.mlp*0.5", Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
+        ("1 × 0", ScaleBlock(1)),
+        ("1-3×0", Compose((ScaleBlock(1), ScaleBlock(2), ScaleBlock(3)))),
+        ("2-2x0", ScaleBlock(2)),
+        ("0-1.mlp×1e+06+4.attention×1e-06", Compose((ScaleMlp(0, 1e6), ScaleMlp(1, 1e6), ScaleAttention(4, 1e-6)))),
         (["1×0"], ScaleBlock(1)),
         ((ScaleBlock(1), "2.mlp×0.5"), Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
         ((edit for edit in [["1×0"], BASELINE]), ScaleBlock(1)),
@@ -263,6 +269,12 @@ def test_an_edit_its_text_and_several_of_them_are_one_thing(given, meant):
     [
         ("nonsense", "not an edit; write"),
         ("", "not an edit; write"),
+        ("3-1×0", "no range of blocks; write the first and then the last"),
+        ("0-999999999×0", "no range of blocks"),
+        ("0-3.head×0", "not an edit; write"),
+        ("1×0+", "not an edit; write"),
+        ("1×0 2×0", "not an edit; write"),
+        (Path("cut.edit"), "read_edit"),
         ("cut.edit", "read_edit"),
         (None, "An edit is a value such as"),
         (5, "An edit is a value such as"),

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lesion.arguments import validated
-from lesion.edits.edit import EditLike, as_edit, of_places, of_spectra, of_weights
+from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
 from lesion.edits.gates import gated
+from lesion.edits.given import edit_for
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.fingerprint import fingerprint
@@ -28,7 +29,8 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 
     Args:
         model: whose network is edited, for everybody who uses it.
-        edit: an edit, its text form, what `read_edit` gave, or several of these, which are composed.
+        edit: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these, which are
+            composed.
 
     Example:
         >>> with applied(model, ScaleBlock(3, 0.0)):
@@ -39,7 +41,7 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
         LesionError: it was read from a file made for another model; a forward pass did not run through an edited place;
             or the selected weights are none, all there are, or do not move (see `written`).
     """
-    edit = as_edit(edit, model)
+    edit = edit_for(model, edit)
     with gated(model) as gates:
         gates.assign_everywhere(of_places(edit))
         with written(model, of_weights(edit), of_spectra(edit)):

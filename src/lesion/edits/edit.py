@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,10 +22,11 @@ Unit = Literal["block", "attention", "mlp"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
 Side = Literal["top", "bottom"]
 EditLike = Any
-"""What may stand wherever an edit is taken: an edit, its text form, or several of these; where the model is known,
-also an edit that was read from a file. `as_edit` makes an edit of it."""
+"""What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
+is known, also the path of an `.edit` file, and what `read_edit` gave (`lesion.edits.given.edit_for`)."""
 # The number of a block in text form has at most nine digits.
 MOST_BLOCKS = 10**9
+_LONGEST_RANGE = 10_000
 
 
 def _number(value: float) -> str:
@@ -195,44 +196,52 @@ class ReadEdit(Protocol):
         ...
 
 
-def as_edit(given: EditLike, model: Model | None = None) -> Edit:
-    """The edit that is meant.
+def path_of(given: EditLike) -> Path | None:
+    """The file that is meant: a path, or text that ends in `.edit` or names a folder; None for anything else."""
+    if isinstance(given, Path):
+        return given.expanduser()
+    named = isinstance(given, str) and (given.strip().endswith(".edit") or "/" in given)
+    return Path(given.strip()).expanduser() if named else None
+
+
+def as_edit(given: EditLike) -> Edit:
+    """The edit that is meant, where no model is known.
 
     Args:
-        given: an edit; its text form (see `parse`); several of these, which are composed; with `model`, also what
-            `read_edit` gave, which is fitted to that model.
-        model: what it is for, where that is known.
+        given: an edit; its text form (see `parse`); or several of these, which are composed.
 
     Raises:
-        UsageError: it is no edit, or an empty list.
-        LesionError: an edit that was read from a file was made for another model.
+        UsageError: it is no edit, an empty list, or of a file.
     """
     if isinstance(given, Single | Compose):
         return given
+    file = given.path if isinstance(given, ReadEdit) else path_of(given)
+    if file is not None:
+        raise UsageError(f"{file} is made for a model first: give lesion.read_edit({str(file)!r}).fit(model).")
     if isinstance(given, str):
-        if given.strip().endswith(".edit"):
-            raise UsageError(f"{shown(given)} is the name of a file; give lesion.read_edit({shown(given)}).")
         return parse(given)
-    each = several(given)
-    if each is not None:
-        edits = [as_edit(part, model) for part in each]
-        if not edits:
-            raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
-        return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+    edits = several(given)
+    if edits is not None:
+        return composed([as_edit(edit) for edit in edits])
     from lesion.edits.selections.selection import Selection
 
-    if isinstance(given, ReadEdit):
-        if model is None:
-            raise UsageError(
-                f"{given.path} was read, but not yet made for a model: give read_edit({str(given.path)!r}).fit(model)."
-            )
-        return given.fit(model)
     if isinstance(given, Selection):
         raise UsageError(f"{given.label} says which weights are meant; give ScaleParameters(selection, factor).")
     raise UsageError(
         f"An edit is a value such as ScaleBlock(3, 0.0), its text form such as '3×0', or several of these, not "
         f"{shown(given)}."
     )
+
+
+def composed(edits: Sequence[Edit]) -> Edit:
+    """Several edits as one; a single one as it is.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not edits:
+        raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
+    return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 
 
 def parts(edit: EditLike) -> Iterator[Single]:
@@ -265,6 +274,9 @@ def of_spectra(edit: Edit) -> tuple[Truncate, ...]:
 
 
 _ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
+_RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention|\.mlp)?")
+# Not the sign of an exponent, as in 3×1e+06.
+_PLUS = re.compile(r"(?<![0-9.][eE])\+")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
 _MATRIX = re.compile(r"head|[0-9]{1,9}(?:\.[A-Za-z0-9_-]+)+")
 _TRUNCATION = re.compile(rf"(?P<address>{_MATRIX.pattern})\s+(?P<side>[a-z]+)\s+(?P<keep>\S+)")
@@ -277,6 +289,17 @@ def _scale(address: str, factor: float) -> Scale | None:
         return None
     unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
     return SCALES[unit](int(match["layer"]), factor)
+
+
+def _addresses(name: str) -> list[str]:
+    """The addresses of a range of blocks, as `0-3.mlp`; of anything else itself."""
+    match = _RANGE.fullmatch(name)
+    if match is None:
+        return [name]
+    first, last = int(match["first"]), int(match["last"])
+    if not 0 <= last - first < _LONGEST_RANGE:
+        raise UsageError(f"'{short(name)}' is no range of blocks; write the first and then the last, as 0-3.")
+    return [f"{layer}{match['unit'] or ''}" for layer in range(first, last + 1)]
 
 
 def _decimal(text: str) -> float:
@@ -302,7 +325,8 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×` after an address.
 
     Args:
-        text: `23×0`, `23.mlp×0.5`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, several joined by ` + `, or `baseline`.
+        text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, several joined by `+`, or
+            `baseline`.
         selections: by digest, those that the text may name.
 
     Raises:
@@ -310,11 +334,11 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """
     if text.strip() == "baseline":
         return BASELINE
-    edits = [_single(piece.strip(), selections) for piece in text.split(" + ")]
-    return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+    return composed([edit for piece in _PLUS.split(text) for edit in _singles(piece.strip(), selections)])
 
 
-def _single(piece: str, selections: Mapping[str, Selection]) -> Single:
+def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
+    """The edits of one piece between two `+`: one, or of a range of blocks several."""
     if (match := _TRUNCATION.fullmatch(piece)) is not None:
         try:
             keep = _decimal(match["keep"])
@@ -323,20 +347,22 @@ def _single(piece: str, selections: Mapping[str, Selection]) -> Single:
                 f"'{short(piece)}' keeps '{short(match['keep'])}', which is not a number from 0 to 1."
             ) from None
         side: Any = match["side"]
-        return Truncate(match["address"], keep, side)
+        return [Truncate(match["address"], keep, side)]
     # A label may hold an x; an address does not.
-    name, *factors = re.split("×" if "@" in piece else "[×x*]", piece)
+    name, *factors = (text.strip() for text in re.split("×" if "@" in piece else "[×x*]", piece))
     try:
         factor = _decimal(factors[0]) if len(factors) == 1 else None
     except ValueError:
         factor = None
-    edit = None if factor is None else (_parameters(name, factor, selections) or _scale(name, factor))
-    if edit is None:
-        raise UsageError(
-            f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
-            " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
-        )
-    return edit
+    if factor is not None:
+        edits = [_parameters(part, factor, selections) or _scale(part, factor) for part in _addresses(name)]
+        known: list[Single] = [edit for edit in edits if edit is not None]
+        if len(known) == len(edits):
+            return known
+    raise UsageError(
+        f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0 or 23.mlp×0.5,"
+        " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
+    )
 
 
 def to_json(edit: Edit) -> dict[str, object]:

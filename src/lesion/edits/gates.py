@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lesion.arguments import validated
-from lesion.edits.edit import BASELINE, UNITS, EditLike, as_edit
+from lesion.edits.edit import BASELINE, UNITS, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
+from lesion.edits.given import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
@@ -69,19 +70,19 @@ class Gates:
 
     @validated
     def assign(self, edits: Sequence[EditLike]) -> None:
-        """Row r of every following forward pass is under `edits[r]` (see `as_edit`).
+        """Row r of every following forward pass is under `edits[r]` (see `edit_for`).
 
         Raises:
             UsageError: an edit names a place that the model does not have, or truncates a matrix that is not the same
                 for all tokens of a row (see `maskable`). The assignment stays as it was.
         """
-        self._set(tabulate([as_edit(edit, self._model) for edit in edits], self._anatomy))
+        self._set(tabulate([edit_for(self._model, edit) for edit in edits], self._anatomy))
 
     def assign_everywhere(self, edit: EditLike) -> None:
         """Every row of every following forward pass is under `edit`, whatever the size of the batch; errors as of
         `assign`.
         """
-        self._set(tabulate([as_edit(edit, self._model)], self._anatomy), everywhere=True)
+        self._set(tabulate([edit_for(self._model, edit)], self._anatomy), everywhere=True)
 
     def assign_table(self, table: Table, growing: bool = False) -> None:
         """Row r of every following forward pass is under column r of a table (`lesion.edits.table.tabulate`).
