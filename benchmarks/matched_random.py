@@ -98,8 +98,8 @@ def asked(model: Model, selection: Selection, items: int, seeds: int, folder: Pa
     """Accuracy and drop under the cut and under the random cuts of both kinds, all on the same items."""
     tasks = [TASK, *CONTROLS]
     questions = EvaluationStudy.make(model=model.name, tasks=tasks, items=items, dtype="float32", device="cpu")
-    entries, edits = plan(model, [Candidate(selection)], [0.0], seeds, print)
-    others = [Candidate(Matched(selection, seed)) for seed in range(seeds)]
+    entries, edits = plan(model, [Candidate(ScaleParameters(selection))], [0.0], seeds, print)
+    others = [Candidate(ScaleParameters(Matched(selection, seed))) for seed in range(seeds)]
     more, made = plan(model, others, [0.0], 0, print)
     evaluate(
         questions,

@@ -54,7 +54,7 @@ recall_drift, recall_truncation = _recaller(DRIFT), _recaller(TRUNCATION)
 
 def run_evaluation(
     study: EvaluationStudy,
-    files: Sequence[EditFile],
+    files: Sequence[EditFile] | None,
     folder: Path,
     *,
     factors=(),
@@ -63,7 +63,7 @@ def run_evaluation(
     make_engine=TransformersEngine,
     **options,
 ) -> EvaluationResult:
-    """Evaluate edits that are read already, under options of the study."""
+    """Evaluate edits that are read already, or those of the study, under options of it."""
     study = study.model_copy(update={"factor": tuple(factors), **options})
     run = Run.at(folder, "isolation", watcher, make_engine, {study.model.name: model} if model is not None else {})
     return evaluate_files(study, run, files)

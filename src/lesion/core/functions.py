@@ -21,6 +21,7 @@ from lesion.core.method import Method
 from lesion.core.options import options_of
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
+from lesion.edits.edit import Compose, Single
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
@@ -173,7 +174,9 @@ def _device(model: Model) -> str:
 
 
 def _path_texts(value: object) -> object:
-    """A path as text; a collection with its paths as text."""
+    """A path or an edit as text; a collection with its paths and edits as text."""
+    if isinstance(value, Single | Compose):
+        return str(value)
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         return [_path_texts(entry) for entry in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value

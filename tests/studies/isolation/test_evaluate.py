@@ -49,7 +49,9 @@ def mathneuro(llama, keep: float = 0.1, seed: int = 1) -> MathNeuro:
 
 
 def planned(llama, *selections, factors=(0.0,), controls: int = 2, note=lambda text: None):
-    return plan(llama, [Candidate(selection, 10, 0) for selection in selections], factors, controls, note)
+    return plan(
+        llama, [Candidate(ScaleParameters(selection), 10, 0) for selection in selections], factors, controls, note
+    )
 
 
 def asked(llama, folder: Path, what: EvaluationStudy, made, engine=None, roles=None, watcher=None):

@@ -16,6 +16,7 @@ from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
+from lesion.report import wording
 from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
@@ -298,11 +299,92 @@ def test_an_edit_made_for_another_model_is_refused_unless_forced(data, edits, tm
     assert outcome.evaluated == 2 * 2 * ITEMS
 
 
-def test_a_file_of_several_selections_is_wrong_use(llama, data, tmp_path):
-    both = Compose((ScaleParameters(Magnitude(0.1), 0.5), ScaleParameters(Magnitude(0.2), 0.5)))
+def test_a_file_of_several_selections_is_one_edit_with_random_weights_for_each(llama, data, tmp_path):
+    both = Compose((ScaleParameters(Magnitude(0.1), 0.5), ScaleParameters(Magnitude(0.2), 0.25)))
     file = save_edit(tmp_path / "both.edit", both, llama)
-    with pytest.raises(UsageError, match=r"both\.edit holds .*not one selection of weights"):
-        asked(llama, data, [file], tmp_path / "out")
+    evaluation = asked(llama, data, [file], tmp_path / "out", random_controls=2).summary.evaluation
+    (edit,) = evaluation.tried
+    assert (edit.factor, edit.keep, edit.achieved, len(edit.randoms)) == (None, None, None, 2)
+    for seed, control in enumerate(edit.randoms):
+        assert [part.split("@")[0] for part in control.split(" + ")] == [
+            f"random{seed}-magnitude-0.1",
+            f"random{seed}-magnitude-0.2",
+        ]
+    assert all(task.effects[edit.edit].random.draws == 2 for task in evaluation.tasks)
+    whole = asked(llama, data, [file], tmp_path / "whole", random_controls=0, factors=(0.0,)).summary.evaluation
+    assert [each.factor for each in whole.edits] == [0.0]
+
+
+TEXTS = ("2×0", "0-1.mlp×0.5", "1.mlp.up top 0.25", "0×0 + 1.mlp.up top 0.25")
+
+
+def test_places_and_spectra_are_evaluated_beside_the_same_change_elsewhere(llama, data, tmp_path):
+    engine = Oracle()
+    what = evaluation(data, edits=TEXTS, random_controls=2)
+    summary = run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=engine).summary
+    evaluated = summary.evaluation
+    assert [(edit.edit, edit.name.replace(wording.SPACE, " "), edit.factor) for edit in evaluated.tried] == [
+        ("2×0", "block 2, ×0", 0.0),
+        ("0.mlp×0.5 + 1.mlp×0.5", "MLP of blocks 0 and 1, ×0.5", 0.5),
+        ("1.mlp.up top 0.25", "1.mlp.up top 0.25", None),
+        ("0×0 + 1.mlp.up top 0.25", "0×0 + 1.mlp.up top 0.25", None),
+    ]
+    # Three blocks: one block has two others; of pairs there are two others.
+    controls = {edit.edit: set(edit.randoms) for edit in evaluated.tried}
+    assert controls["2×0"] == {"0×0", "1×0"}
+    assert controls["1.mlp.up top 0.25"] == {"0.mlp.up top 0.25", "2.mlp.up top 0.25"}
+    sizes = {edit.edit: edit.selected for edit in evaluated.tried}
+    matrices = llama.anatomy.scored
+    assert sizes["2×0"] == sum(m.shape[0] * m.shape[1] for a, m in matrices.items() if a.startswith("2."))
+    assert sizes["1.mlp.up top 0.25"] == matrices["1.mlp.up"].shape[0] * matrices["1.mlp.up"].shape[1]
+    asked_for = {str(request.edit) for request in engine.asked}
+    assert asked_for == {"baseline", *(edit.edit for edit in evaluated.edits)}
+    for task in evaluated.tasks:
+        for edit in evaluated.tried:
+            assert task.effects[edit.edit].random.draws == len(edit.randoms)
+    # Recalled, and read again from the folder, it is the same.
+    assert recall_isolation(tmp_path / "out").summary == summary
+
+
+def test_an_edit_that_is_the_control_of_another_is_tried_as_any(llama, data, tmp_path):
+    what = evaluation(data, edits=("2×0", "0×0"), random_controls=2)
+    first = run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
+    assert [edit.edit for edit in first.tried] == ["2×0", "0×0"]
+    assert "0×0" in first.tried[0].randoms
+    assert len(first.edits) == len({edit.edit for edit in first.edits})
+    # In whatever order they come, also in two runs: what was a control before is an edit of its own then.
+    for number, edits in enumerate((("2×0",), ("0×0",), ("2×0",))):
+        what = evaluation(data, edits=edits, random_controls=2)
+        later = run_evaluation(what, None, tmp_path / "later", model=llama, make_engine=Oracle()).summary.evaluation
+        assert {edit.edit for edit in later.tried} == ({"2×0"} if number == 0 else {"2×0", "0×0"})
+
+
+@pytest.mark.parametrize(
+    ("edit", "settings", "says"),
+    [
+        ("banana", {}, "'banana' is not an edit; write ADDRESS×FACTOR"),
+        ("9×0", {}, "blocks 0 to 2"),
+        ("1.mlp.upp top 0.5", {}, "there is no matrix '1.mlp.upp'"),
+        ("1.mlp.up top 0.5", {"factors": (0.5,)}, "a truncation and has no factor; leave --factor out"),
+        ("none.edit", {}, r"There is no file none\.edit"),
+        ("a@0123456789abcdef×0", {}, "give the .edit file that has it"),
+    ],
+)
+def test_what_is_no_edit_of_the_model_is_refused_before_an_answer_is_asked(llama, data, tmp_path, edit, settings, says):
+    engine, what = Oracle(), evaluation(data, edits=(edit,))
+    with pytest.raises(UsageError, match=says):
+        run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=engine, **settings)
+    assert engine.asked == []
+
+
+def test_the_baseline_given_as_an_edit_is_said_to_be_there_anyway(llama, data, tmp_path):
+    listener = Listener()
+    what = evaluation(data, edits=("baseline", "0-2×0"), random_controls=1)
+    run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=Oracle(), watcher=listener)
+    assert any(
+        note.startswith("baseline: the unedited model is evaluated beside every edit") for note in listener.notes
+    )
+    assert any("0 matched random controls, not 1: there are no more places" in note for note in listener.notes)
 
 
 def _isolated(what: IsolationStudy, llama, folder: Path):

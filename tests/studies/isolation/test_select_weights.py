@@ -55,7 +55,7 @@ def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same
     for method, made, entry in zip(METHODS, found.candidates, found.result.selections, strict=True):
         again = read_edit(tmp_path / "out" / entry.file)
         (selection,) = again.selections.values()
-        assert (selection.digest, again.factors) == (made.selection.digest, (0.0,))
+        assert (selection.digest, again.factors) == (made.edit.selection.digest, (0.0,))
         assert (entry.digest, entry.method) == (selection.digest, method)
         masks = {address: selection.mask(address, matrix.read()) for address, matrix in llama.anatomy.scored.items()}
         told = {

@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, ReadingOptions, runs
+from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import EditFile
 from lesion.models.load import Model
 from lesion.studies.isolation.report import IsolationResult
@@ -48,7 +49,7 @@ def isolate(
 @runs(EVALUATION)
 def evaluate(
     model: str | Model,
-    edits: str | Path | EditFile | Collection[str | Path | EditFile],
+    edits: str | Path | EditFile | Edit | Collection[str | Path | EditFile | Edit],
     tasks: str | Sequence[str],
     *,
     factor: float | Sequence[float] | None = None,
@@ -60,8 +61,11 @@ def evaluate(
 ) -> IsolationResult:
     """Evaluate the baseline and every edit on the same items, each edit beside its matched random controls.
 
+    An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
+    random weights of every matrix, or as many other blocks (`lesion.edits.matched`).
+
     Example:
-        >>> result = lesion.evaluate(model, edits.values(), ["primer:arithmetic", "primer:atlas"], factor=[0, 1.1])
+        >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])
         >>> result.table[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
 
     Raises:

@@ -28,12 +28,13 @@ class EditedModel(Value):
         edit: its text form, under which its answers are stored.
         label, digest: of its selection.
         method, keep, samples, repeat: how it came about; None where not known.
-        factor: that selected weights are multiplied by.
+        factor: that selected weights, blocks or branches are multiplied by; None where an edit has none or several.
         random_of: text form of the edit whose matched random control it is, or None.
         seed: of the draw, for a random control.
         randoms: text forms of its matched random controls.
-        selected, total: weights.
-        achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed.
+        selected, total: weights; of scaled blocks and branches and of truncated matrices all that lie in them.
+        achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed; None of
+            an edit that is no single selection.
     """
 
     edit: str
@@ -43,7 +44,7 @@ class EditedModel(Value):
     keep: float | None
     samples: int | None
     repeat: int | None
-    factor: float
+    factor: Number
     random_of: str | None
     seed: int | None
     randoms: tuple[str, ...] = ()
@@ -59,7 +60,12 @@ class EditedModel(Value):
     @property
     def boosts(self) -> bool:
         """Whether it enlarges the weights: then a gain of the skill is sought."""
-        return self.factor > 1
+        return self.factor is not None and self.factor > 1
+
+    @property
+    def selects(self) -> bool:
+        """Whether it multiplies one selection of weights; else it changes blocks, branches or spectra."""
+        return self.achieved is not None
 
     @property
     def method_name(self) -> str:
@@ -76,7 +82,9 @@ class EditedModel(Value):
             parts.append(f"repeat{wording.SPACE}{self.repeat}")
         if self.random_of is not None and self.seed is not None:
             parts.append(f"seed{wording.SPACE}{self.seed}")
-        return f"{', '.join(parts)}, {wording.factor(self.factor)}"
+        if self.factor is not None:
+            parts.append(wording.factor(self.factor))
+        return ", ".join(parts)
 
 
 class Rates(Value):

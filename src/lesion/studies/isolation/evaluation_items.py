@@ -8,7 +8,7 @@ from pathlib import Path
 from lesion.core.database import FILE
 from lesion.core.store import Store
 from lesion.core.study_file import Questions, TaskChoice
-from lesion.edits.edit import ScaleParameters
+from lesion.edits.edit import Edit, of_weights
 from lesion.tasks.catalogue import draw, find, source
 from lesion.tasks.task import Item
 
@@ -16,11 +16,11 @@ Used = Mapping[str, Collection[str]]
 """Of each source of items (`catalogue.source`), the ids of those that were calibration texts."""
 
 
-def calibrated_on(edits: Iterable[ScaleParameters]) -> dict[str, set[str]]:
+def calibrated_on(edits: Iterable[Edit]) -> dict[str, set[str]]:
     """The items that were calibration texts of edits, as the provenance in their `.edit` files says."""
     used: dict[str, set[str]] = {}
-    for edit in edits:
-        for inputs in edit.selection.inputs:
+    for part in (part for edit in edits for part in of_weights(edit)):
+        for inputs in part.selection.inputs:
             for draw_of_texts in inputs.provenance:
                 used.setdefault(source(draw_of_texts.data), set()).update(draw_of_texts.ids)
     return used

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lesion.core.values import Estimate
 from lesion.report import wording
@@ -48,7 +48,11 @@ def chosen(choice: Choice, evaluation: Evaluation) -> str:
     p = f", p{SPACE}{wording.p_value(gain.p)}" if gain.p is not None else ""
     sentences = [f"{text}, {signed(gain.value)} points {interval(gain.low, gain.high)}{p}: {verdict}."]
     if choice.random is not None and _known(choice.random.gain_beyond) is not None:
-        sentences.append(_beyond(_random(choice.random.draws), choice.random.gain_beyond, boost=False))
+        sentences.append(
+            _beyond(
+                _random(evaluation.by_edit[choice.chosen], choice.random.draws), choice.random.gain_beyond, boost=False
+            )
+        )
     change = choice.accuracy_validation - choice.baseline_validation
     sentences.append(f"On the validation items: {signed(change)} points.")
     unable = {task.name for task in evaluation.controls if not task.informative}
@@ -77,7 +81,9 @@ def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedM
     if not boost and not any(control.kind == "generate" and control.informative for control in evaluation.controls):
         headline.append("No informative control is generated: damage to all generation is not ruled out.")
     sentences = [_method(evaluation, skill, best) for best in known.values()]
-    subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
+    subject = f"What {'boosting' if boost else 'cutting'} does to {skill.name}"
+    if all(edit.selects for edit in edits):
+        subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
     return [Finding(subject, tuple(headline), tuple(sentences))]
 
 
@@ -100,11 +106,12 @@ def _suffering(method: str, evidence: Evidence) -> str:
 
 def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, Evidence], *, boost: bool) -> str:
     informative = [control for control in evaluation.controls if control.informative]
+    random = _elsewhere(best.edit for best in known.values())
     singular, plural = ("raises", "raise") if boost else ("hurts", "hurt")
     if not informative:
         sure = [method for method, best in known.items() if best.changed and best.corrected and best.beyond_random]
         verb = singular if len(sure) == 1 else plural
-        more = f" {wording.listed(sure)} {verb} it more than as many random weights." if sure else ""
+        more = f" {wording.listed(sure)} {verb} it more than {random}." if sure else ""
         return f"Whether any edit {singular} {skill.name} selectively is unknown: no control is informative.{more}"
     yes = [method for method, best in known.items() if best.selective]
     no = [method for method, best in known.items() if not best.selective]
@@ -112,9 +119,9 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
     if not yes:
         unmeasured = any(None in best.parts for best in known.values())
         why = " (not all was measured)" if unmeasured else ""
-        return f"No evidence that any edit {singular} {skill.name} beyond both as many random weights and {every}{why}."
+        return f"No evidence that any edit {singular} {skill.name} beyond both {random} and {every}{why}."
     verb = singular if len(yes) == 1 else plural
-    text = f"{wording.listed(yes)} {verb} {skill.name} more than as many random weights and {every}."
+    text = f"{wording.listed(yes)} {verb} {skill.name} more than {random} and {every}."
     text += f" No such evidence for {wording.listed(no)}." if no else ""
     return wording.capital(text)
 
@@ -127,7 +134,7 @@ def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) ->
         f" {_change(effect.change, evidence)}",
         "No random control was measured."
         if effect.random is None
-        else _beyond(_random(effect.random.draws), effect.random.beyond, boost=evidence.boost),
+        else _beyond(_random(edit, effect.random.draws), effect.random.beyond, boost=evidence.boost),
         *(_against_control(evaluation, skill, control, evidence) for control in evaluation.controls),
     ]
     wrong = 1 - (effect.result.value or 0.0)
@@ -151,8 +158,13 @@ def _change(drop: Estimate, evidence: Evidence) -> str:
     return f"{text}." if evidence.changed and evidence.corrected else f"{text}: no evidence of a {what}."
 
 
-def _random(draws: int) -> str:
-    return f"as many random weights ({counted(draws, 'draw')})"
+def _elsewhere(edits: Iterable[EditedModel]) -> str:
+    """What the matched random controls of edits are."""
+    return "as many random weights" if all(edit.selects for edit in edits) else "the same change at random places"
+
+
+def _random(edit: EditedModel, draws: int) -> str:
+    return f"{_elsewhere([edit])} ({counted(draws, 'draw')})"
 
 
 def _beyond(control: str, difference: Estimate, *, boost: bool) -> str:
@@ -175,7 +187,7 @@ def _against_control(evaluation: Evaluation, skill: EvaluatedTask, control: Eval
         ratio = f"×{wording.figures(change.value, 4)} {wording.plain_interval(change.low, change.high)}"
         text = f"{control.name}: perplexity {ratio}"
         if (random := random_ratio(control, effect)) is not None:
-            text += f", ×{wording.figures(random, 4)} with random weights"
+            text += f", ×{wording.figures(random, 4)} under the random controls"
         return f"{text}: running text suffers too." if control in evidence.suffering else f"{text}."
     if not control.informative:
         return ""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
-from lesion.edits.edit import ScaleParameters
+from lesion.edits.apply import applied
+from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, composed, parts
+from lesion.edits.matched import matched_controls
 from lesion.edits.selections.random_control import Random
-from lesion.edits.selections.selection import Count, Selection, count
+from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
+from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.evaluation_items import Used
 from lesion.studies.isolation.selections import method_of
@@ -23,9 +27,9 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A selection to evaluate: where it comes from, and its counts where they are known."""
+    """An edit to evaluate: where it comes from, and of a selection its counts where they are known."""
 
-    selection: Selection
+    edit: Edit
     samples: int | None = None
     repeat: int | None = None
     counts: Sequence[Count] | None = None
@@ -71,67 +75,139 @@ def plan(
     factors: Sequence[float],
     random_controls: int,
     note: Callable[[str], None],
-) -> tuple[list[EditedModel], dict[str, ScaleParameters]]:
-    """Every candidate under every factor with its random controls, each tried once on the weights, without an answer.
+) -> tuple[list[EditedModel], dict[str, Edit]]:
+    """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
-    Two selections with the same count in every matrix share their random controls. A factor of 1 changes nothing and is
-    left out with a note: it is the baseline.
+    Two selections with the same count in every matrix share their random controls; a control that is tried itself is
+    planned once. A factor of 1 changes nothing and is left out with a note: it is the baseline.
+
+    Args:
+        model: whose edits they are.
+        candidates: what is tried.
+        factors: in place of their own; none of an edit of the spectrum alone.
+        random_controls: of each edit.
+        note: takes what the person should know.
 
     Returns:
         What is planned, and the edits by their text form.
 
     Raises:
+        UsageError: an edit names a place that the model does not have, or has no factor although one is given.
         LesionError: an edit selects nothing or everything, or moves fewer than 99 % of what it selects.
     """
     planned: list[EditedModel] = []
-    edits: dict[str, ScaleParameters] = {}
-    drawn: dict[tuple[object, ...], list[str]] = {}
-    if 1.0 in factors:
-        note("The factor 1 changes nothing and is not asked: it is the baseline.")
+    edits: dict[str, Edit] = {}
+    drawn: dict[tuple[object, ...], tuple[str, ...]] = {}
+    tried: dict[str, tuple[Edit, Candidate]] = {}
     for candidate in candidates:
-        selection = candidate.selection
-        counts = count(selection, model) if candidate.counts is None else candidate.counts
-        for edit in (ScaleParameters(selection, factor) for factor in factors if factor != 1.0):
-            if str(edit) in edits:
-                continue
-            sizes = (edit.factor, *(c.selected for c in counts))
-            controls = [ScaleParameters(Random(selection, seed), edit.factor) for seed in range(random_controls)]
-            controls = [] if sizes in drawn else controls
-            drawn.setdefault(sizes, [str(control) for control in controls])
-            planned.append(_planned(model, edit, candidate, counts, randoms=tuple(drawn[sizes])))
-            planned += [_planned(model, control, candidate, counts, random_of=str(edit)) for control in controls]
-            edits |= {str(each): each for each in (edit, *controls)}
+        for edit in [with_factor(candidate.edit, factor) for factor in factors] or [candidate.edit]:
+            tried.setdefault(str(edit), (edit, candidate))
+    unchanged = [text for text, (edit, _) in tried.items() if _factor(edit) == 1.0]
+    if unchanged:
+        note("The factor 1 changes nothing and is not asked: it is the baseline.")
+    for text, (edit, candidate) in tried.items():
+        if text in unchanged:
+            continue
+        counts = _counts(edit, candidate, model)
+        sizes = (_factor(edit), *(c.selected for c in counts)) if counts else (text,)
+        controls = [] if sizes in drawn else matched_controls(edit, model, random_controls)
+        drawn.setdefault(sizes, tuple(map(str, controls)))
+        planned.append(_planned(model, edit, candidate, counts, randoms=drawn[sizes]))
+        if len(drawn[sizes]) < random_controls:
+            there = f"{len(drawn[sizes])} matched random controls, not {random_controls}"
+            note(f"{planned[-1].name}: {there}: there are no more places to draw from.")
+        controls = [control for control in controls if str(control) not in tried]
+        planned += [_planned(model, control, candidate, counts, random_of=text) for control in controls]
+        edits |= {str(each): each for each in (edit, *controls)}
     return planned, edits
+
+
+def with_factor(edit: Edit, factor: float) -> Edit:
+    """The edit under another factor.
+
+    Raises:
+        UsageError: the factor is not finite, or the edit truncates a matrix, which has no factor.
+    """
+    truncated = next((part for part in parts(edit) if isinstance(part, Truncate)), None)
+    if truncated is not None:
+        raise UsageError(f"{truncated} is a truncation and has no factor; leave --factor out.")
+    return composed([replace(part, factor=factor) for part in parts(edit) if not isinstance(part, Truncate)])
+
+
+def _factor(edit: Edit) -> float | None:
+    """The one factor of an edit; None where it has none or several."""
+    factors = {None if isinstance(part, Truncate) else float(part.factor) for part in parts(edit)}
+    return factors.pop() if len(factors) == 1 else None
+
+
+def _counts(edit: Edit, candidate: Candidate, model: Model) -> Sequence[Count]:
+    """How much of every matrix a single selection takes; nothing of any other edit."""
+    if not isinstance(edit, ScaleParameters):
+        return ()
+    return count(edit.selection, model) if candidate.counts is None else candidate.counts
 
 
 def _planned(
     model: Model,
-    edit: ScaleParameters,
+    edit: Edit,
     candidate: Candidate,
     counts: Sequence[Count],
     random_of: str | None = None,
     randoms: tuple[str, ...] = (),
 ) -> EditedModel:
+    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": _factor(edit)}
+    made |= {"samples": candidate.samples, "repeat": candidate.repeat}
+    if not isinstance(edit, ScaleParameters):
+        with applied(model, edit):
+            touched = {address: matrix for address, matrix in model.anatomy.scored.items() if _touches(edit, address)}
+        return EditedModel(
+            label=_label(edit),
+            digest="",
+            method="random" if random_of else "custom",
+            keep=None,
+            seed=None,
+            selected=sum(math.prod(matrix.shape) for matrix in touched.values()),
+            total=sum(math.prod(matrix.shape) for matrix in model.anatomy.scored.values()),
+            achieved=None,
+            **made,
+        )
+    assert isinstance(candidate.edit, ScaleParameters)
     with written(model, [edit]) as effects:
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
-    method, share = method_of(candidate.selection)
+    method, share = method_of(candidate.edit.selection)
     return EditedModel(
-        edit=str(edit),
         label=selection.label,
         digest=selection.digest,
         method="random" if random_of else method,
         keep=share,
-        samples=candidate.samples,
-        repeat=candidate.repeat,
-        factor=float(edit.factor),
-        random_of=random_of,
         seed=selection.seed if isinstance(selection, Random) and random_of else None,
-        randoms=randoms,
         selected=sum(c.selected for c in counts),
         total=sum(c.total for c in counts),
         achieved=math.copysign(after / before, edit.factor),
+        **made,
     )
+
+
+def _touches(edit: Edit, address: str) -> bool:
+    """Whether a matrix is truncated, lies in what is scaled, or is one of which a selection takes some."""
+    for part in parts(edit):
+        if isinstance(part, ScaleParameters):
+            if part.selection.touches(address):
+                return True
+        elif address == part.address or (isinstance(part, Scale) and address.startswith(f"{part.address}.")):
+            return True
+    return False
+
+
+def _label(edit: Edit) -> str:
+    """`block 3`, `MLP of blocks 0–3`, where the factor is said beside it; else the edit's text."""
+    scaled = [part for part in parts(edit) if isinstance(part, Scale)]
+    layers, units = sorted({part.layer for part in scaled}), {part.unit for part in scaled}
+    if _factor(edit) is None or len(units) != 1 or len(layers) != len(list(parts(edit))):
+        return str(edit)
+    unit = units.pop()
+    return f"{'' if unit == 'block' else f'{wording.UNIT_NAMES[unit]} of '}{wording.numbered('block', layers)}"
 
 
 def keep_plan(
@@ -151,6 +227,8 @@ def keep_plan(
     before = read_plan(folder)
     edits = {edit.edit: edit for edit in before.edits} if before else {}
     for edit in planned:
+        if edit.random_of is not None and edit.edit in edits:
+            continue  # it was tried itself, or is the control of another edit already
         # Random controls that were evaluated before stay the edit's own.
         earlier = edits[edit.edit].randoms if edit.edit in edits else ()
         edits[edit.edit] = edit.model_copy(update={"randoms": tuple(dict.fromkeys([*earlier, *edit.randoms]))})

@@ -40,13 +40,14 @@ WAYS: dict[sweeps.Along, str] = {
     "factor": "Against the factor on the selected weights",
 }
 READING = (
-    "An edit is selective when it changes the skill, changes it more than as many random weights per matrix, and more"
-    " than every control that is answered and informative: each by its interval, and with a p on the skill, corrected"
+    "An edit is selective when it changes the skill, changes it more than its matched random controls, and more than"
+    " every control that is answered and informative: each by its interval, and with a p on the skill, corrected"
     f" for all edits tried (Holm), of at most {ALPHA:g}. Running text is reported apart.",
     f"A control is uninformative when the lower limit of the unedited accuracy is not {wording.points(ABOVE_CHANCE, 0)}"
     " points above chance: it has nothing to lose.",
     "At least one control should be generated: damage to all generation would otherwise look like a loss of the skill.",
-    "Random controls show whether as many weights anywhere would do the same. Few draws show little of their spread.",
+    "Matched random controls show whether the same change anywhere would do as much: as many random weights of every"
+    " matrix; of blocks, branches and spectra, the same change at other blocks. Few draws show little of their spread.",
     "A truncated or unparsed answer counts as wrong if the judge found no right answer in it. Where those rates rise"
     " with the drop, read the answers before speaking of a lost skill.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
@@ -172,8 +173,8 @@ def _evaluation(summary: IsolationSummary, evaluation: Evaluation, *, browsable:
         yield Section("Sweeps", "Every task along the sweep", figures)
     how = (
         "Accuracies in %, drops in percentage points, perplexities and their ratio to the unedited model's, with"
-        f" {level} intervals; p by the exact paired test. Random: mean, lowest and highest draw of as many random"
-        " weights per matrix; beyond random: how much more the edit drops."
+        f" {level} intervals; p by the exact paired test. Random: mean, lowest and highest of the matched random"
+        " controls; beyond random: how much more the edit drops."
     )
     blocks: list[Block] = [Prose((how,)), tables.cells(evaluation)]
     for table in (tables.selectivity(evaluation), tables.candidates(evaluation)):
@@ -197,10 +198,10 @@ def _tradeoffs(evaluation: Evaluation, level: str) -> Iterator[Figure]:
                     Panel((charts.tradeoff(evaluation, lines, skill, control, boost=boost),), _heading(control))
                     for control in controls
                 ),
-                caption=f"{'Boosting' if boost else 'Cutting'} the weights selected for {_heading(skill)}, a panel per"
-                f" control. Bars: {level} intervals; small dots: repeats, with their mean. Grey, tied to its edit: as"
-                " many random weights per matrix, from the lowest to the highest draw. Labelled (share taken of every"
-                f" matrix, or the factor): edits that no other edit beats on both tasks.{less}",
+                caption=f"{'Boosting' if boost else 'Cutting'}: {_heading(skill)} against each control. Bars: {level}"
+                " intervals; small dots: repeats, with their mean. Grey, tied to its edit: its matched random controls,"
+                " from the lowest to the highest draw. Labelled (share taken of every matrix, or the factor): edits"
+                f" that no other edit beats on both tasks.{less}",
                 legend=charts.legend(evaluation, lines, [skill, *controls]),
             )
 

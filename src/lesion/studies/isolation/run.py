@@ -10,9 +10,9 @@ from lesion.core.differences import study_differences
 from lesion.core.lock import locked
 from lesion.core.run import Run, drawn
 from lesion.core.study_file import ModelChoice, Questions
-from lesion.edits.edit import ScaleParameters, parts
+from lesion.edits.edit import BASELINE, Edit, of_weights, parse, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluation import EditedModel, Evaluation
@@ -57,7 +57,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
 
 
 def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] | None = None) -> EvaluationResult:
-    """Evaluate the edits of files on one model, each beside its matched random controls.
+    """Evaluate edits on one model, each beside its matched random controls.
 
     Args:
         study: which edits on which tasks; a folder of the same questions takes further edits.
@@ -65,39 +65,31 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         files: of the edits, where they are read already.
 
     Raises:
-        UsageError: a task does not exist, or a file holds something other than one selection of weights.
+        UsageError: a task or a file does not exist, a text is no edit, or it names a place that the model lacks.
         LesionError: an edit does not fit the model, or as for `run_isolation`.
     """
     folder, watcher = run.folder, run.watcher
-    files = [read_edit(file) for file in study.edits] if files is None else files
+    given = [_read(text) for text in study.edits] if files is None else files
     drawn(study)
     model = run.load(study, study.model)
-    candidates: dict[tuple[float, ...], list[Candidate]] = {}
+    candidates: list[Candidate] = []
     skills: list[str] = []
     remade: list[str] = []
-    for file in files:
-        edit = file.fit(model, force=study.force)
-        if file.afresh(model, edit):
+    for each in given:
+        edit = each.fit(model, force=study.force) if isinstance(each, EditFile) else each
+        if edit == BASELINE:
+            watcher.note("baseline: the unedited model is evaluated beside every edit; it is not counted as one.")
+            continue
+        if isinstance(each, EditFile) and each.afresh(model, edit):
             remade.append(
-                f"{file.label} was made for {file.model.name} (fingerprint {file.model.fingerprint}); its selection was"
+                f"{each.label} was made for {each.model.name} (fingerprint {each.model.fingerprint}); its selection was"
                 f" made anew on the weights of {model.name}."
             )
-        single = list(parts(edit))
-        if len(single) != 1 or not isinstance(single[0], ScaleParameters):
-            raise UsageError(f"{file.path} holds '{edit}', not one selection of weights; it cannot be evaluated here.")
-        selection = single[0].selection
-        calibration = [p for inputs in selection.inputs[:1] for p in inputs.provenance[:1]]
-        skills += [p.data for p in calibration]
+        calibration = [p for part in of_weights(edit) for inputs in part.selection.inputs for p in inputs.provenance]
+        skills += [first.data for first in calibration[:1]]
         samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
-        factors = study.factor or (float(single[0].factor),)
-        candidates.setdefault(factors, []).append(Candidate(selection, samples, repeat))
-    entries: list[EditedModel] = []
-    edits: dict[str, ScaleParameters] = {}
-    # Those under the same factors together, since they can share random controls.
-    for factors, same in candidates.items():
-        more, made = plan(model, same, factors, study.random_controls, watcher.note)
-        entries += [entry for entry in more if entry.edit not in edits]
-        edits |= made
+        candidates.append(Candidate(edit, samples, repeat))
+    entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
     by_task = {canonical(choice.name): choice.name for choice in study.tasks}
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)
     broken = [model.complaint(study.model.name)] if model.not_finite else []
@@ -109,12 +101,18 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
     return EvaluationResult(folder, summary, evaluated, planned)
 
 
+def _read(text: str) -> EditFile | Edit:
+    """The edit of a file, or of a text."""
+    file = path_of(text)
+    return parse(text) if file is None else read_edit(file)
+
+
 def evaluate(
     questions: Questions,
     chosen: ModelChoice,
     model: Model,
     planned: Sequence[EditedModel],
-    edits: Mapping[str, ScaleParameters],
+    edits: Mapping[str, Edit],
     run: Run,
     roles: Roles | None = None,
 ) -> tuple[Evaluation, int, int]:

@@ -78,7 +78,10 @@ def isolate(
         coverage=tuple(coverage(model, next(iter(skill.values())))),
         notes=(*notes, *map(str, refusals)),
     )
-    return Isolated(tuple(Candidate(made.selection, made.samples, made.repeat, held) for made, held in kept), result)
+    return Isolated(
+        tuple(Candidate(ScaleParameters(made.selection), made.samples, made.repeat, held) for made, held in kept),
+        result,
+    )
 
 
 def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:

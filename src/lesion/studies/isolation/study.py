@@ -137,7 +137,7 @@ class IsolationStudy(Questions):
 
 
 class EvaluationStudy(Questions):
-    """Edits of files evaluated on one model. Which edits is no part of its identity: more can follow."""
+    """Edits evaluated on one model. Which edits is no part of its identity: more can follow."""
 
     FORM: ClassVar[str] = "lesion evaluation"
     SILENT: ClassVar[tuple[str, ...]] = (
@@ -149,14 +149,14 @@ class EvaluationStudy(Questions):
     model: OneModel = ONE_MODEL
     edits: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
         (),
-        help="An .edit file; without one, the baseline alone.",
-        must="a list of .edit files",
+        help="An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.",
+        must="a list of edits: texts such as 3x0, or .edit files",
         name="edit",
         many="repeat",
     )
     factor: Listed[Number] = option(
         (),
-        help="Scale factor, 0 prunes; default: each file's own.",
+        help="Scale factor, 0 prunes; default: each edit's own.",
         must="a finite number or a list of them",
         many="comma",
     )

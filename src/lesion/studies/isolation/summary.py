@@ -249,7 +249,7 @@ def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
 
     def order(edit: EditedModel) -> tuple[Fraction, Fraction, float, float]:
         kept = sum((validation(edit, task) for task in controls), Fraction(0))
-        return validation(edit, skill), kept, -abs(edit.factor - 1), -edit.share
+        return validation(edit, skill), kept, -abs((edit.factor or 0.0) - 1), -edit.share
 
     chosen = max(candidates, key=order)
     first, test = slice(ahead[skill.name]), slice(ahead[skill.name], None)

@@ -231,6 +231,8 @@ def _method_text(row: Row) -> str:
 
 
 def _factor_text(row: Row) -> str:
+    if row["factor"] is None:
+        return wording.DASH
     text, reached = f"{row['factor']:g}", row["achieved"]
     return text if reached is None or abs(reached - row["factor"]) <= 1e-6 else f"{text} ({reached:.6g} reached)"
 

@@ -1,0 +1,78 @@
+"""Matched random controls of any edit: the same changes, as large, at places drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lesion.edits.edit import Compose, Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.selections.random_control import Random, drawing_keys
+from lesion.edits.table import tabulate
+from lesion.errors import UsageError
+from lesion.models.load import Model
+
+_DRAWS = 50
+"""Draws for every control that is asked for, before it is said that there are no more different ones."""
+
+
+def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
+    """Random controls of an edit, all different.
+
+    Of a selection of weights, as many weights of every matrix are drawn (`Random`). Scaled blocks and branches, and
+    truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves alone where
+    there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
+
+    Args:
+        edit: what the controls match.
+        model: whose places they are drawn from.
+        number: how many; the first of them do not depend on it.
+
+    Returns:
+        Fewer than `number` where there are no more; none of an edit of the output head's spectrum, which has no second.
+    """
+    different: dict[str, Edit] = {str(edit): edit}
+    for seed in range(_DRAWS * number):
+        if len(different) > number:
+            break
+        control = _drawn(edit, model, seed)
+        if control is not None:
+            different.setdefault(str(control), control)
+    return list(different.values())[1:]
+
+
+def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
+    """One control; None where the drawn blocks lack a place of the edit."""
+    blocks = [block.index for block in model.anatomy.blocks]
+    touched = sorted({layer for part in parts(edit) if (layer := _layer(part)) is not None})
+    keys = drawing_keys(seed, "blocks", len(blocks))
+    order = [blocks[place] for place in keys.argsort()]
+    others = [block for block in order if block not in touched]
+    drawn = (others if len(others) >= len(touched) else order)[: len(touched)]
+    to = dict(zip(touched, sorted(drawn), strict=False))
+    moved = composed([_moved(part, to, seed) for part in parts(edit)])
+    places = Compose(tuple(part for part in parts(moved) if not isinstance(part, ScaleParameters)))
+    try:
+        tabulate([places], model.anatomy)
+    except UsageError:
+        return None
+    return moved
+
+
+def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:
+    if isinstance(part, ScaleParameters):
+        return replace(part, selection=Random(part.selection, seed))
+    layer = _layer(part)
+    if layer is None:
+        return part
+    if isinstance(part, Scale):
+        return replace(part, layer=to[layer])
+    return replace(part, address=f"{to[layer]}.{part.address.partition('.')[2]}")
+
+
+def _layer(part: Single) -> int | None:
+    """The block of a scaled place or truncated matrix; None for the output head and for selections."""
+    if isinstance(part, Scale):
+        return part.layer
+    if isinstance(part, Truncate) and part.address.partition(".")[0].isdecimal():
+        return int(part.address.partition(".")[0])
+    return None
