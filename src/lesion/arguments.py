@@ -78,7 +78,8 @@ def _validated(function: Callable[..., Any], called: str) -> Callable[..., Any]:
         except TypeError as error:
             unknown = next((key for key in kwargs if key not in signature.parameters), None)
             hint = "" if unknown is None else nearest(unknown, signature.parameters)
-            raise UsageError(f"{name}: {error}{hint}.") from None
+            wrong = error if unknown is None else f"got an unexpected keyword argument {shown(unknown)}"
+            raise UsageError(f"{name}: {wrong}{hint}.") from None
         for key, value in bound.arguments.items():
             if key not in hints():
                 continue
@@ -183,8 +184,8 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
         return Path(_place(_require(isinstance(value, str | os.PathLike), value), name))
     if origin in _SEVERAL:
         values = several(value)
-        found = [_converted(each, inner[0], name) for each in _require(values is not None, values)]
-        return tuple(found) if origin is tuple else found
+        converted = [_converted(each, inner[0], name) for each in _require(values is not None, values)]
+        return tuple(converted) if origin is tuple else converted
     return _require(isinstance(value, origin or hint), value)
 
 
@@ -248,10 +249,10 @@ def several(value: object) -> list[Any] | None:
         if not isinstance(plain, Iterable) or isinstance(plain, str | bytes | bytearray | Mapping):
             return None
         most = MOST_VALUES if isinstance(plain, Sized) else MOST_UNSIZED
-        found = list(islice(plain, most + 1))
+        entries = list(islice(plain, most + 1))
     except (_Refused, TypeError):  # an iterable of none, such as a tensor without axes
         return None
-    return found if len(found) <= most else None
+    return entries if len(entries) <= most else None
 
 
 def _place(value: str | os.PathLike[str], name: str) -> str | Path:

@@ -108,6 +108,11 @@ def recall(folder: Path) -> StudyResult:
         LesionError: there is no study in the folder, it is damaged, or no installed package has its kind.
     """
     kind, known = kind_of(folder), methods()
+    if kind == "demo":
+        raise LesionError(
+            f"{folder} is a demo of several studies: `lesion demo --out {folder}` goes on with it and writes its page;"
+            f" each study has a folder of its own in it, such as {folder / 'layers'}."
+        )
     of_kind = [method for method in known.values() if method.folder_kind == kind]
     own_kinds = _own_methods()
     own = [method for method in known.values() if method.kind in own_kinds]
@@ -138,6 +143,8 @@ def load_study(source: str | Path) -> StudyFile:
 
 def _unknown(kind: object, known: dict[str | None, Method[Any]]) -> str:
     kinds = [name for name in known if name is not None]
+    if kind == "layers":
+        return "a layer study has no kind; leave `kind` out."
     near = nearest(kind, kinds) if isinstance(kind, str) else ""
     there = f"There are {', '.join(kinds)}; a layer study has no kind."
     return " ".join([f"there is no kind of study '{short(kind)}'{near}. {there}", *faults()])

@@ -159,6 +159,18 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, s
     assert "evaluated 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
 
 
+def test_ctrl_c_before_anything_was_begun_promises_nothing(capsys, checkpoint, sums, out, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lesion.studies.ablation.run.refuse_doubled", interrupted)
+    stopped = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--out", out)
+    assert stopped.code == 130
+    assert "Nothing was begun yet." in stopped.err
+    assert "kept in" not in stopped.err
+    assert not out.exists()
+
+
 # -- run and demo
 
 
@@ -186,10 +198,13 @@ def test_a_study_file_is_run(capsys, checkpoint, sums, tmp_path, out):
     assert "My &lt;study&gt;" in (out / "report.html").read_text()
 
 
-def test_the_studies_shipped_are_listed_with_their_titles(capsys):
+def test_the_studies_shipped_are_listed_with_kind_models_and_title(capsys):
     done = lesion(capsys, "run", "--list")
     assert done.code == 0
-    lines = done.out.splitlines()
+    heading, *lines = done.out.splitlines()
+    assert heading.split() == ["study", "kind", "models", "question"]
+    (demo,) = (line for line in lines if line.startswith("demo-drift "))
+    assert demo.split()[1:3] == ["drift", "8"]
     assert [line.split()[0] for line in lines] == sorted(shipped())
     assert all(len(line.split()) > 3 for line in lines)
 

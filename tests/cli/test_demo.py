@@ -70,6 +70,7 @@ def test_the_demo_goes_on_where_it_stopped_and_tells_every_chapter_in_one_report
     assert first.code == 130
     assert f"Every answer so far is kept in {out}; the same command goes on from there." in first.err
     assert not (out / "report.html").exists()
+    assert f"`lesion demo --out {out}` goes on with it" in lesion(capsys, "report", out).err
     before = (out / "layers" / "summary.json").read_bytes()
 
     done = lesion(capsys, "demo", "--out", out)

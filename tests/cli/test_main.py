@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -51,8 +52,19 @@ def test_help_of_ablate_lists_every_option_of_the_contract(capsys):
         assert f" {option} " in said
 
 
-def test_alone_the_command_shows_its_help_and_is_wrong_use(capsys):
+def test_the_version_is_that_of_the_package(capsys):
+    assert lesion(capsys, "--version").out == f"lesion {version('lesion')}\n"
+
+
+def test_a_flag_has_no_type_in_help_since_it_takes_no_value(capsys):
+    lines = lesion(capsys, "ablate", "--help").out.splitlines()
+    (flag,) = (line for line in lines if " --screen " in line)
+    assert "<" not in flag
+
+
+def test_alone_the_command_shows_its_help_and_where_to_start_and_is_wrong_use(capsys):
     done = lesion(capsys)
+    assert "lesion ablate MODEL --task questions.jsonl" in done.out + done.err
     assert done.code == 2
     assert "Usage: lesion" in done.out + done.err
 

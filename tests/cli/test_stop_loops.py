@@ -53,7 +53,7 @@ def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, che
     for other in ([], ["--stop-loops", 3]):
         refused = lesion(capsys, *options, *other)
         assert refused.code == 1
-        assert "holds the answers of another study (decoding:" in refused.complaint
+        assert "holds the answers of another study (decoding.stop_loops: 2 there, " in refused.complaint
 
 
 def test_an_overlay_of_such_a_study_says_so_too(capsys, checkpoint, sums, tmp_path):

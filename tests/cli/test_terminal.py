@@ -130,7 +130,7 @@ def test_no_id_of_a_task_file_and_no_key_of_a_study_acts_on_the_terminal(capsys,
     row = {"id": HOSTILE, "prompt": "p", "answer": "a"}
     for task in (
         write(tmp_path / "twice.jsonl", [row, row]),
-        write(tmp_path / "field.jsonl", [{**row, HOSTILE: 1, "promt": 1}]),
+        write(tmp_path / "field.jsonl", [{"id": HOSTILE, HOSTILE: 1, "promt": "p", "answer": "a"}]),
     ):
         done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, "--out", tmp_path / "out")
         assert (done.code, done.err.count("\n")) == (2, 1)

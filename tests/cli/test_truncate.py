@@ -80,7 +80,6 @@ def test_the_shipped_searches_are_listed(capsys):
         (["--screen", "none", "--screen-items", "4"], ["leave one out"]),
         (["--screen", "0"], ["screen.best must be"]),
         (["--items", "1"], ["has 1 item", "give two at least"]),
-        (["--items", "13"], ["13 items were asked for", "has 12"]),
         (["--revisions", "step7"], ["step7"]),
         (["--task", "gold:primer:atlas"], ["nothing in it is right or wrong", "search by a task that is answered"]),
         (["--task", "ioi?tempting="], ["no text behind '?tempting='"]),

@@ -17,7 +17,7 @@ from lesion.studies.ablation.study import Study
         ({"keep": [0.5, 1]}, {"keep": [0.75]}, "keep: 0.5, 1 there, 0.75 here"),
         ({"a": 1, "b": 2}, {"a": 2, "b": 3}, "a: 1 there, 2 here; b: 2 there, 3 here"),
         ({"decoding": {"n": 1, "m": 2}}, {"decoding": {"n": 1}}, "decoding.m: 2 there, absent here"),
-        ({"prompt": "x" * 100}, {"prompt": "y"}, f"prompt: {'x' * 79}… there, y here"),
+        ({"prompt": "x" * 200}, {"prompt": "y"}, f"prompt: {'x' * 159}… there, y here"),
     ],
 )
 def test_what_differs_is_said_key_by_key(there, here, words):

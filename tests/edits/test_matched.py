@@ -10,6 +10,7 @@ from lesion.edits.edit import Scale, ScaleParameters, Truncate, parse, parts
 from lesion.edits.matched import matched_controls
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
+from lesion.errors import UsageError
 from lesion.models.load import load
 from tiny import model
 
@@ -60,7 +61,13 @@ def test_where_too_few_blocks_are_left_any_are_drawn(eight):
     assert all(len(blocks) == 6 and blocks != set(range(6)) for blocks in drawn)
 
 
-@pytest.mark.parametrize("text", ["0-7×0", "head top 0.5"])
+@pytest.mark.parametrize("text", ["8×0", "0-9×0", "3.mlp.upp top 0.5"])
+def test_an_edit_of_a_place_that_is_not_there_is_refused(eight, text):
+    with pytest.raises(UsageError, match=r"bundled:llama-base|no matrix"):
+        matched_controls(parse(text), eight, 3)
+
+
+@pytest.mark.parametrize("text", ["0-7×0", "head top 0.5", "baseline"])
 def test_what_has_no_other_place_has_no_control(eight, text):
     assert matched_controls(parse(text), eight, 3) == []
 

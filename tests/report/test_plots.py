@@ -157,6 +157,12 @@ def test_an_axis_has_the_ends_that_it_is_given(axis, scale):
     assert axis.scale.to_dict() == plain | scale
 
 
+@pytest.mark.parametrize(("high", "ticks"), [(1.0, [0, 1]), (2.0, [0, 1, 2]), (2.5, [0, 1, 2]), (60.0, None)])
+def test_a_short_axis_of_whole_numbers_has_a_tick_at_each(high, ticks):
+    made = Axis("step", 0.0, high, whole=True).axis.to_dict()
+    assert made.get("values") == ticks
+
+
 def test_an_axis_of_whole_numbers_has_no_tick_between_them(curves):
     line = layers(curves)["line"]["encoding"]
     assert (line["x"]["axis"]["tickMinStep"], line["x"]["axis"]["format"]) == (1, "d")

@@ -70,9 +70,12 @@ def test_every_item_is_drawn_equally_often():
     assert max(counts) < 260
 
 
-def test_more_than_there_are_is_told_with_both_numbers():
-    with pytest.raises(UsageError, match=r"51 items were asked for, and numbers has 50\."):
-        draw(Numbers(), 51, 0)
+def test_more_than_there_are_is_all_of_them_in_the_same_order():
+    assert draw(Numbers(), 51, 0) == draw(Numbers(), None, 0)
+    assert len(draw(Numbers(), 51, 0)) == 50
+
+
+def test_none_is_refused():
     with pytest.raises(UsageError, match="at least 1"):
         draw(Numbers(), 0, 0)
 

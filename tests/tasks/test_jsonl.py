@@ -39,6 +39,11 @@ def test_numbers_stand_as_written():
     assert (item.id, item.gold, item.aliases) == ("7", "1.50", ("3", "three"))
 
 
+def test_a_line_without_an_id_is_known_by_its_number():
+    bare = '{"prompt": "p", "answer": "a"}'
+    assert [item.id for item in parse(f"{bare}\n\n{bare}\n{GOOD[:-1].replace('1', 'x', 1)}}}", "f")] == ["1", "3", "x"]
+
+
 def test_other_fields_are_kept_as_metadata():
     assert parse(GOOD[:-1] + ', "source": "me"}', "f")[0].metadata["source"] == "me"
 
@@ -110,7 +115,8 @@ def choose(**changes):
         (GOOD + "\n{'id': 1}", "f, line 2: this is not JSON"),
         (GOOD + "\n[1, 2]", "f, line 2: this is not a JSON object"),
         ('{"id": "1", "answer": "4"}', "f, line 1: the field 'prompt' is missing"),
-        ('{"prompt": "p", "answer": "4"}', "f, line 1: the field 'id' is missing"),
+        ('{"id": "", "prompt": "p", "answer": "4"}', "f, line 1: 'id' is empty"),
+        ('{"prompt": "p", "answer": "4"}\n{"id": "1", "prompt": "p", "answer": "4"}', "f, line 2: the id '1' was used"),
         (
             '{"id": "1", "prompts": "p", "answer": "4"}',
             "f, line 1: there is no field 'prompts'; did you mean 'prompt'?",

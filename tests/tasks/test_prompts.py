@@ -213,7 +213,7 @@ def test_a_prompt_that_leaves_no_room_for_the_answer_is_told():
     assert encode(small, find("gsm8k"), ITEM, max_new_tokens=61 - length)
     with pytest.raises(LesionError) as error:
         encode(small, find("gsm8k"), ITEM, max_new_tokens=62 - length)
-    for part in ("Item 7 of gsm8k", "small", f"{length} tokens", f"leaves {length - 1} ", "--max-new-tokens"):
+    for part in ("Item 7 of gsm8k", "small", f"{length} tokens", f"prompts of {length - 1}.", "--max-new-tokens"):
         assert part in str(error.value)
 
 

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from lesion.core.result import StudyResult
 from lesion.report import plots, wording
-from lesion.report.blocks import Facts, Figure, Findings, Page, Panel, Prose, Section, Series
+from lesion.report.blocks import Facts, Figure, Findings, Page, Panel, Prose, Section, Series, entries
 from lesion.report.finding import Finding
 from lesion.report.plots import Axis
 from lesion.report.table import Column, Table, decimals
@@ -38,7 +38,7 @@ class LensResult(StudyResult[LensSummary]):
 
 def page(summary: LensSummary) -> Page:
     """The whole page."""
-    facts = tuple((name, str(value)) for name, value in summary.study.model_dump(exclude_none=True).items())
+    facts = entries(summary.study.model_dump(mode="json", exclude_none=True))
     return Page(
         title=summary.study.title or "Logit lens",
         eyebrow="logit lens",

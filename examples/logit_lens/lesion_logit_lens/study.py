@@ -30,7 +30,9 @@ DRAWS = 2_000
 class LensStudy(Questions):
     """Which models are read on which tasks. Every field declared by `option` is an option everywhere."""
 
+    # What the identity of a study begins with: two kinds never share a folder.
     FORM: ClassVar[str] = "lesion logit lens"
+    # Keys that decide no answer: a finished folder takes further models.
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind", "models")
 
     kind: Literal["logit-lens"] = Field(default="logit-lens", description="logit-lens")
@@ -78,9 +80,12 @@ def lens(layer: int, blocks: int) -> Edit:
 def run_lens(study: LensStudy, run: Run) -> LensResult:
     """Evaluate every layer; what the folder has is not evaluated again."""
     from lesion.core.cached_answers import gold_tasks
+    from lesion.core.run import refuse_scored
+    from lesion.tasks.catalogue import find
     from lesion_logit_lens.report import LensResult
 
     parts = []
+    refuse_scored({choice: find(choice.name) for choice in study.tasks}, "; give tasks that are answered.")
     with run.evaluation(study) as evaluation:
         for chosen, model in evaluation.models():
             blocks = len(model.anatomy.blocks)

@@ -30,7 +30,7 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, edit, harness, lab, show, study
+    from lesion.cli import about, apply, demo, edit, harness, lab, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import methods
@@ -38,11 +38,13 @@ def app() -> typer.Typer:
     made = typer.Typer(
         name="lesion",
         help="Lesion studies for language models: find what a skill depends on in the weights, and test it by cutting.",
-        epilog="With --debug, any command shows the traceback of an error.",
+        epilog="Start with `lesion show MODEL`, `lesion ablate MODEL --task questions.jsonl` and `lesion demo`. With"
+        " --debug, any command shows the traceback of an error.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    made.callback()(about.about)
     made.command("demo")(checked(demo.demo))
     made.command("show")(checked(show.show))
     for method in methods().values():
@@ -63,7 +65,17 @@ def _command() -> Any:
         import typer
 
         _commands.append(typer.main.get_command(app()))
+        _without_types_of_flags(_commands[0])
     return _commands[0]
+
+
+def _without_types_of_flags(command: Any) -> None:
+    """A flag takes no value, so its help shows no type."""
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        _without_types_of_flags(inner)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -162,7 +174,7 @@ def _wrong_option(error: Exception) -> int:
     """Say what is wrong with the options, and where the right ones are listed."""
     from lesion.cli.terminal import say
 
-    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    text = " ".join(error.format_message().split()).replace("Value error, ", "")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]

@@ -32,7 +32,9 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
             with opened(choice, bar) as make_engine:
                 result = method.run(study, folder, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
-            bar.say(f"Stopped. {method.kept.replace('{folder}', str(folder))}")
+            # A run that ends before its models are loaded has no folder yet.
+            kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was begun yet."
+            bar.say(f"Stopped. {kept}")
             raise
     show(result, bar.notes)
 

@@ -38,8 +38,11 @@ def run_study(
     from lesion.registry import faults, load_study, method_of
 
     if listing:
+        say(f"{'study':36} {'kind':10} {'models':>6}  question")
         for name in shipped():
-            say(f"{name:36} {load_study(name).title or ''}")
+            plan = load_study(name)
+            models = len(getattr(plan, "models", ())) or int(hasattr(plan, "model"))
+            say(f"{name:36} {method_of(plan).kind or 'layers':10} {models or '–':>6}  {plan.title or ''}")
         for fault in faults():
             say(f"note: {fault}")
     elif schemata:

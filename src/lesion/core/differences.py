@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
-_LONGEST = 80
+from lesion.plain import short
+
+_LONGEST = 160
 """A value that is longer, in characters, is cut."""
 
 
@@ -36,8 +38,7 @@ def study_differences(there: BaseModel, here: BaseModel, keys: Iterable[str]) ->
 
 def _text(value: object) -> str:
     """A value as a person would list it: no brackets, and of a table what is set."""
-    text = "absent" if value is None else _listed(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return "absent" if value is None else short(_listed(value), _LONGEST)
 
 
 def _listed(value: object) -> str:

@@ -23,7 +23,7 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-# "transformers" is kept as None, so that studies from before there was a choice keep their identity.
+# The default is kept as None, which is no part of the identity of a study.
 EngineName = Annotated[
     Literal["vllm"] | None,
     BeforeValidator(
@@ -31,7 +31,7 @@ EngineName = Annotated[
         json_schema_input_type=Literal["transformers", "vllm"] | None,
     ),
 ]
-# 0 is kept as None, so that studies from before there was a choice keep their identity.
+# 0 is kept as None, which is no part of the identity of a study.
 StopLoops = Annotated[
     Annotated[Whole, Field(ge=2)] | None,
     BeforeValidator(

@@ -139,7 +139,7 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
             names = [model.name if isinstance(model, Model) else model for model in several]
             named[name] = names[0] if single else names
         elif value is not None:
-            named[name] = _path_texts(value)
+            named[name] = _texts(value)
     return named, loaded
 
 
@@ -173,12 +173,12 @@ def _device(model: Model) -> str:
     return ", ".join(sorted({str(parameter.device) for parameter in model.network.parameters()}))
 
 
-def _path_texts(value: object) -> object:
+def _texts(value: object) -> object:
     """A path or an edit as text; a collection with its paths and edits as text."""
     if isinstance(value, Single | Compose):
         return str(value)
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
-        return [_path_texts(entry) for entry in value]
+        return [_texts(entry) for entry in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

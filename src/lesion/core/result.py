@@ -113,7 +113,9 @@ class StudyResult(ABC, Generic[S]):
         figures = {block.name: block for block in self.page().blocks() if isinstance(block, Figure) and block.name}
         chosen = next(iter(figures), None) if name is None else name
         if chosen not in figures:
-            known = f"it has {', '.join(figures)}" if figures else "it has none"
+            if not figures:
+                raise UsageError("The report has no figure.")
+            known = f"it has {', '.join(figures)}"
             raise UsageError(f"The report has no figure '{short(str(name))}'{nearest(str(name), figures)}: {known}.")
         return Drawing.of(figures[chosen])
 

@@ -105,26 +105,37 @@ class Run:
             study_hash: what its answers belong to, where these items do not decide it.
 
         Raises:
-            UsageError: a task or a number of items does not exist.
+            UsageError: a task does not exist.
             LesionError: the folder belongs to other questions or another process, or cannot be written.
         """
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
-        items = drawn(study, tasks) if items is None else items
+        items = self.drawn(study, tasks) if items is None else items
         study_hash = study_hash or identity(study, tasks, items)
         with Store.open(self.folder, study_hash, text or study.to_toml(), self.kind) as store:
             for choice, of_task in items.items():
                 store.add_items(choice.name, of_task)
             yield Evaluation(self, study, store, tasks, items)
 
+    def drawn(
+        self, study: Questions, tasks: Mapping[TaskChoice, Task] | None = None
+    ) -> dict[TaskChoice, Sequence[Item]]:
+        """The items that a study draws of its tasks, with a note where a task has fewer than it asks for.
 
-def drawn(study: Questions, tasks: Mapping[TaskChoice, Task] | None = None) -> dict[TaskChoice, Sequence[Item]]:
-    """The items that a study draws of its tasks.
+        Raises:
+            UsageError: a task does not exist.
+        """
+        tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
+        items: dict[TaskChoice, Sequence[Item]] = {}
+        for choice, task in tasks.items():
+            items[choice] = of_task = draw(task, study.items_of(choice), study.seed)
+            self.note_if_fewer(choice.name, len(of_task), study.items_of(choice))
+        return items
 
-    Raises:
-        UsageError: a task or a number of items does not exist.
-    """
-    tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
-    return {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+    def note_if_fewer(self, task: str, items: int, wanted: int | None) -> None:
+        """Say that a task has fewer items than a study asks for; None asks for all."""
+        if wanted is not None and items < wanted:
+            there = f"{items:,} item{'' if items == 1 else 's'}"
+            self.watcher.note(f"{task} has {there}, fewer than the {wanted:,} asked for; all of them are used.")
 
 
 def refuse_scored(tasks: Mapping[TaskChoice, Task], advice: str) -> None:

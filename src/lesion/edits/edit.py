@@ -297,8 +297,10 @@ def _addresses(name: str) -> list[str]:
     if match is None:
         return [name]
     first, last = int(match["first"]), int(match["last"])
-    if not 0 <= last - first < _LONGEST_RANGE:
+    if not last - first >= 0:
         raise UsageError(f"'{short(name)}' is no range of blocks; write the first and then the last, as 0-3.")
+    if last - first >= _LONGEST_RANGE:
+        raise UsageError(f"'{short(name)}' is a range of more than {_LONGEST_RANGE:,} blocks.")
     return [f"{layer}{match['unit'] or ''}" for layer in range(first, last + 1)]
 
 
@@ -315,7 +317,8 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
         return None
     if match["digest"] not in selections:
         raise UsageError(
-            f"'{name}' names a selection of weights, which text alone does not hold; give the .edit file that has it."
+            f"'{name}' names a selection of weights, which text alone does not hold; save it with"
+            " lesion.save_edit and give the .edit file."
         )
     return ScaleParameters(selections[match["digest"]], factor)
 

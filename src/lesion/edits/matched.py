@@ -28,8 +28,15 @@ def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
         number: how many; the first of them do not depend on it.
 
     Returns:
-        Fewer than `number` where there are no more; none of an edit of the output head's spectrum, which has no second.
+        Fewer than `number` where there are no more; none of the baseline, and of an edit of the output head's spectrum,
+        which has no second.
+
+    Raises:
+        UsageError: the edit names a place that the model does not have.
     """
+    if all(isinstance(part, Truncate) and _layer(part) is None for part in parts(edit)):
+        return []
+    _refuse_unknown_places(edit, model)
     different: dict[str, Edit] = {str(edit): edit}
     for seed in range(_DRAWS * number):
         if len(different) > number:
@@ -50,12 +57,16 @@ def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
     drawn = (others if len(others) >= len(touched) else order)[: len(touched)]
     to = dict(zip(touched, sorted(drawn), strict=False))
     moved = composed([_moved(part, to, seed) for part in parts(edit)])
-    places = Compose(tuple(part for part in parts(moved) if not isinstance(part, ScaleParameters)))
     try:
-        tabulate([places], model.anatomy)
+        _refuse_unknown_places(moved, model)
     except UsageError:
         return None
     return moved
+
+
+def _refuse_unknown_places(edit: Edit, model: Model) -> None:
+    """Refuse a block, branch or matrix that the model does not have."""
+    tabulate([Compose(tuple(part for part in parts(edit) if not isinstance(part, ScaleParameters)))], model.anatomy)
 
 
 def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:

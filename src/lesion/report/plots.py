@@ -23,6 +23,10 @@ unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
 
 
+FEW = 6
+"""An axis of whole numbers that is no longer has a tick at each of them."""
+
+
 @dataclass(frozen=True)
 class Axis:
     """An axis: its title, the range of its numbers, and how they are written (a format of d3).
@@ -55,6 +59,9 @@ class Axis:
         more: dict[str, object] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
         if self.whole:
             more |= {"tickMinStep": 1, "format": "d"}
+            low, high = self.low, self.high
+            if not self.ticks and low is not None and high is not None and high - low <= FEW:
+                more |= {"values": list(range(math.ceil(low), math.floor(high) + 1))}
         if self.form:
             more |= {"format": self.form}
         return alt.Axis(title=self.title, **more)

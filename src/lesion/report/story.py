@@ -21,7 +21,7 @@ def _section(number: int, chapter: Chapter, page: str) -> Section:
         Finding(finding.subject, (), finding.sentences) for finding in chapter.findings if finding.sentences
     )
     if grounds:
-        blocks.append(Folded("What that rests on", (Findings(grounds),)))
+        blocks.append(Folded("The evidence", (Findings(grounds),)))
     blocks += chapter.figures
     blocks.append(Link("The whole study, with every number and every answer", page))
     return Section(chapter.title, chapter.title, tuple(blocks), "findings" if number == 1 else f"chapter-{number}")

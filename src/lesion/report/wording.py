@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
@@ -72,7 +73,7 @@ def entry(value: Any) -> str:
 
 def keep(share: float) -> str:
     """A share kept of 0.05 as `5 %`, of 0.0001 as `0.01 %`: as it was asked for, not rounded to tenths."""
-    return f"{100 * share:.4g}{SPACE}%"
+    return f"{Decimal(f'{100 * share:.4g}'):f}{SPACE}%"
 
 
 def factor(value: float) -> str:

@@ -185,24 +185,18 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
 
     Args:
         task: where the items come from.
-        items: how many; None for all.
+        items: at most so many; None for all.
         seed: any integer.
         avoid: ids of items that are drawn last.
 
     Raises:
-        UsageError: fewer than one item is asked for, or more than there are.
+        UsageError: fewer than one item is asked for.
     """
-    loaded = task.load()
     if items is not None and items < 1:
         raise UsageError(f"{items} items were asked for; ask for at least 1.")
-    if items is not None and items > len(loaded):
-        raise UsageError(
-            f"{items:,} items were asked for, and {task.name} has {len(loaded):,}. Ask for at most that many; a study"
-            f" file can give each task its own number."
-        )
 
     def order(item: Item) -> tuple[bool, bytes]:
         digest = hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
         return item.id in avoid, digest
 
-    return sorted(loaded, key=order)[:items]
+    return sorted(task.load(), key=order)[:items]

@@ -18,26 +18,27 @@ from lesion.tasks.source import Fields, Row, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
-REQUIRED = ("id", "prompt", "answer")
+REQUIRED = ("prompt", "answer")
 LISTS = ("choices", "aliases")
-KNOWN = (*REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
+KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
 CONTRAST = "contrast"
 """What judges an item with `tempting`, which names no judge itself."""
 FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}
 """What an item of each kind has."""
 
-_EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
+_EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
 
 
 @dataclass(frozen=True)
 class JsonLines:
     """The items of a JSON Lines file.
 
-    A line is an object with `id`, `prompt` and `answer`, and optionally `choices` (a list of texts among which the
-    model chooses), `tempting` (a text: the item is a contrast between the first token of the answer and the first of
-    this), `aliases` (other right answers), `judge` (`exact`, `math` or `contains`; for generated answers), `solution`
-    and `group`. Numbers stand for themselves as written (`"answer": 42`). Other fields are kept in the item's metadata,
-    unless they look like one of these misspelt. Empty lines are skipped.
+    A line is an object with `prompt` and `answer`, and optionally `id` (the line's number where there is none),
+    `choices` (a list of texts among which the model chooses), `tempting` (a text: the item is a contrast between the
+    first token of the answer and the first of this), `aliases` (other right answers), `judge` (`exact`, `math` or
+    `contains`; for generated answers), `solution` and `group`. Numbers stand for themselves as written (`"answer":
+    42`). Other fields are kept in the item's metadata, unless they look like one of these misspelt. Empty lines are
+    skipped.
 
     Prompts are sent as they stand (style `raw`). Generation stops at a line break when every item is judged `exact`,
     since such an answer is one line and a base model would go on with the next question; else at the end of text only.
@@ -95,7 +96,7 @@ def parse(text: str, file: str) -> list[Item]:
         if not line.strip():
             continue
         row = Row(_object(line, file, number), f"{file}, line {number}")
-        item = _item(row)
+        item = _item(row, number)
         if item.id in lines:
             raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
         lines[item.id] = number
@@ -145,7 +146,7 @@ class _Number(str):
     """A JSON number in the form it was written."""
 
 
-def _item(row: Row) -> Item:
+def _item(row: Row, number: int) -> Item:
     others = {name: value for name, value in row.fields.items() if name not in KNOWN}
     absent = [name for name in KNOWN if name not in row]
     for name in others:
@@ -157,8 +158,8 @@ def _item(row: Row) -> Item:
             raise row.fault(f"the field '{name}' is missing; an item looks like {_EXAMPLE}.")
     texts = {name: _text(row, name) for name in KNOWN if name not in LISTS}
     choices, aliases = (_texts(row, name) for name in LISTS)
-    for name in REQUIRED:
-        if not texts[name].strip():
+    for name in ("id", *REQUIRED):
+        if name in row and not texts[name].strip():
             raise row.fault(f"'{name}' is empty.")
     rule = texts["judge"] or JUDGES[0]
     if rule not in JUDGES:
@@ -169,7 +170,7 @@ def _item(row: Row) -> Item:
         _check_tempting(row, texts["answer"], texts["tempting"])
         choices, rule = (texts["answer"], texts["tempting"]), CONTRAST
     return Item(
-        id=texts["id"],
+        id=texts["id"] if "id" in row else str(number),
         question=texts["prompt"],
         gold=texts["answer"],
         aliases=aliases,

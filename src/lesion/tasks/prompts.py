@@ -130,12 +130,16 @@ def encode(
         raise LesionError(f"The prompt of item {item.id} of {task.name} has no tokens.")
     most = model.context - max(0, room - 1)  # the last token of an answer needs no position
     if len(ids) > most:
-        raise LesionError(
-            f"Item {item.id} of {task.name} is too long for {model.name}: its prompt has {len(ids):,} tokens, "
-            f"and the context of {model.context:,} leaves {max(0, most):,} where the answer may have "
-            f"{room:,}. Ask for a shorter answer with --max-new-tokens, leave the item out, "
-            f"or choose another model."
-        )
+        text = f"Item {item.id} of {task.name} is too long for {model.name}: its prompt has {len(ids):,} tokens, "
+        if len(ids) > model.context:
+            text += f"and the context has {model.context:,}. Leave the item out, or choose another model."
+        else:
+            text += (
+                f"and with an answer of up to {room:,} tokens the context of {model.context:,} holds prompts of"
+                f" {max(0, most):,}. Ask for a shorter answer with --max-new-tokens, leave the item out, or choose"
+                " another model."
+            )
+        raise LesionError(text)
     return tuple(ids)
 
 

@@ -175,10 +175,12 @@ def test_a_layer_outside_the_model_costs_nothing_the_corrected_study_may_use_the
     assert len(recall(tmp_path / "out")[3]) == ITEMS
 
 
-def test_more_items_than_there_are_is_wrong_use_and_leaves_no_folder(sums, tinies, tmp_path):
-    with pytest.raises(UsageError, match=r"500 items were asked for, and .*sums\.jsonl has 10"):
-        run(study(sums, items=500), tmp_path / "out", models=tinies, make_engine=Oracle())
-    assert not (tmp_path / "out").exists()
+def test_of_more_items_than_there_are_all_are_used_with_a_note(sums, tinies, tmp_path):
+    listener = Listener()
+    whole = run(study(sums, items=500), tmp_path / "out", models=tinies, make_engine=Oracle(), watcher=listener)
+    there = run(study(sums, items="all"), tmp_path / "all", models=tinies, make_engine=Oracle())
+    assert whole.summary.models == there.summary.models
+    assert listener.notes[0].endswith("sums.jsonl has 10 items, fewer than the 500 asked for; all of them are used.")
 
 
 def test_a_prompt_longer_than_the_context_names_its_item_before_anything_is_asked(tinies, tmp_path):

@@ -252,6 +252,13 @@ def test_drops_that_are_all_equal_rank_nothing_and_equal_ones_are_counted():
     assert (agreement.rho, agreement.tied, agreement.layers) == (Estimate(value=None), 5, 5)
 
 
+def test_few_layers_whose_order_no_resample_changes_have_no_interval():
+    frame, _ = made()
+    (agreement,) = screening.screened(frame, IDS, result([0.9, 0.0], [40] * 2), level=0.9, seed=1).agreement
+    assert abs(agreement.rho.value) == pytest.approx(1)
+    assert (agreement.rho.low, agreement.rho.high) == (None, None)
+
+
 def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
     frame, _ = made()
     right = table(frame, "t", "correct")

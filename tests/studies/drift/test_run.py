@@ -203,8 +203,15 @@ def test_of_few_blocks_no_shape_is_tested_and_tokens_are_followed_over_all_of_th
     assert entry.curve.shape is None
     assert (entry.tokens.start, entry.tokens.end) == (0, 3)
     assert any("too few layers" in note for note in summary.notes)
-    (entry,) = run_drift(study(file, between=[2, 1]), tmp_path / "out", models=tinies).summary.models
-    assert (entry.tokens.start, entry.tokens.end) == (2, 1)
+    (entry,) = run_drift(study(file, between=[1, 2]), tmp_path / "out", models=tinies).summary.models
+    assert (entry.tokens.start, entry.tokens.end) == (1, 2)
+
+
+def test_runs_that_all_have_all_items_are_said_to_differ_by_the_clustering_alone(tinies, file, tmp_path):
+    summary = run_drift(study(file, items=30, runs=2), tmp_path / "out", models=tinies).summary
+    assert any("Every run has all 30 items" in note for note in summary.notes)
+    summary = run_drift(study(file, items=29, runs=2), tmp_path / "other", models=tinies).summary
+    assert not any("Every run has all" in note for note in summary.notes)
 
 
 def test_with_one_run_there_is_no_spread_and_a_note_says_so(tinies, file, tmp_path):
@@ -233,7 +240,7 @@ def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, 
         ({"clusters": 500}, r"500 clusters were asked for, and run 0 has \d+ tokens.*--clusters"),
         ({"clusters": 30}, r"30 clusters were asked for, and run 0 has \d+ different tokens.*--layer-zero block"),
         ({"part": "solution", "max_new_tokens": 1, "clusters": 7}, r"7 clusters .* tokens of the solutions"),
-        ({"items": 31}, r"31 items were asked for, and .* has 30"),
+        ({"items": 31}, r"A run takes 31 items, and .* has 30"),
         ({"prompt_style": "chat"}, r"no chat template"),
         ({"prompt_style": "chatt"}, r"no prompt style 'chatt'.*chat"),
         ({"between": [0, 9]}, r"no layer 9.*tiny:llama has 3 blocks"),

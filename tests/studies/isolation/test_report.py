@@ -189,10 +189,10 @@ def test_the_page_s_table_has_every_edit_tried_and_no_random_control(whole):
     texts = [[cell.text.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] for _, cells in table.shown]
     assert len(texts) == sum(edit.edit in task.effects for task in whole.evaluation.tasks
                              for edit in whole.evaluation.tried)  # fmt: skip
-    expected = ["primer:arithmetic", "MathNeuro", "5 %", "0", "20.0 [15.0, 26.1]", "68.0 [64.0, 72.0]"]
-    assert [*expected, "80.0 [78.0, 82.0]", "60.0 [55.0, 65.0]"] in [row[:8] for row in texts]
-    (text,) = [row for row in texts if row[:4] == ["primer:text", "MathNeuro", "5 %", "0"]]
-    assert text[4:8] == ["4.48 [4.34, 4.62]", "×1.400 [1.372, 1.428]", "3.36 [3.2, 3.52]", "–"]
+    expected = ["primer:arithmetic", "MathNeuro, keep 5 %, ×0", "20.0 [15.0, 26.1]", "68.0 [64.0, 72.0]"]
+    assert [*expected, "80.0 [78.0, 82.0]", "60.0 [55.0, 65.0]"] in [row[:6] for row in texts]
+    (text,) = [row for row in texts if row[:2] == ["primer:text", "MathNeuro, keep 5 %, ×0"]]
+    assert text[2:6] == ["4.48 [4.34, 4.62]", "×1.400 [1.372, 1.428]", "3.36 [3.2, 3.52]", "–"]
 
 
 def test_repeats_and_factors_that_were_not_reached_are_named_in_the_page_s_table():
@@ -201,8 +201,8 @@ def test_repeats_and_factors_that_were_not_reached_are_named_in_the_page_s_table
     (row, *_) = [
         [cell.text for cell in cells] for _, cells in tables.cells(made.evaluated(summary["evaluation"])).shown
     ]
-    assert row[1] == "MathNeuro, repeat\N{NO-BREAK SPACE}1"
-    assert row[3] == "1.01 (1.0125 reached)"
+    name = row[1].replace("\N{NO-BREAK SPACE}", " ")
+    assert name == "MathNeuro, keep 0.1 %, repeat 1, ×1.01 (1.0125 reached)"
 
 
 def test_overlap_lists_every_pair(whole):

@@ -140,12 +140,10 @@ def test_items_that_edits_were_made_from_and_that_are_asked_are_noted(llama, dat
         )
 
 
-def test_a_wrong_task_or_too_many_items_is_told_before_anything_is_observed(llama, data, tmp_path, monkeypatch):
+def test_a_wrong_task_is_told_before_anything_is_observed(llama, data, tmp_path, monkeypatch):
     monkeypatch.setattr(observations, "observe", lambda *_, **__: pytest.fail("observed"))
     with pytest.raises(UsageError, match="no task 'gsm9k'"):
         run_isolation(study(data, tasks=["gsm9k"]), tmp_path / "out", model=llama)
-    with pytest.raises(UsageError, match="99 items were asked for"):
-        run_isolation(study(data, items=99), tmp_path / "out", model=llama)
     assert not (tmp_path / "out").exists()
 
 
@@ -315,6 +313,25 @@ def test_a_file_of_several_selections_is_one_edit_with_random_weights_for_each(l
     assert [each.factor for each in whole.edits] == [0.0]
 
 
+def test_selections_from_different_numbers_of_texts_are_told_apart_by_name(llama, data, tmp_path):
+    what = study(data, samples=[3, 4], random_controls=0)
+    evaluation = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
+    names = [evaluation.name_of(edit.edit).replace(wording.SPACE, " ") for edit in evaluation.tried]
+    assert names == ["MathNeuro, keep 20 %, ×0, 3 texts", "MathNeuro, keep 20 %, ×0, 4 texts"]
+
+
+def test_where_nothing_is_evaluated_the_table_is_that_of_the_selections(llama, data, tmp_path):
+    result = run_isolation(study(data, tasks=[]), tmp_path / "out", model=llama)
+    (selection,) = result.summary.isolation.selections
+    assert list(result.table["matrix"]) == [matrix.matrix for matrix in selection.matrices]
+    assert result.table["selected"].sum() == selection.selected
+
+
+def test_a_factor_of_one_is_said_on_the_page_too(llama, data, tmp_path):
+    result = run_isolation(study(data, factor=[0, 1]), tmp_path / "out", model=llama, make_engine=Oracle())
+    assert "The factor 1 changes nothing and is not asked: it is the baseline." in result.summary.notes
+
+
 TEXTS = ("2×0", "0-1.mlp×0.5", "1.mlp.up top 0.25", "0×0 + 1.mlp.up top 0.25")
 
 
@@ -364,10 +381,11 @@ def test_an_edit_that_is_the_control_of_another_is_tried_as_any(llama, data, tmp
     [
         ("banana", {}, "'banana' is not an edit; write ADDRESS×FACTOR"),
         ("9×0", {}, "blocks 0 to 2"),
+        ("0-9×0", {}, "blocks 0 to 2"),
         ("1.mlp.upp top 0.5", {}, "there is no matrix '1.mlp.upp'"),
         ("1.mlp.up top 0.5", {"factors": (0.5,)}, "a truncation and has no factor; leave --factor out"),
         ("none.edit", {}, r"There is no file none\.edit"),
-        ("a@0123456789abcdef×0", {}, "give the .edit file that has it"),
+        ("a@0123456789abcdef×0", {}, "save it with lesion.save_edit and give the .edit file"),
     ],
 )
 def test_what_is_no_edit_of_the_model_is_refused_before_an_answer_is_asked(llama, data, tmp_path, edit, settings, says):
@@ -377,14 +395,34 @@ def test_what_is_no_edit_of_the_model_is_refused_before_an_answer_is_asked(llama
     assert engine.asked == []
 
 
+def test_one_change_in_two_spellings_is_one_edit(llama, data, tmp_path):
+    what = evaluation(data, edits=("0×0 + 1×0", "1×0+0×0", "0-1x0"), random_controls=0)
+    evaluated = run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
+    assert [edit.edit for edit in evaluated.tried] == ["0×0 + 1×0"]
+
+
+def test_the_skill_may_be_named_and_must_be_a_task(llama, data, tmp_path):
+    skill, control = map(str, data)
+    what = evaluation(data, edits=("2×0",), skill=skill, validation=0.5, random_controls=1)
+    evaluated = run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
+    assert {task.name: task.role for task in evaluated.tasks} == {skill: "skill", control: "control"}
+    assert evaluated.choice is not None
+    with pytest.raises(UsageError, match=r"primer:atlas is the skill, so it must be one of the tasks"):
+        run_evaluation(evaluation(data, skill="primer:atlas"), None, tmp_path / "other", model=llama)
+    unnamed = run_evaluation(
+        evaluation(data, edits=("2×0",), validation=0.5), None, tmp_path / "none", model=llama, make_engine=Oracle()
+    )
+    assert any("name it with --skill" in note for note in unnamed.summary.notes)
+
+
 def test_the_baseline_given_as_an_edit_is_said_to_be_there_anyway(llama, data, tmp_path):
     listener = Listener()
-    what = evaluation(data, edits=("baseline", "0-2×0"), random_controls=1)
+    what = evaluation(data, edits=("baseline", "1×2+1×0.5", "0-2×0"), random_controls=1)
     run_evaluation(what, None, tmp_path / "out", model=llama, make_engine=Oracle(), watcher=listener)
-    assert any(
-        note.startswith("baseline: the unedited model is evaluated beside every edit") for note in listener.notes
-    )
-    assert any("0 matched random controls, not 1: there are no more places" in note for note in listener.notes)
+    notes = "\n".join(listener.notes)
+    assert "baseline changes nothing: the unedited model is evaluated anyway" in notes
+    assert "1×2 + 1×0.5 changes nothing" in notes
+    assert "0 matched random controls, not 1: there are no more places" in notes
 
 
 def _isolated(what: IsolationStudy, llama, folder: Path):

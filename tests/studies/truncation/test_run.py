@@ -79,7 +79,7 @@ def test_further_keeps_sides_and_matrices_are_all_that_is_asked_in_a_folder_that
 def test_another_task_is_refused_by_what_differs_and_what_is_searched_is_no_difference(llama, file, tmp_path):
     run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
     other = questions(tmp_path / "other.jsonl")
-    with pytest.raises(LesionError, match=r"another study \(tasks: \[.* there, \[.* here\)\."):
+    with pytest.raises(LesionError, match=r"another study \(tasks: .*q\.jsonl there, .*other\.jsonl here\)\."):
         run_truncation(study(other, keep=[0.1]), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
     with Store.read(tmp_path / "out") as store:
         assert len(store) > 0
@@ -330,7 +330,6 @@ def test_what_cannot_be_searched_by_is_refused_before_a_model_is_loaded(file, tm
         ({"tasks": ["gold:primer:atlas"], "items": 4}, "gold:primer:atlas is scored, not judged"),
         ({"tasks": ["primer:text"], "items": 4}, "primer:text is scored, not judged"),
         ({"tasks": [str(one)]}, r"one\.jsonl has 1 item: .* give two at least"),
-        ({"items": 31}, "31 items were asked for"),
         ({"tasks": ["gsm9k"]}, "no task 'gsm9k'"),
     ):
         told = study(file).model_dump() | values

@@ -40,7 +40,7 @@ def ablate(
         >>> result.table[["layer", "accuracy", "critical"]]
 
     Raises:
-        UsageError: a task, layer or number of items does not exist, or an argument cannot be what it is to be.
+        UsageError: a task or layer does not exist, or an argument cannot be what it is to be.
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
     raise NotImplementedError  # `runs` does it

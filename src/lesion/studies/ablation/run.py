@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
 from lesion.core.row import Row
-from lesion.core.run import Evaluation, Run, drawn, refuse_scored
+from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Scale
 from lesion.engines.engine import Engine
@@ -28,11 +28,11 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     """Evaluate every place of every model; where evaluation stopped, what is planned is what its table looks at.
 
     Raises:
-        UsageError: a task, a layer or a number of items does not exist; nothing has been evaluated then.
+        UsageError: a task or a layer does not exist; nothing has been evaluated then.
         LesionError: a model cannot be loaded, a prompt does not fit, the folder belongs to another study or process,
             or cannot be written. Every answer given until then is stored.
     """
-    items = drawn(study)
+    items = run.drawn(study)
     refuse_doubled(study)
     if study.stop is not None:
         refuse_scored({choice: find(choice.name) for choice in study.tasks}, SCORED)
@@ -69,7 +69,8 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
     def answers(engine: Engine, cells: Mapping[str, Cell]) -> Iterator[list[Row]]:
         if stopping is not None:
             return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
-        reach = Reach(store, chosen.name, ids, edits, note)
+        judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}
+        reach = Reach(store, chosen.name, judged, edits, note)
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
     what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"

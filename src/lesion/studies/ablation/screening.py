@@ -161,4 +161,5 @@ def _agreement(
     if not drawn.size:
         return Estimate(value=None)
     low, high = _interval(drawn[:, None], level)
-    return Estimate(value=rho, low=low[0], high=high[0])
+    # Ends that are equal say that so few layers have no other ranks, not that ρ is certain.
+    return Estimate(value=rho, low=low[0], high=high[0]) if low[0] < high[0] else Estimate(value=rho)

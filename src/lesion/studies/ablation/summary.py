@@ -85,8 +85,11 @@ def summarise(
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
             tasks.append(result)
             notes += _nonfinite(model, task, of_task, edits)
-            notes += _unreachable(model, result)
-            scored += [task] if _scored(of_task) else []
+            if _scored(of_task):
+                scored.append(task)
+                tasks[-1] = result.model_copy(update={"sensitivity": ()})
+            else:
+                notes += _unreachable(model, result)
         models.append(ModelResult(model=model, tasks=tasks))
     notes += [
         f"{task} is scored, not judged: the accuracy says only how often its log-probability was a finite number. "

@@ -233,15 +233,15 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
     level = f"{100 * summary.study.level:g} %"
     decided = " ".join(prose.decided(summary))
     numbers = (
-        f"Drop in points over the items that the cell was asked, and the baseline's accuracy in %, each with its"
-        f" {level} confidence sequence, which holds whenever asking stops. ● exceeds the effect, ○ not, ? left open."
-        f" {decided} "
+        f"Drop in points on the items evaluated so far, and the baseline's accuracy in %, each with its"
+        f" {level} confidence sequence, which holds whenever evaluation stops. ● exceeds the effect, ○ not, ? left"
+        f" open. {decided} "
         if decided
         else f"Accuracy in % with its {level} interval; ● is critical. "
     )
     caption = (
-        f"{numbers}{summary.rule} Beneath, from {100 * wording.WORTH_SAYING:g} % on: answers cut off at the token"
-        " limit, and answers in which none could be read."
+        f"{numbers}{summary.rule} Second line, from {100 * wording.WORTH_SAYING:g} % on: truncated, the answer hit the"
+        " token limit; unparsed, no answer could be read from it."
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
@@ -285,7 +285,7 @@ def _written(scores: Scores, shown: Estimate, *, mark: str = "", items: str = ""
     cell.append(wording.interval(shown.low, shown.high), style="not bold dim")
     faults = [
         f"{wording.percent(rate, 0)} {name}"
-        for rate, name in ((scores.truncated, "cut off"), (scores.looped, "looped"), (scores.unparsed, "unread"))
+        for rate, name in ((scores.truncated, "truncated"), (scores.looped, "looped"), (scores.unparsed, "unparsed"))
         if rate >= wording.WORTH_SAYING
     ]
     for beneath in filter(None, (items, ", ".join(faults))):

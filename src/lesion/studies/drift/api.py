@@ -41,7 +41,7 @@ def drift(
         >>> result.table[["layer", "nmi", "null"]], result.summary.models[0].curve.shape
 
     Raises:
-        UsageError: a task, model, layer or number of items does not exist, or a run has fewer tokens than clusters.
+        UsageError: a task, model or layer does not exist, or a run has fewer tokens than clusters.
         LesionError: a model cannot be loaded or its states are not finite, or the folder belongs to other questions.
     """
     raise NotImplementedError  # `runs` does it

@@ -32,7 +32,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come.
 
     Raises:
-        UsageError: a task, model, layer, prompt style or number of items does not exist, a run has fewer tokens than
+        UsageError: a task, model, layer or prompt style does not exist, a run has fewer tokens than
             clusters, or the layer study beside it is about other models.
         LesionError: a model cannot be loaded, its states are not finite, or the folder belongs to other questions or
             another process, or cannot be written. Every solution and cell until then is kept.
@@ -46,6 +46,12 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     measured = 0
     finished: list[DriftOfModel] = []
     notes = _notes(study, task, critical)
+    if study.runs > 1 and len(runs[0]) == len(task.load()):
+        notes.append(
+            f"Every run has all {len(runs[0]):,} items of {study.task.name}, so runs differ by the start of k-means"
+            " alone: intervals, p and ± say nothing of other items, and tokens are counted once a run. Ask for fewer"
+            " with --items."
+        )
     questions = study.questions()
     items = {study.task: list({item.id: item for items in runs for item in items}.values())}
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -19,7 +20,6 @@ from lesion.core.fields import (
     Several,
     Text,
     Whole,
-    different,
     one_of,
 )
 from lesion.core.method import Method
@@ -32,6 +32,13 @@ LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
 Information = Literal["arithmetic", "geometric", "min", "max"]
 ElbowLayers = Literal["later", "all"]
+
+
+def rising(layers: tuple[int, ...]) -> tuple[int, ...]:
+    """The layers, each later than the one before."""
+    if any(second <= first for first, second in pairwise(layers)):
+        raise ValueError(f"{', '.join(map(str, layers))} does not go from an earlier layer to a later one.")
+    return layers
 
 
 class DriftStudy(GreedyStudy):
@@ -107,13 +114,13 @@ class DriftStudy(GreedyStudy):
         Annotated[
             tuple[Annotated[Whole, Field(ge=0)], ...],
             Field(min_length=2, max_length=2),
-            AfterValidator(different),
+            AfterValidator(rising),
         ]
         | None
     ) = option(
         None,
         help="Two layers between which tokens are followed; default: at the hinge or step.",
-        must="a list of two different layers, whole numbers from 0",
+        must="a list of two layers, whole numbers from 0, the earlier one first",
         many="comma",
     )
     study: Text | None = option(

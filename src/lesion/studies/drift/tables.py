@@ -29,12 +29,11 @@ LAYERS_CAPTION = (
     "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
 )
 SHAPES_CAPTION = (
-    "Line: p of a straight line by a test over runs that allows the layers of one run to vary together in any way; F:"
-    " the textbook's lack-of-fit test with runs as blocks, which takes layers for independent. Shape: the hinge or step"
-    " chosen where the line is rejected; beside it the best of both. Their p include the search over places. 80 % power"
-    " from: the smallest step in NMI, and change of slope per layer at a hinge, that 80 % of such studies would find."
-    " Critical block: the nearest. Apart: layers from it to the hinge or step, negative before it, 0 within it. By"
-    " chance: the share of all places that are as near to a critical block."
+    "Line: p of a straight line by a test over runs that allows the layers of one run to vary together in any way."
+    " Shape: the hinge or step chosen where the line is rejected; beside it the best of both. Their p include the"
+    " search over places. 80 % power from: the smallest step in NMI, and change of slope per layer at a hinge, that"
+    " 80 % of such studies would find. Critical block: the nearest. Apart: layers from it to the hinge or step,"
+    " negative before it, 0 within it. By chance: the share of all places that are as near to a critical block."
 )
 Row = dict[str, object]
 
@@ -82,6 +81,11 @@ def shapes(summary: DriftSummary) -> Table:
             | {"nearest": near and near.block, "distance": near and near.distance, "chance": near and near.chance}
         )
     three = decimals(3)
+    critical = (
+        Column("nearest", "Critical block"),
+        Column("distance", "Apart, layers", decimals(1, signed=True)),
+        Column("chance", "By chance", lambda share: wording.percent(share, 0)),
+    )
     return Table(
         "shapes" if rows else "",
         _whole(pd.DataFrame(rows)),
@@ -89,7 +93,6 @@ def shapes(summary: DriftSummary) -> Table:
             Column("model", "Model", number=False),
             Column("clusters", "Clusters"),
             Column("line_p", "Line, p", wording.p_value),
-            Column("f", "Line, F", decimals(1)),
             Column("shape", "Shape, by layer or block", number=False,
                    row=lambda row: _shape_cell(chosen[row["model"], row["clusters"]])),
             Column("hinge_layer", "Hinge, layer", decimals(2)),
@@ -99,9 +102,7 @@ def shapes(summary: DriftSummary) -> Table:
             Column("step_p", "Step, p", wording.p_value),
             Column("step_detectable", "80 % power from",
                    row=lambda row: f"{three(row['step_detectable'])}, {three(row['hinge_detectable'])}"),
-            Column("nearest", "Critical block"),
-            Column("distance", "Apart, layers", decimals(1, signed=True)),
-            Column("chance", "By chance", lambda share: wording.percent(share, 0)),
+            *(critical if any(row["nearest"] is not None for row in rows) else ()),
         ),
         title="Line, hinge or step",
         caption=SHAPES_CAPTION,

@@ -68,6 +68,12 @@ def draw_runs(study: DriftStudy, task: Task) -> list[list[Item]]:
     Raises:
         UsageError: the task has fewer items than a run asks for.
     """
+    there = len(task.load())
+    if there < study.items:
+        raise UsageError(
+            f"A run takes {study.items:,} items, and {task.name} has {there:,}. Ask for fewer with --items: runs differ"
+            " by their items, and should each have a part of them."
+        )
     return [draw(task, study.items, seed_of(study, f"items {run}")) for run in range(study.runs)]
 
 

@@ -56,6 +56,7 @@ def evaluate(
     random_controls: int = 3,
     items: int | str = 100,
     validation: float | None = None,
+    skill: str | None = None,
     force: bool = False,
     **options: Unpack[AnsweringOptions],
 ) -> IsolationResult:

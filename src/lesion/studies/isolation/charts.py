@@ -109,7 +109,8 @@ def _points(evaluation: Evaluation, lines: Sequence[Line], **tasks: EvaluatedTas
             label = wording.factor(stop.at) if line.along == "factor" else wording.keep(stop.at)
             texts = [f"{task.name}: {effect_text(task, task.effects[edit.edit])}" for task in tasks.values()]
             row: dict[str, object] = {"series": line.label, "stop": number, "at": stop.at}
-            row |= {"label": "" if math.isnan(stop.at) else label, "tip": "\n".join([edit.name, *texts])}
+            tip = "\n".join([evaluation.name_of(edit.edit), *texts])
+            row |= {"label": "" if math.isnan(stop.at) else label, "tip": tip}
             row |= {"model": evaluation.model, "task": next(iter(tasks.values())).name, "edit": edit.edit}
             for channel, effect in effects.items():
                 assert effect is not None

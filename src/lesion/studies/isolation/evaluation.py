@@ -265,8 +265,17 @@ class Evaluation(Value):
         return list(dict.fromkeys(edit.method_name for edit in self.tried))
 
     def name_of(self, edit: str) -> str:
-        """The name of an edit by its text form; the text form itself where it is not known."""
-        return self.by_edit[edit].name if edit in self.by_edit else edit
+        """The name of an edit by its text form, with its number of texts where these differ; else the text form."""
+        if edit not in self.by_edit:
+            return edit
+        known = self.by_edit[edit]
+        texts = known.samples if self.several_samples else None
+        return known.name + (f", {wording.counted(texts, 'text')}" if texts is not None else "")
+
+    @cached_property
+    def several_samples(self) -> bool:
+        """Whether selections from different numbers of texts were tried."""
+        return len({edit.samples for edit in self.tried if edit.samples is not None}) > 1
 
     def difference(self, edit: str, skill: str, control: str) -> Estimate | None:
         """The selectivity of an edit against a control; None where it was not measured."""

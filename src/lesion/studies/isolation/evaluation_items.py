@@ -38,7 +38,7 @@ def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoic
         folder: of the evaluation; it need not exist.
 
     Raises:
-        UsageError: a task does not exist, or has fewer items than asked for.
+        UsageError: a task does not exist.
         LesionError: the store in the folder is damaged.
     """
     stored = _answered(folder)

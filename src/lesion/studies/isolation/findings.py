@@ -129,7 +129,7 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
 def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> str:
     edit, effect = evidence.edit, skill.effects[evidence.edit.edit]
     sentences = [
-        f"{edit.name} ({counted(edit.selected, 'weight')}, {percent(edit.share, 2)}):"
+        f"{evaluation.name_of(edit.edit)} ({counted(edit.selected, 'weight')}, {percent(edit.share, 2)}):"
         f" {percent(skill.baseline.result.value)} to {percent(effect.result.value)},"
         f" {_change(effect.change, evidence)}",
         "No random control was measured."
@@ -220,7 +220,7 @@ def _without_skill(evaluation: Evaluation) -> list[Finding]:
             f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
             f"{'' if sure else ': no evidence of a loss'}."
         )
-    headline = "Selectivity is not judged: no task was named as the skill."
+    headline = "Selectivity is not judged: no task was named as the skill (--skill)."
     return [Finding("", (headline,), tuple(sentences))] if sentences else []
 
 

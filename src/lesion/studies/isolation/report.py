@@ -59,10 +59,11 @@ class IsolationResult(StudyResult[IsolationSummary]):
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
-        table: one row per task and edit, random controls beside it: what `evaluation.csv` holds.
+        table: one row per task and edit, random controls beside it, as `evaluation.csv` holds it; where nothing was
+            evaluated, one row per selection and matrix, as `selections.csv`.
     """
 
-    TABLE, TEXT = tables.evaluation, terminal.text_tables
+    TABLE, TEXT = tables.main, terminal.text_tables
 
     @classmethod
     @override
@@ -134,7 +135,7 @@ def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items
 def _offered(evaluation: Evaluation, answers: pd.DataFrame) -> Iterator[browser.Offered]:
     """The baseline and every edit that is no random control, on tasks with answers."""
     present = set(zip(answers["model_name"], answers["task"], answers["edit"], strict=True))
-    labels = {str(BASELINE): "unedited"} | {edit.edit: edit.name for edit in evaluation.tried}
+    labels = {str(BASELINE): "unedited"} | {edit.edit: evaluation.name_of(edit.edit) for edit in evaluation.tried}
     for task in evaluation.tasks:
         for edit, label in labels.items():
             drop = task.effects[edit].change.value if edit in task.effects else None

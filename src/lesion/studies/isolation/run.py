@@ -8,11 +8,12 @@ from pathlib import Path
 
 from lesion.core.differences import study_differences
 from lesion.core.lock import locked
-from lesion.core.run import Run, drawn
+from lesion.core.run import Run
 from lesion.core.study_file import ModelChoice, Questions
 from lesion.edits.edit import BASELINE, Edit, of_weights, parse, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
-from lesion.errors import LesionError
+from lesion.edits.simplify import simplified
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluation import EditedModel, Evaluation
@@ -30,11 +31,11 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     """Isolate a skill and, where the study has tasks, evaluate every edit.
 
     Raises:
-        UsageError: a task or a number of items does not exist; nothing has been observed then.
+        UsageError: a task does not exist; nothing has been observed then.
         LesionError: the model cannot be loaded, an edit selects nothing or moves nothing, or the folder belongs to
             another study or process, or cannot be written.
     """
-    drawn(study)
+    run.drawn(study)
     folder, watcher = run.folder, run.watcher
     model = run.load(study, study.model, finite=True)
     with locked(folder, "isolation"):
@@ -46,10 +47,11 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
-        entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, watcher.note)
+        notes: list[str] = []
+        entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, notes.append)
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         validation = None if study.choose is None else study.choose.validation
-        roles = Roles(skill, validation, used=calibrated_on(edits.values()))
+        roles = Roles(skill, validation, tuple(notes), calibrated_on(edits.values()))
         evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = summarised(study, isolated.result, evaluation)
     summary.write(folder)
@@ -68,20 +70,23 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         UsageError: a task or a file does not exist, a text is no edit, or it names a place that the model lacks.
         LesionError: an edit does not fit the model, or as for `run_isolation`.
     """
-    folder, watcher = run.folder, run.watcher
+    folder = run.folder
     given = [_read(text) for text in study.edits] if files is None else files
-    drawn(study)
+    by_task = {canonical(choice.name): choice.name for choice in study.tasks}
+    if study.skill is not None and canonical(study.skill) not in by_task:
+        raise UsageError(f"{study.skill} is the skill, so it must be one of the tasks: {', '.join(by_task.values())}.")
+    run.drawn(study)
     model = run.load(study, study.model)
     candidates: list[Candidate] = []
     skills: list[str] = []
-    remade: list[str] = []
+    notes = [model.complaint(study.model.name)] if model.not_finite else []
     for each in given:
-        edit = each.fit(model, force=study.force) if isinstance(each, EditFile) else each
+        edit = each.fit(model, force=study.force) if isinstance(each, EditFile) else simplified(each)
         if edit == BASELINE:
-            watcher.note("baseline: the unedited model is evaluated beside every edit; it is not counted as one.")
+            notes.append(f"{each} changes nothing: the unedited model is evaluated anyway, and counts as no edit.")
             continue
         if isinstance(each, EditFile) and each.afresh(model, edit):
-            remade.append(
+            notes.append(
                 f"{each.label} was made for {each.model.name} (fingerprint {each.model.fingerprint}); its selection was"
                 f" made anew on the weights of {model.name}."
             )
@@ -89,11 +94,10 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         skills += [first.data for first in calibration[:1]]
         samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
         candidates.append(Candidate(edit, samples, repeat))
-    entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
-    by_task = {canonical(choice.name): choice.name for choice in study.tasks}
+    entries, edits = plan(model, candidates, study.factor, study.random_controls, notes.append)
+    skills = skills if study.skill is None else [study.skill]
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)
-    broken = [model.complaint(study.model.name)] if model.not_finite else []
-    roles = Roles(skill, study.validation, (*broken, *remade), calibrated_on(edits.values()))
+    roles = Roles(skill, study.validation, tuple(notes), calibrated_on(edits.values()))
     isolation = stored(folder)
     evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = summarised(study, isolation, evaluation)
@@ -122,12 +126,14 @@ def evaluate(
         The numbers; how many answers were given now, and of how many.
 
     Raises:
-        UsageError: a task or a number of items does not exist.
+        UsageError: a task does not exist.
         LesionError: the folder belongs to other questions or cannot be written. Answers given until then are stored.
     """
     roles = roles or Roles()
     items = draw_items(questions, roles.used, run.folder)
     roles = replace(roles, notes=(*roles.notes, *seen(items, roles.used)))
+    for note in roles.notes:
+        run.watcher.note(note)
     with run.evaluation(questions, items) as evaluation:
         evaluation.add(chosen.name, model)
         kinds = {choice.name: task.kind for choice, task in evaluation.tasks.items()}

@@ -21,7 +21,7 @@ SAMPLES = 100
 """Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
 95 %; they take a fifth of the time."""
 RANDOM_CONTROLS = option(
-    3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
+    3, help="Number of matched random controls per edit.", must="a whole number from 0", panel=STATISTICS
 )
 
 
@@ -142,7 +142,7 @@ class EvaluationStudy(Questions):
     FORM: ClassVar[str] = "lesion evaluation"
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
-        *("kind", "edits", "factor", "random_controls", "validation", "force"),
+        *("kind", "edits", "factor", "random_controls", "validation", "force", "skill"),
     )
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
@@ -166,6 +166,11 @@ class EvaluationStudy(Questions):
         help="Choose the best edit on this share of the items and report it on the others.",
         must="a share of the items between 0 and 1",
         panel=STATISTICS,
+    )
+    skill: Text | None = option(
+        None,
+        help="Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.",
+        must="the name of one of the tasks",
     )
     force: bool = option(False, help="Accept edits made for another model of the same shapes.", must="true or false")
 

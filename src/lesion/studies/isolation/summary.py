@@ -118,7 +118,10 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     choice = _choice(plan, complete)
     if plan.validation is not None and choice is None and len(complete) == len(plan.tasks):
         notes.append(
-            "No edit is chosen: that needs an edit answered in full and items of the skill on both sides of the choice."
+            "No edit is chosen: no task is known to be the skill; name it with --skill."
+            if plan.skill not in plan.tasks
+            else "No edit is chosen: that needs an edit answered in full and items of the skill on both sides of the"
+            " choice."
         )
     return Evaluation(
         model=plan.model,

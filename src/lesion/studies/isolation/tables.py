@@ -145,6 +145,13 @@ def _pairs_text(row: Row) -> str:
     return f"{pairs[0]:.3f} to {pairs[-1]:.3f}" if len(pairs) > 1 else "one pair" if pairs else wording.DASH
 
 
+def main(summary: IsolationSummary) -> Table:
+    """What was evaluated; where nothing was, what was selected of every matrix."""
+    if summary.evaluation is None and summary.isolation is not None:
+        return matrices(summary.isolation)
+    return evaluation(summary)
+
+
 def evaluation(summary: IsolationSummary) -> Table:
     """One row per task and edit with the baseline and the random controls beside it: `evaluation.csv`.
 
@@ -186,11 +193,11 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
 def cells(evaluation: Evaluation) -> Table:
     """Every task under every edit that is no random control and has a finite result, as the page shows them."""
     measured = _measured(evaluation)
-    methods = [evaluation.by_edit[edit].method_name for edit in measured["edit"]]
-    frame = measured.assign(method=methods)[measured["random_of"].isna() & measured["result"].notna()]
+    named = measured.assign(name=list(map(evaluation.name_of, measured["edit"])))
+    frame = named[named["random_of"].isna() & named["result"].notna()]
     nonfinite = frame["rates_nonfinite"].astype(float).any()
     broken = [
-        f"{task.name} under {edit.name}"
+        f"{task.name} under {evaluation.name_of(edit.edit)}"
         for task in evaluation.tasks
         for edit in evaluation.tried
         if edit.edit in task.broken
@@ -201,22 +208,19 @@ def cells(evaluation: Evaluation) -> Table:
         frame,
         (
             Column("task", "Task", number=False),
-            Column("method", "Method", number=False, row=_method_text),
-            Column("keep", "Keep", lambda keep: wording.DASH if keep is None else wording.keep(keep)),
-            Column("factor", "Factor", row=_factor_text),
+            Column("name", "Edit", row=_edit_text, number=False),
             Column("result", "Result", row=lambda row: _result_text(row, "result")),
             Column("change", "Drop or ratio", row=_change_text),
             Column("random", "Random", row=lambda row: _result_text(row, "random")),
             Column("random_beyond", "Beyond random", row=lambda row: _points_text(row, "random_beyond")),
             Column("change_p_corrected", "p corrected", wording.p_value),
-            Column("change_p", "p", wording.p_value),
             _truncated("rates"),
             Column("rates_unparsed", "Unparsed", wording.percent),
             *([Column("rates_nonfinite", "Not finite", wording.percent)] if nonfinite else []),
-            Column("selected", "Weights"),
         ),
         title="Every task under every edit",
-        caption=f"{left_out}The same numbers, unrounded and with every random draw: evaluation.csv.",
+        caption=f"{left_out}Unrounded, with a row for every random control: evaluation.csv. Edits may share controls;"
+        " plan.json lists those of each.",
     )
 
 
@@ -226,15 +230,11 @@ def _truncated(rates: str) -> Column:
     return Column(key, "Truncated", row=lambda row: wording.truncated(row[key], row[looped]))
 
 
-def _method_text(row: Row) -> str:
-    return str(row["method"]) + (f", repeat{wording.SPACE}{row['repeat']:.0f}" if row["repeat"] else "")
-
-
-def _factor_text(row: Row) -> str:
-    if row["factor"] is None:
-        return wording.DASH
-    text, reached = f"{row['factor']:g}", row["achieved"]
-    return text if reached is None or abs(reached - row["factor"]) <= 1e-6 else f"{text} ({reached:.6g} reached)"
+def _edit_text(row: Row) -> str:
+    """The name of an edit, and the factor that its dtype let it reach where that is another."""
+    reached = row["achieved"]
+    same = reached is None or abs(reached - row["factor"]) <= 1e-6
+    return str(row["name"]) + ("" if same else f" ({reached:.6g} reached)")
 
 
 def _points_text(row: Row, name: str) -> str:
@@ -289,7 +289,7 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
 
 def selectivity(evaluation: Evaluation) -> Table:
     """The drop on the skill minus the drop on every control, of every edit that is no random control."""
-    names = {edit.edit: edit.name for edit in evaluation.tried}
+    names = {edit.edit: evaluation.name_of(edit.edit) for edit in evaluation.tried}
     rows = [entry.model_dump() | {"edit": names[entry.edit]} for entry in evaluation.selectivity if entry.edit in names]
     return Table(
         "",

@@ -71,7 +71,7 @@ def _effects(evaluation: Evaluation) -> Table:
     table.add_row("unedited", *baselines, end_section=True)
     for edit in evaluation.tried:
         # Short lines, so that the columns of tasks have room.
-        name = plain(edit.name).replace(", ", "\n", 1)
+        name = plain(evaluation.name_of(edit.edit)).replace(", ", "\n", 1)
         shown = Text(f"{name}\n{wording.counted(edit.selected, 'weight')}")
         table.add_row(shown, *(_cell(task, edit) for task in evaluation.tasks))
     return table

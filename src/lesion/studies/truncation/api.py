@@ -40,7 +40,7 @@ def truncate(
         >>> search.summary.chosen, search.edit
 
     Raises:
-        UsageError: a task, matrix, layer or number of items does not exist, or a value is wrong.
+        UsageError: a task, matrix or layer does not exist, or a value is wrong.
         LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
     """
     raise NotImplementedError  # `runs` does it

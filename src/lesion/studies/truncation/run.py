@@ -10,7 +10,7 @@ from lesion.core import cost
 from lesion.core.cached_answers import CachedAnswers, gold_of
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
-from lesion.core.run import Evaluation, Run, drawn, refuse_scored
+from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import save_edit
@@ -36,14 +36,14 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     """Search for a truncation; a folder of the same questions takes further cells and other shares of validation items.
 
     Raises:
-        UsageError: a task, matrix, layer, revision or number of items does not exist, or a task cannot be searched by.
+        UsageError: a task, matrix, layer or revision does not exist, or a task cannot be searched by.
         LesionError: the model cannot be loaded, its weights are not finite, or the folder belongs to other questions
             or cannot be written. Answers given until then are stored.
     """
     folder = run.folder
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, "; search by a task that is answered, and evaluate the edit on others with `lesion evaluate`.")
-    items = drawn(study, tasks)
+    items = run.drawn(study, tasks)
     refuse_few(items)
     model = run.load(study, study.model, finite=True)
     layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)

@@ -87,7 +87,7 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
     assert invariant.verdict.by_task == {MATHS: "holds", RECALL: "cannot tell"}
     assert invariant.verdict.between == "holds"
     text = invariant.verdict.text
-    assert text.startswith("It holds: primer:arithmetic depends on the same blocks in base")
+    assert text.startswith("primer:arithmetic depends on the same blocks in base")
     assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
     assert "instruct and rlvr have the same." in text
     assert "Block 0 is not specific: it is critical for primer:atlas in 3 of 3 models." in text

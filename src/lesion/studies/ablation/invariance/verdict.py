@@ -73,7 +73,7 @@ def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[Betwee
     relevant = [entry for entry in across if entry.a in claimed and entry.b not in claimed and entry.layers]
     far = _joined([entry.word for entry in relevant]) if relevant else None
     sentences = [
-        prose.headline(family, word, claimed),
+        prose.headline(family, word, claims),
         *(sentence for task in claims for sentence in _task_text(family, task, *judged[task.task])),
         *prose.of_tasks(by_task),
         *prose.across(relevant, far),

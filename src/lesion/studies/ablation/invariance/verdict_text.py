@@ -10,16 +10,18 @@ from lesion.studies.ablation.invariance.measured import FAR
 from lesion.studies.ablation.invariance.result import BetweenTasks, Family, FamilyTask, Joint, Overlap, Pair, Word
 
 
-def headline(family: Family, word: Word, claimed: Sequence[str]) -> str:
-    """The verdict in one sentence."""
-    depends = f"{wording.listed(claimed)} {'depends' if len(claimed) == 1 else 'depend'}"
+def headline(family: Family, word: Word, claims: Sequence[FamilyTask]) -> str:
+    """The verdict in one sentence, with the base's critical blocks where it is about one task."""
+    depends = f"{wording.listed([task.task for task in claims])} {'depends' if len(claims) == 1 else 'depend'}"
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
         return f"It cannot be told whether {depends} on the same blocks after fine-tuning: the study has {lacking}."
     base, children = family.base, wording.listed([child.model for child in family.children])
+    if len(claims) == 1 and (critical := claims[0].critical(base)):
+        base += f" ({wording.layer_runs(critical)})"
     return {
-        "holds": f"It holds: {depends} on the same blocks in {base} and in {children}.",
-        "does not hold": f"It does not hold: {depends} on other blocks in at least one of {children} than in {base}.",
+        "holds": f"{depends} on the same blocks in {base} and in {children}.",
+        "does not hold": f"{depends} on other blocks in at least one of {children} than in {base}.",
         "cannot tell": f"It cannot be told whether {depends} on the same blocks in {base} and in {children}.",
     }[word]
 
