@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forms import FORMS
 
 from lesion.cli.main import code
 from lesion.cli.progress import Bar
@@ -91,11 +90,18 @@ def contents(folder: Path, out: Path) -> dict[str, Any]:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     tables = {name: table(folder / name) for name in names if name.endswith(".csv")}
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8").replace(f"{out}/", ""))
-    recorded_form = FORMS.get(summary.get("kind"))
-    summary = summary if recorded_form is None else recorded_form(summary)
-    for cell in summary.get("cells", []):
-        cell.pop("machine", None)  # seconds and versions
-    return {**answers(folder), "cells": cells(names), "summary": summary, "tables": tables}
+    return {**answers(folder), "cells": cells(names), "summary": without_prose(summary), "tables": tables}
+
+
+PROSE = {"text", "reasons", "notes", "machine", "version", "approximate"}
+"""Keys of sentences, which may be reworded, and of seconds and versions."""
+
+
+def without_prose(value: Any) -> Any:
+    """A part of a summary without the values of `PROSE`."""
+    if isinstance(value, dict):
+        return {key: without_prose(entry) for key, entry in value.items() if key not in PROSE}
+    return [without_prose(entry) for entry in value] if isinstance(value, list) else value
 
 
 def answers(folder: Path) -> dict[str, Any]:
