@@ -17,9 +17,9 @@ from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 import lesion.harness_entry
-from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Edit, EditLike, of_places, of_spectra
+from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.given import edit_for
+from lesion.edits.table import refuse_unknown_places
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.opening import opened
@@ -91,7 +91,8 @@ class LesionModel(LM):
             self.model = load(source, revision=revision, dtype=dtype, device=device, trust_remote_code=True)
         else:
             self.model = make_engine.load(source, revision=revision, dtype=str(dtype), device=device)
-        self.edit = _checked(BASELINE if edit is None else edit_for(self.model, edit), self.model)
+        self.edit = BASELINE if edit is None else edit_for(self.model, edit)
+        refuse_unknown_places(self.edit, self.model.anatomy)
         self.engine = make_engine(self.model, _batch_size(batch_size, max_batch_size))
         self.tokenizer = self.model.tokenizer
         self.max_length = self.model.context if max_length is None else min(int(max_length), self.model.context)
@@ -223,18 +224,6 @@ class LesionModel(LM):
     def close(self) -> None:
         """Let go of the engine."""
         self._stack.close()
-
-
-def _checked(edit: Edit, model: Model) -> Edit:
-    """The edit, all of whose places the model has.
-
-    Raises:
-        UsageError: it names a place that the model does not have.
-    """
-    with applied(model, of_places(edit)):
-        for cut in of_spectra(edit):
-            model.anatomy.matrix(cut.address)
-    return edit
 
 
 def decoding_of(settings: Settings, seed: int) -> Decoding:

@@ -297,7 +297,7 @@ def _addresses(name: str) -> list[str]:
     if match is None:
         return [name]
     first, last = int(match["first"]), int(match["last"])
-    if not last - first >= 0:
+    if last < first:
         raise UsageError(f"'{short(name)}' is no range of blocks; write the first and then the last, as 0-3.")
     if last - first >= _LONGEST_RANGE:
         raise UsageError(f"'{short(name)}' is a range of more than {_LONGEST_RANGE:,} blocks.")

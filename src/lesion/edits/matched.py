@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lesion.edits.edit import Compose, Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.edit import Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
 from lesion.edits.selections.random_control import Random, drawing_keys
-from lesion.edits.table import tabulate
+from lesion.edits.table import refuse_unknown_places
 from lesion.errors import UsageError
 from lesion.models.load import Model
 
@@ -36,7 +36,7 @@ def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
     """
     if all(isinstance(part, Truncate) and _layer(part) is None for part in parts(edit)):
         return []
-    _refuse_unknown_places(edit, model)
+    refuse_unknown_places(edit, model.anatomy)
     different: dict[str, Edit] = {str(edit): edit}
     for seed in range(_DRAWS * number):
         if len(different) > number:
@@ -58,15 +58,10 @@ def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
     to = dict(zip(touched, sorted(drawn), strict=False))
     moved = composed([_moved(part, to, seed) for part in parts(edit)])
     try:
-        _refuse_unknown_places(moved, model)
+        refuse_unknown_places(moved, model.anatomy)
     except UsageError:
         return None
     return moved
-
-
-def _refuse_unknown_places(edit: Edit, model: Model) -> None:
-    """Refuse a block, branch or matrix that the model does not have."""
-    tabulate([Compose(tuple(part for part in parts(edit) if not isinstance(part, ScaleParameters)))], model.anatomy)
 
 
 def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.edits.cuts import kept_by_all
-from lesion.edits.edit import Edit, of_spectra
+from lesion.edits.edit import Compose, Edit, of_places, of_spectra
 from lesion.edits.factors import factors
 from lesion.models.anatomy import Anatomy
 
@@ -64,6 +64,15 @@ class Table:
                 self.truncates(address), first.clamp(max=min(self.layers[address], self.blocks - 1)), first
             )
         return first
+
+
+def refuse_unknown_places(edit: Edit, anatomy: Anatomy) -> None:
+    """Refuse an edit of a place that a model does not have; selections of weights are left out of account.
+
+    Raises:
+        UsageError: it names a block, branch or matrix that is not there.
+    """
+    tabulate([Compose((*of_places(edit).edits, *of_spectra(edit)))], anatomy)
 
 
 def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:

@@ -48,11 +48,8 @@ def chosen(choice: Choice, evaluation: Evaluation) -> str:
     p = f", p{SPACE}{wording.p_value(gain.p)}" if gain.p is not None else ""
     sentences = [f"{text}, {signed(gain.value)} points {interval(gain.low, gain.high)}{p}: {verdict}."]
     if choice.random is not None and _known(choice.random.gain_beyond) is not None:
-        sentences.append(
-            _beyond(
-                _random(evaluation.by_edit[choice.chosen], choice.random.draws), choice.random.gain_beyond, boost=False
-            )
-        )
+        random = _random(evaluation.by_edit[choice.chosen], choice.random.draws)
+        sentences.append(_beyond(random, choice.random.gain_beyond, boost=False))
     change = choice.accuracy_validation - choice.baseline_validation
     sentences.append(f"On the validation items: {signed(change)} points.")
     unable = {task.name for task in evaluation.controls if not task.informative}
