@@ -169,9 +169,19 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(capsys
 def test_a_folder_of_another_study_is_refused_and_keeps_its_answers(capsys, checkpoint, sums, out):
     command = ["ablate", checkpoint, "--task", sums, "--max-new-tokens", 1, "--layers", 0, "--out", out]
     assert lesion(capsys, *command, "--items", 2).code == 0
-    refused(lesion(capsys, *command, "--items", 3), 1, "another study (items: 2 there, 3 here)", "--out")
+    refused(lesion(capsys, *command, "--items", 2, "--seed", 1), 1, "another study (seed: 0 there, 1 here)", "--out")
     assert stored(out) == 4
     assert lesion(capsys, *command, "--items", 2).code == 0
+
+
+def test_what_a_smaller_study_of_a_folder_leaves_out_is_said(capsys, checkpoint, sums, tmp_path, out):
+    other = questions(tmp_path / "other.jsonl", 3)
+    command = ["ablate", checkpoint, "--max-new-tokens", 1, "--layers", 0, "--out", out]
+    assert "not shown" not in lesion(capsys, *command, "--task", sums, "--task", other, "--items", 2).err
+    done = lesion(capsys, *command, "--task", sums, "--items", 1)
+    assert done.code == 0
+    assert f"(task {other}; 1 further item of {sums}); they are kept and not shown." in " ".join(done.err.split())
+    assert "evaluated 0 of 2 answers" in done.out
 
 
 def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(

@@ -79,7 +79,6 @@ def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(caps
         (["--clusters", "500"], ["500 clusters", "tokens", "--clusters"]),
         (["--clusters", "4,x"], ["--clusters takes whole numbers by commas", "'x'"]),
         (["--runs", "0"], ["runs must be a whole number from 1"]),
-        (["--items", "21"], ["A run takes 21 items", "has 20", "--items"]),
         (["--part", "prompts"], ["part must be prompt, solution or both"]),
         (["--layer-zero", "zero"], ["layer_zero must be embedding or block"]),
         (["--prompt-style", "chat"], ["no chat template"]),

@@ -12,7 +12,8 @@ from searching import Known, Say, chance, contrasts, luck, questions, study
 
 from commandline import write
 from lesion.core.cached_answers import CachedAnswers, gold_of, gold_tasks
-from lesion.core.inference import identity
+from lesion.core.inference import basis, item_digest
+from lesion.core.row import Asked
 from lesion.core.run import Evaluation, Run
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Truncate
@@ -39,10 +40,13 @@ class Round:
         self.tasks = {self.choice: find(self.choice.name)}
         self.items = draw(self.tasks[self.choice], None, 0)
         drawn = {self.choice: self.items}
-        self.store = Store.open(folder, identity(self.what, self.tasks, drawn), self.what.to_toml())
+        task = self.tasks[self.choice]
+        asked = {self.choice.name: [Asked(item, item_digest(task, item)) for item in self.items]}
+        self.store = Store.open(folder, basis(self.what), self.what.to_toml(), asked=asked)
         self.listener = Listener()
         run = Run.at(folder, "layers", self.listener, lambda *_: engine)
         self.evaluation = Evaluation(run, self.what, self.store, self.tasks, drawn)
+        self.evaluation.ask(gold_tasks(self.tasks))
         self.cache = CachedAnswers(self.evaluation, self.what.model, llama)
 
     def evaluate(self, count: int | None = None, *, gold: bool = False) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import tiny
-from lesion.core.inference import Cell, _row, identity, pending_cells, prompt_notes
+from lesion.core.inference import Cell, _row, item_digest, pending_cells, prompt_notes
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.edits.apply import applied
@@ -134,10 +135,14 @@ def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):
     assert note.startswith(f"{choice.name}: in 2 of 3 items the right name and the one that stands twice begin with")
 
 
-def test_other_shots_are_another_study():
-    choice = TaskChoice(name="t")
-    study = Study.make(models=["m"], tasks=["t"])
+def test_the_digest_of_an_item_has_its_shots_and_all_that_judges_an_answer():
     few, many = (find(f"fewshot:{count}:facts") for count in (1, 2))
-    plain = identity(study, {choice: few}, {choice: find("facts").load()})
-    assert plain != identity(study, {choice: few}, {choice: few.load()})
-    assert identity(study, {choice: few}, {choice: many.load()}) != identity(study, {choice: few}, {choice: few.load()})
+    plain = find("facts")
+    digests = {item_digest(task, task.load()[0]) for task in (plain, few, many)}
+    assert len(digests) == 3
+    item = plain.load()[0]
+    changes = ({"gold": "?"}, {"aliases": ("?",)}, {"choices": ("?",)}, {"solution": "?"}, {"metadata": {"judge": "?"}})
+    changed = {item_digest(plain, replace(item, **change)) for change in changes}
+    assert len(changed) == len(changes)
+    assert item_digest(plain, item) not in changed
+    assert item_digest(plain, replace(item)) == item_digest(plain, item)

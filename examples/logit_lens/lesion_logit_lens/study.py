@@ -33,7 +33,7 @@ class LensStudy(Questions):
     # What the identity of a study begins with: two kinds never share a folder.
     FORM: ClassVar[str] = "lesion logit lens"
     # Keys that decide no answer: a finished folder takes further models.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind", "models")
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind")
 
     kind: Literal["logit-lens"] = Field(default="logit-lens", description="logit-lens")
     models: Several[OneModel] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")

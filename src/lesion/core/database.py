@@ -13,7 +13,7 @@ from lesion.errors import LesionError
 from lesion.files import reason
 
 FILE = "answers.sqlite"
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
 
 SCHEMA = """
@@ -24,7 +24,11 @@ CREATE TABLE models (
 );
 CREATE TABLE items (
     position INTEGER PRIMARY KEY, task TEXT NOT NULL, item TEXT NOT NULL, question TEXT NOT NULL,
-    gold TEXT NOT NULL, "group" TEXT NOT NULL, checksum TEXT NOT NULL, UNIQUE (task, item)
+    gold TEXT NOT NULL, "group" TEXT NOT NULL, digest TEXT NOT NULL, checksum TEXT NOT NULL, UNIQUE (task, item)
+);
+CREATE TABLE asked (
+    position INTEGER PRIMARY KEY, task TEXT NOT NULL, item TEXT NOT NULL, checksum TEXT NOT NULL, UNIQUE (task, item),
+    FOREIGN KEY (task, item) REFERENCES items (task, item)
 );
 CREATE TABLE answers (
     key TEXT PRIMARY KEY, model TEXT NOT NULL REFERENCES models (fingerprint), edit TEXT NOT NULL,
@@ -175,8 +179,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
         raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")
     if tables and version < VERSION:
         raise LesionError(
-            f"{file} was made by an earlier lesion (format {version}), whose answers have no checksums; give another"
-            " folder with --out."
+            f"{file} was made by an earlier lesion (format {version}, now {VERSION}); give another folder with --out."
         )
     if not tables:
         return

@@ -78,25 +78,17 @@ def load_chosen(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) 
     )
 
 
-def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
-    """The identity of the study on these very items: a data file that changed, in any way that counts, is another.
-
-    So is one whose answers are sampled in another way.
-    """
-    items = [
-        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style] + [_reads(item) for item in drawn[choice]]
-        for choice, task in tasks.items()
-    ]
-    sampled = [SAMPLING] if study.decoding.temperature > 0 else []
-    parts = [study.identity(), sorted(items, key=lambda entry: str(entry[0])), *sampled]
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+def basis(study: Questions) -> str:
+    """What all answers in one folder share: the study's own `basis`, and how answers are sampled where they are."""
+    if study.decoding.temperature == 0:
+        return study.basis()
+    return hashlib.sha256(f"{study.basis()} {SAMPLING}".encode("ascii")).hexdigest()
 
 
-def _reads(item: Item) -> list[object]:
-    """What counts about an item; shots where there are some, so that earlier studies stay what they are."""
-    parts: list[object] = [item.id, item.question, item.gold, item.aliases, item.choices, item.group]
-    return [*parts, dict(item.metadata), *([item.shots] if item.shots else [])]
+def item_digest(task: Task, item: Item) -> str:
+    """SHA-256 (64 hex digits) of all that decides how an answer to an item is judged, and of what stands before it."""
+    reads = [task.kind, item.gold, item.aliases, item.choices, item.solution, item.shots, dict(item.metadata)]
+    return hashlib.sha256(json.dumps(reads, sort_keys=True, default=str).encode("ascii")).hexdigest()
 
 
 def pending_cells(

@@ -24,7 +24,8 @@ from lesion.tasks.task import Finish
 TABLES = {
     "study": ("hash", "text", "made"),
     "models": ("position", "fingerprint", "name", "metadata"),
-    "items": ("position", "task", "item", "question", "gold", '"group"'),
+    "items": ("position", "task", "item", "question", "gold", '"group"', "digest"),
+    "asked": ("position", "task", "item"),
     "answers": (
         "key", "model", "edit", "task", "item", "decoding", "prompt_style", "text", "tokens", "finish", "correct",
         "parsed", "scores", "ranks", "engine",
@@ -181,6 +182,10 @@ def _item(row: dict[str, Any]) -> None:
     _texts(row, *TABLES["items"][1:])
 
 
+def _asked(row: dict[str, Any]) -> None:
+    _texts(row, "task", "item")
+
+
 def _answer(row: dict[str, Any]) -> None:
     _texts(row, *TABLES["answers"][:8], "finish", "engine")
     if type(row["tokens"]) is not int or row["tokens"] < 0 or row["correct"] not in (0, 1):
@@ -199,14 +204,16 @@ def _list(text: str) -> list[Any]:
     return value
 
 
-_WELL_FORMED = {"study": _study, "models": _model, "items": _item, "answers": _answer}
+_WELL_FORMED = {"study": _study, "models": _model, "items": _item, "asked": _asked, "answers": _answer}
 
 
 def _place(table: str, values: Sequence[Any]) -> str:
     row = dict(zip(TABLES[table], values, strict=True))
     if table == "answers":
         return f"answers of {short(row['task'], 40)} under {short(row['edit'], 40)}"
-    return {"items": f"items of {short(row.get('task'), 40)}", "models": "models", "study": "the study itself"}[table]
+    if table in ("items", "asked"):
+        return f"items of {short(row['task'], 40)}"
+    return {"models": "models", "study": "the study itself"}[table]
 
 
 def _damage_text(damage: Sequence[_Damage], file: Path) -> str:

@@ -8,7 +8,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from lesion.tasks.task import Finish
+from lesion.tasks.task import Finish, Item
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An item that a study asks, with the digest of how answers to it are judged (`core.inference.item_digest`)."""
+
+    item: Item
+    digest: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,32 @@ A study says which edits of which models are evaluated on which tasks; the rest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lesion.core.inference import Cell, answer_cells, identity, load_chosen, pending_cells, prompt_notes
-from lesion.core.row import Row
+from lesion.core.inference import (
+    Cell,
+    answer_cells,
+    basis,
+    item_digest,
+    load_chosen,
+    pending_cells,
+    prompt_notes,
+)
+from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
+from lesion.report import wording
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Item, Task
 
@@ -93,7 +102,7 @@ class Run:
         *,
         tasks: Mapping[TaskChoice, Task] | None = None,
         text: str | None = None,
-        study_hash: str | None = None,
+        shared: str | None = None,
     ) -> Iterator[Evaluation]:
         """The store of the folder, open and alone there, with the study's tasks and items.
 
@@ -102,19 +111,33 @@ class Run:
             items: of every task, where they are not the study's own draw.
             tasks: where they have been found already.
             text: the study as TOML, where it is not that of `study`.
-            study_hash: what its answers belong to, where these items do not decide it.
+            shared: what all answers in the folder share, where that is not the `basis` of `study`.
 
         Raises:
             UsageError: a task does not exist.
-            LesionError: the folder belongs to other questions or another process, or cannot be written.
+            LesionError: answers in the folder are not comparable with those of this study, an item reads differently
+                now, another process works there, or it cannot be written.
         """
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
         items = self.drawn(study, tasks) if items is None else items
-        study_hash = study_hash or identity(study, tasks, items)
-        with Store.open(self.folder, study_hash, text or study.to_toml(), self.kind) as store:
-            for choice, of_task in items.items():
-                store.add_items(choice.name, of_task)
+        asked = {choice.name: _asked(tasks[choice], of_task) for choice, of_task in items.items()}
+        with Store.open(self.folder, shared or basis(study), text or study.to_toml(), self.kind, asked) as store:
+            if shared is None:
+                self._note_left_out(study, store)
             yield Evaluation(self, study, store, tasks, items)
+
+    def _note_left_out(self, study: Questions, store: Store) -> None:
+        """Say which models, tasks and items of the folder the study does not ask for."""
+        tasks, items = store.left_out()
+        others = _other_models(study, store)
+        words = [f"{'model' if len(others) == 1 else 'models'} {wording.listed(others)}"] if others else []
+        words += [f"{'task' if len(tasks) == 1 else 'tasks'} {wording.listed(tasks)}"] if tasks else []
+        words += [f"{wording.counted(count, 'further item')} of {task}" for task, count in items.items()]
+        if words:
+            self.watcher.note(
+                f"{self.folder} also has answers that this study does not ask for ({'; '.join(words)}); they are kept"
+                " and not shown."
+            )
 
     def drawn(
         self, study: Questions, tasks: Mapping[TaskChoice, Task] | None = None
@@ -136,6 +159,18 @@ class Run:
         if wanted is not None and items < wanted:
             there = f"{items:,} item{'' if items == 1 else 's'}"
             self.watcher.note(f"{task} has {there}, fewer than the {wanted:,} asked for; all of them are used.")
+
+
+def _other_models(study: Questions, store: Store) -> list[str]:
+    """The models of a folder that a study of several models does not have; a study of one makes further ones."""
+    if "models" not in type(study).model_fields:
+        return []
+    names = {chosen.name for chosen in study.chosen_models}
+    return [name for name in store.models()["name"] if name not in names]
+
+
+def _asked(task: Task, items: Sequence[Item]) -> list[Asked]:
+    return [Asked(item, item_digest(task, item)) for item in items]
 
 
 def refuse_scored(tasks: Mapping[TaskChoice, Task], advice: str) -> None:
@@ -233,11 +268,22 @@ class Evaluation:
         tasks = self.tasks if tasks is None else tasks
         if items is None:
             items = {choice: self._items_of(choice) for choice in tasks}
-            for choice in tasks.keys() - self.items.keys():
-                self.store.add_items(choice.name, items[choice])
+            self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
         cells = pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
+        _refuse_asked_otherwise(self.store, model, cells.values())
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
+
+    def ask(self, tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]] | None = None) -> None:
+        """Note that tasks made from those of the study (`gold_tasks`) are asked too.
+
+        Args:
+            tasks: that are asked.
+            items: of these tasks; those of the study by default.
+        """
+        for choice, task in tasks.items():
+            of_task = self._items_of(choice) if items is None else items[choice]
+            self.store.add_items(choice.name, _asked(task, of_task))
 
     def answer(
         self,
@@ -298,3 +344,19 @@ class Evaluation:
         """The items of a task, also of `gold:` of it."""
         plain = choice.model_copy(update={"name": choice.name.removeprefix("gold:")})
         return self.items[choice] if choice in self.items else self.items[plain]
+
+
+def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[Cell]) -> None:
+    """Refuse answers that would stand beside others of the same model and task that were asked otherwise.
+
+    Raises:
+        LesionError: there are such answers; how they were asked is said.
+    """
+    before = store.asked_as(model.fingerprint)
+    for name, *now in dict.fromkeys((cell.choice.name, str(cell.decoding), cell.style) for cell in cells):
+        for what, theirs, ours in zip(("decoding", "prompt style"), before.get(name, now), now, strict=True):
+            if theirs != ours:
+                raise LesionError(
+                    f"{store.folder} holds answers of {model.name} to {name} that were asked otherwise"
+                    f" ({what}: {theirs} there, {ours} here). Give another folder with --out."
+                )

@@ -6,7 +6,7 @@ import datetime
 import json
 import sqlite3
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,17 +25,19 @@ from lesion.core.database import (
 from lesion.core.differences import differences
 from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
-from lesion.core.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
-from lesion.core.study_file import silent_keys
+from lesion.core.row import Asked, Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
+from lesion.core.study_file import ModelChoice, silent_keys
 from lesion.errors import LesionError
-from lesion.tasks.task import Item
 
 
 class Store:
-    """The answers of one study in `FOLDER/answers.sqlite`: from `Store.open` or `Store.read`, under `with`.
+    """The answers of a study in `FOLDER/answers.sqlite`: from `Store.open` or `Store.read`, under `with`.
+
+    A folder takes further studies whose answers are comparable (`StudyFile.basis`). Of all its answers, `answers` and
+    `items` have those to the items that the latest study asks.
 
     Example:
-        >>> with Store.open(folder, study.identity(), study.to_toml()) as store:
+        >>> with Store.open(folder, study.basis(), study.to_toml()) as store:
         ...     if key not in store.keys():
         ...         store.write([row])
     """
@@ -47,19 +49,28 @@ class Store:
         self._lock = lock
 
     @classmethod
-    def open(cls, folder: str | Path, study_hash: str, study_text: str, kind: str = "layers") -> Store:
+    def open(
+        cls,
+        folder: str | Path,
+        basis: str,
+        study_text: str,
+        kind: str = "layers",
+        asked: Mapping[str, Sequence[Asked]] | None = None,
+    ) -> Store:
         """Open the store of a study for writing, made when it is not there; alone until it is closed.
 
         Args:
             folder: where the study lives; made with its parents.
-            study_hash: identity of the study (`Study.identity`): a store with answers belongs to one study only;
-                one without any, say from a run with a wrong layer, is taken over.
+            basis: what all answers of a folder share (`StudyFile.basis`): a store with answers takes only studies of
+                the same; one without any, say from a run with a wrong layer, is taken over.
             study_text: the study as TOML, kept to be shown and compared; that of the latest run counts.
             kind: what the folder is of, one of `lesion.outputs.KINDS`.
+            asked: the items of every task that this study asks, in their order; None: those of the study before.
 
         Raises:
-            LesionError: another process writes there; the store was made by another study; the folder cannot be
-                written; the file is damaged, not a store, or the disk is full. Nothing in the folder is lost.
+            LesionError: another process writes there; the answers there are not comparable with those of this study,
+                or an item reads differently now; the folder cannot be written; the file is damaged, not a store, or
+                the disk is full. Nothing in the folder is lost or changed.
         """
         folder = Path(folder)
         file = folder / FILE
@@ -72,24 +83,24 @@ class Store:
                     with transaction(connection):
                         create_tables(connection)
                         made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-                        connection.execute(insertion("study"), with_checksum(study_hash, storable(study_text), made))
-                stored_hash, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
+                        connection.execute(insertion("study"), with_checksum(basis, storable(study_text), made))
+                stored_basis, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
                 unanswered = connection.execute("SELECT 1 FROM answers LIMIT 1").fetchone() is None
-                if unanswered or stored_hash == study_hash:
-                    stored_hash = study_hash
-                    with transaction(connection):
-                        _take_over(connection, study_hash, study_text, anew=unanswered)
-            if stored_hash != study_hash:
-                raise LesionError(
-                    f"{folder} holds the answers of another study{_difference(stored_text, study_text)}. "
-                    "Give another folder with --out, or run the study that was started there."
-                )
+                if not unanswered:
+                    _refuse_incomparable(folder, basis == stored_basis, stored_text, study_text)
+                store = cls(folder, connection, lock)
+                with transaction(connection):
+                    _take_over(connection, basis, study_text, anew=unanswered)
+                    if asked is not None:
+                        connection.execute("DELETE FROM asked")
+                        for task, items in asked.items():
+                            store._ask(task, items)
         except BaseException:
             if connection is not None:
                 connection.close()
             lock.release()
             raise
-        return cls(folder, connection, lock)
+        return store
 
     @classmethod
     def read(cls, folder: str | Path) -> Store:
@@ -121,31 +132,33 @@ class Store:
 
     @property
     def study(self) -> tuple[str, str]:
-        """The identity and the TOML text of the study that made the store."""
+        """The basis and the TOML text of the latest study of the store."""
         with advice(self.file):
             stored_hash, stored_text = self._connection.execute("SELECT hash, text FROM study").fetchone()
         return str(stored_hash), str(stored_text)
 
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Note a model before its answers are written; one that is known already keeps its first metadata.
+        """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
         Args:
             fingerprint: fingerprint of the weights.
             name: the name as typed.
-            metadata: anything JSON can hold: revision, dtype, family, number of blocks.
+            metadata: anything JSON can hold: revision, dtype, family, number of blocks; None: those that are known.
 
         Raises:
             LesionError: the name stands for other weights than when the store was made, or the same weights are
                 there under another name.
         """
         with advice(self.file), transaction(self._connection):
-            self._add_model(fingerprint, storable(name), json.dumps(dict(metadata or {}), sort_keys=True))
+            text = None if metadata is None else json.dumps(dict(metadata), sort_keys=True)
+            self._add_model(fingerprint, storable(name), text)
 
-    def _add_model(self, fingerprint: str, name: str, metadata: str) -> None:
+    def _add_model(self, fingerprint: str, name: str, metadata: str | None = None) -> None:
         known = self._connection.execute(
-            "SELECT fingerprint, name FROM models WHERE fingerprint = ? OR name = ?", (fingerprint, name)
+            "SELECT position, fingerprint, name, metadata FROM models WHERE fingerprint = ? OR name = ?",
+            (fingerprint, name),
         ).fetchall()
-        for known_fingerprint, known_name in known:
+        for _, known_fingerprint, known_name, _ in known:
             if known_fingerprint != fingerprint:
                 raise LesionError(
                     f"The weights of {name} are not those that this study began with (fingerprint "
@@ -156,17 +169,19 @@ class Store:
                 raise LesionError(
                     f"{name} and {known_name} are the same weights (fingerprint {fingerprint}); list only one."
                 )
-        if not known:
-            self._connection.execute(
-                insertion("models"), with_checksum(self._next("models"), fingerprint, name, metadata)
-            )
+        position, *_, before = known[0] if known else (self._next("models"), None)
+        if before is None or metadata not in (None, before):
+            # Not deleted and written anew: answers refer to the row.
+            values = with_checksum(position, fingerprint, name, metadata or "{}")
+            statement = f"{insertion('models')} ON CONFLICT (position) DO UPDATE SET metadata = ?4, checksum = ?5"
+            self._connection.execute(statement, values)
 
     def _next(self, table: str) -> int:
         """The position of the next row of a table."""
         return int(self._connection.execute(f"SELECT coalesce(max(position), 0) + 1 FROM {table}").fetchone()[0])
 
-    def add_items(self, task: str, items: Iterable[Item]) -> None:
-        """Note the items of a task before they are asked, in the order in which reports will show them.
+    def add_items(self, task: str, items: Iterable[Asked]) -> None:
+        """Note further items that the study asks of a task, in the order in which reports will show them.
 
         Call it with all items of a run before asking `keys`: the key of an answer names an item by its id, so
         this is where a data file that changed between two runs is found out.
@@ -175,21 +190,44 @@ class Store:
             LesionError: an item of that id reads differently from when it was stored.
         """
         with advice(self.file), transaction(self._connection):
-            for item in items:
-                self._add_item(task, item.id, item.question, item.gold, item.group)
+            self._ask(task, items)
 
-    def _add_item(self, task: str, item: str, question: str, gold: str, group: str) -> None:
+    def _ask(self, task: str, items: Iterable[Asked]) -> None:
+        for asked in items:
+            item = asked.item
+            self._add_item(task, item.id, item.question, item.gold, item.group, asked.digest)
+
+    def _add_item(self, task: str, item: str, question: str, gold: str, group: str, digest: str = "") -> None:
         task, item, *facts = (storable(text) for text in (task, item, question, gold, group))
         known = self._connection.execute(
-            'SELECT question, gold, "group" FROM items WHERE task = ? AND item = ?', (task, item)
+            'SELECT position, question, gold, "group", digest FROM items WHERE task = ? AND item = ?', (task, item)
         ).fetchone()
-        if known is None:
-            self._connection.execute(insertion("items"), with_checksum(self._next("items"), task, item, *facts))
-        elif list(known) != facts:
+        position, before = (self._next("items"), "") if known is None else (known[0], known[4])
+        if known is not None and (list(known[1:4]) != facts or (digest and before not in ("", digest))):
+            how = "reads differently from" if list(known[1:4]) != facts else "is judged or put otherwise than"
             raise LesionError(
-                f"Item {item} of {task} reads differently from when it was stored in {self.folder}: the "
+                f"Item {item} of {task} {how} when it was stored in {self.folder}: the "
                 "data has changed, and answers to both would be mixed. Give another folder with --out."
             )
+        if known is None or (digest and not before):
+            # Not deleted and written anew: answers refer to the row.
+            statement = f"{insertion('items')} ON CONFLICT (position) DO UPDATE SET digest = ?7, checksum = ?8"
+            self._connection.execute(statement, with_checksum(position, task, item, *facts, digest))
+        there = self._connection.execute("SELECT 1 FROM asked WHERE task = ? AND item = ?", (task, item))
+        if there.fetchone() is None:
+            self._connection.execute(insertion("asked"), with_checksum(self._next("asked"), task, item))
+
+    def asked_as(self, model: str) -> dict[str, tuple[str, str]]:
+        """How a model was asked until now: decoding and prompt style of the answers to each task.
+
+        Args:
+            model: its fingerprint.
+        """
+        with advice(self.file):
+            rows = self._connection.execute(
+                "SELECT task, decoding, prompt_style FROM answers WHERE model = ? GROUP BY task", (model,)
+            ).fetchall()
+        return {task: (decoding, style) for task, decoding, style in rows}
 
     def write(self, rows: Iterable[Row]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.
@@ -209,7 +247,7 @@ class Store:
         items = dict.fromkeys((row.task, row.item, row.question, row.gold, row.group) for row in rows)
         with advice(self.file), transaction(self._connection):
             for model in models:
-                self._add_model(*model, "{}")
+                self._add_model(*model)
             for item in items:
                 self._add_item(*item)
             if not rows:
@@ -228,7 +266,9 @@ class Store:
             return int(self._connection.execute("SELECT count(*) FROM answers").fetchone()[0])
 
     def answers(self, *, model: str | None = None, task: str | None = None) -> pd.DataFrame:
-        """The stored answers, ordered by model, task, edit and item whatever the order in which they came.
+        """The stored answers to the items that the study asks, ordered by model, task, edit and item.
+
+        The order does not depend on that in which they came.
 
         Args:
             model: only this model (name as typed).
@@ -248,8 +288,9 @@ class Store:
                    i."group", i.question, i.gold
             FROM answers AS a JOIN models AS m ON m.fingerprint = a.model
                  JOIN items AS i ON i.task = a.task AND i.item = a.item
+                 JOIN asked AS q ON q.task = a.task AND q.item = a.item
             WHERE (:model IS NULL OR m.name = :model) AND (:task IS NULL OR a.task = :task)
-            ORDER BY m.position, a.task, a.edit, a.decoding, a.prompt_style, i.position
+            ORDER BY m.position, a.task, a.edit, a.decoding, a.prompt_style, q.position
             """,
             {"model": model, "task": task},
         )
@@ -260,8 +301,27 @@ class Store:
         return frame
 
     def items(self) -> pd.DataFrame:
-        """The items in the order in which they were noted: columns task, item, question, gold, group."""
-        return self._frame('SELECT task, item, question, gold, "group" FROM items ORDER BY position', {})
+        """The items that the study asks, in their order: columns task, item, question, gold, group."""
+        return self._frame(
+            """
+            SELECT i.task, i.item, i.question, i.gold, i."group"
+            FROM asked AS q JOIN items AS i ON i.task = q.task AND i.item = q.item ORDER BY q.position
+            """,
+            {},
+        )
+
+    def left_out(self) -> tuple[list[str], dict[str, int]]:
+        """What earlier studies asked and the latest does not: tasks, and of tasks that it asks how many items."""
+        with advice(self.file):
+            rows = self._connection.execute(
+                """
+                SELECT i.task, count(*), EXISTS (SELECT 1 FROM asked AS t WHERE t.task = i.task)
+                FROM items AS i LEFT JOIN asked AS q ON q.task = i.task AND q.item = i.item
+                WHERE q.item IS NULL GROUP BY i.task ORDER BY min(i.position)
+                """
+            ).fetchall()
+        rows = [row for row in rows if not row[0].startswith("gold:")]  # those stand beside tasks that are named too
+        return [task for task, _, asked in rows if not asked], {task: count for task, count, asked in rows if asked}
 
     def models(self) -> pd.DataFrame:
         """The models in the order in which they were noted: columns fingerprint, name, metadata (a dict)."""
@@ -299,30 +359,55 @@ def _values(row: Row) -> tuple[str | int | None, ...]:
     )
 
 
-def _take_over(connection: sqlite3.Connection, study_hash: str, study_text: str, *, anew: bool) -> None:
+def _take_over(connection: sqlite3.Connection, basis: str, study_text: str, *, anew: bool) -> None:
     """Put the study in the place of the stored one; `anew`: what was noted of its models and items is void."""
     made = connection.execute("SELECT made FROM study").fetchone()[0]
     connection.execute("DELETE FROM study")
-    connection.execute(insertion("study"), with_checksum(study_hash, storable(study_text), made))
+    connection.execute(insertion("study"), with_checksum(basis, storable(study_text), made))
     if anew:
+        connection.execute("DELETE FROM asked")
         connection.execute("DELETE FROM items")
         connection.execute("DELETE FROM models")
 
 
+def _refuse_incomparable(folder: Path, comparable: bool, stored: str, given: str) -> None:
+    """Refuse a study whose answers would be mixed with others; `comparable`: what all of them share is the same.
+
+    Raises:
+        LesionError: in what the two studies differ is said.
+    """
+    differing = _difference(stored, given)
+    if not comparable or differing:
+        because = differing or "this version samples answers in another way"
+        raise LesionError(
+            f"{folder} holds the answers of another study ({because}). Give another folder with --out, or run the study"
+            " that was started there; more items, tasks, models or edits of that are welcome."
+        )
+
+
 def _difference(stored: str, given: str) -> str:
-    """What tells two study texts apart: ` (items: 100 there, 200 here)`, or nothing if nothing is found."""
+    """What tells two study texts apart: `seed: 0 there, 1 here`; empty where answers to both are comparable.
+
+    Tasks and models that both have are compared in how they are asked.
+    """
     try:
         there, here = tomllib.loads(stored), tomllib.loads(given)
     except tomllib.TOMLDecodeError:
         return ""
-    # These do not decide any answer, so they are not why the identities differ.
-    silent = silent_keys(here.get("kind"))
-    differing = differences(there, here, sorted((there.keys() | here.keys()) - silent))
-    if not differing and here.get("decoding", {}).get("temperature", 0) > 0:
-        return (
-            ": the same questions of it, but this version samples answers in another way, or the data has changed since"
-            " (items, answers, judge or token limit)"
-        )
-    if not differing:
-        return ": the same questions of it, on data that has changed since (items, answers, judge or token limit)"
-    return f" ({differing})"
+    may_differ = silent_keys(here.get("kind"))
+    words = [differences(there, here, sorted((there.keys() | here.keys()) - may_differ))]
+    for key, name in (("tasks", "name"), ("models", "source")):
+        theirs, ours = _by_name(there.get(key), name), _by_name(here.get(key), name)
+        if key in may_differ:
+            words += [differences(theirs, ours, sorted(theirs.keys() & ours.keys()))]
+    return "; ".join(filter(None, words))
+
+
+def _by_name(entries: object, name: str) -> dict[str, dict[str, Any]]:
+    """How each task or model of a study is asked, by its name; how many items and what it is called do not count."""
+    named = {}
+    for entry in entries if isinstance(entries, list) else []:
+        table = dict(entry) if isinstance(entry, dict) else {name: entry}
+        key = " ".join(str(table.pop(part)) for part in (name, "revision", "dtype") if part in table)
+        named[key] = {part: value for part, value in table.items() if part not in ("items", *ModelChoice.LABELS)}
+    return named

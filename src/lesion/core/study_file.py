@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -148,6 +148,9 @@ class StudyFile(Table):
 
     FORM: ClassVar[str] = "lesion file"
     SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
+    """Keys that decide no answer."""
+    GROWS: ClassVar[tuple[str, ...]] = ()
+    """Keys of which a folder takes more: each answer is of one of their values."""
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = ()
     """Options that are no keys of their own; `from_options` puts them into some."""
@@ -224,15 +227,22 @@ class StudyFile(Table):
     def identity(self) -> str:
         """SHA-256 (64 hex digits) of what determines the answers.
 
-        Left out is what may change between two runs into one folder (`SILENT`), and how models are labelled
-        (`ModelChoice.LABELS`). The order of lists that are sets (`SETS`) does not count.
+        Left out is what decides none (`SILENT`), and how models are labelled (`ModelChoice.LABELS`). The order of lists
+        that are sets (`SETS`) does not count.
         """
+        return self._hash(self.SILENT)
+
+    def basis(self) -> str:
+        """SHA-256 (64 hex digits) of what all answers in one folder share: `identity` without what `GROWS`."""
+        return self._hash((*self.SILENT, *self.GROWS))
+
+    def _hash(self, without: Collection[str]) -> str:
         # Without what is None, a key that a later version adds leaves the studies of today what they are.
-        document = self.model_dump(mode="json", exclude=set(self.SILENT), exclude_none=True)
+        document = self.model_dump(mode="json", exclude=set(without), exclude_none=True)
         for chosen in [*document.get("models", ()), document.get("model")]:
             for label in ModelChoice.LABELS if isinstance(chosen, dict) else ():
                 chosen.pop(label, None)
-        for *tables, key in self.SETS:
+        for *tables, key in (path for path in self.SETS if path[0] in document):
             table = document
             for name in tables:
                 table = table[name]
@@ -242,14 +252,14 @@ class StudyFile(Table):
 
 
 def silent_keys(kind: object) -> set[str]:
-    """Keys that decide no answer in the study files of a kind, None for layer studies, as their classes say."""
+    """Keys in which studies of one folder may differ, of a kind, None for layer studies, as their classes say."""
     keys, classes = set(StudyFile.SILENT), [StudyFile]
     while classes:
         subclasses = classes.pop().__subclasses__()
         classes += subclasses
         for subclass in subclasses:
             own = subclass.model_fields["kind"].default if "kind" in subclass.model_fields else None
-            keys |= set(subclass.SILENT) if own == kind else set()
+            keys |= {*subclass.SILENT, *subclass.GROWS} if own == kind else set()
     return keys
 
 
@@ -285,6 +295,7 @@ class Questions(ModelStudy):
     """
 
     FORM: ClassVar[str] = "lesion questions"
+    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lesion.core.row import Row
+from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.edits.edit import ScaleBlock
 from lesion.studies.ablation.reach import Reach
@@ -39,7 +39,7 @@ def rows(right: int, edit: str = "baseline") -> list[Row]:
 def store(tmp_path):
     with Store.open(tmp_path, "hash", 'name = "made"') as opened:
         opened.add_model("fingerprint", "m")
-        opened.add_items("t", [Item(id=item, question="", gold="") for item in ITEMS])
+        opened.add_items("t", [Asked(Item(id=item, question="", gold="")) for item in ITEMS])
         yield opened
 
 
@@ -82,7 +82,7 @@ def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complet
     items = [f"i{number}" for number in range(200)]
     with Store.open(tmp_path, "hash", 'name = "made"') as store:
         store.add_model("fingerprint", "m")
-        store.add_items("t", [Item(id=item, question="", gold="") for item in items])
+        store.add_items("t", [Asked(Item(id=item, question="", gold="")) for item in items])
         warnings: list[str] = []
         reach = Reach(store, "m", {"t": items}, EDITS, warnings.append)
         for item in items:

@@ -240,7 +240,6 @@ def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, 
         ({"clusters": 500}, r"500 clusters were asked for, and run 0 has \d+ tokens.*--clusters"),
         ({"clusters": 30}, r"30 clusters were asked for, and run 0 has \d+ different tokens.*--layer-zero block"),
         ({"part": "solution", "max_new_tokens": 1, "clusters": 7}, r"7 clusters .* tokens of the solutions"),
-        ({"items": 31}, r"A run takes 31 items, and .* has 30"),
         ({"prompt_style": "chat"}, r"no chat template"),
         ({"prompt_style": "chatt"}, r"no prompt style 'chatt'.*chat"),
         ({"between": [0, 9]}, r"no layer 9.*tiny:llama has 3 blocks"),
@@ -337,3 +336,29 @@ def test_the_summary_tells_the_null_as_mean_and_quantile_over_shuffles(tinies, f
     for layer in entry.curve.layers:
         assert layer.null.mean < layer.null_high.mean
         assert layer.null.std is None
+
+
+# -- defaults on little data
+
+
+def test_the_number_of_clusters_follows_the_tokens_where_none_is_said(tinies, file, tmp_path):
+    outcome = run_drift(study(file, clusters=None, models=NAMES), tmp_path / "out", models=tinies)
+    placeless, placed = outcome.summary.models
+    notes = [note for note in outcome.summary.notes if "clusters instead of 50" in note]
+    for entry, note in zip((placeless, placed), notes, strict=True):
+        different = int(note.split("since a run has ")[1].split()[0])
+        assert entry.clusters == different // 2
+        assert note.startswith(f"{entry.name}: {entry.clusters} clusters instead of 50, since a run has")
+    assert placeless.clusters < placed.clusters  # where positions are added to tokens, more of them differ
+    asked = study(file, clusters=placeless.clusters)
+    same = run_drift(asked, tmp_path / "same", models=tinies).summary.models[0]
+    assert same.curves == placeless.curves
+    assert f"(k = {placeless.clusters}, {placed.clusters})" in outcome.report().read_text(encoding="utf-8")
+
+
+def test_a_task_with_fewer_items_than_a_run_takes_gives_all_with_notes(tinies, file, tmp_path):
+    listener = Listener()
+    outcome = run_drift(study(file, items=31), tmp_path / "out", watcher=listener, models=tinies)
+    assert [read.items for read in outcome.summary.models[0].runs] == [30, 30]
+    assert f"{file} has 30 items, fewer than the 31 asked for; all of them are used." in listener.notes
+    assert any(note.startswith("Every run has all 30 items") for note in outcome.summary.notes)

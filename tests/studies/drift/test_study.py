@@ -13,7 +13,7 @@ LEAST = {"models": ["bundled:llama-base"], "task": "primer:arithmetic"}
 
 def test_the_defaults_are_the_papers_where_it_says_and_documented_where_it_does_not():
     study = DriftStudy.make(**LEAST)
-    assert (study.clusters, study.runs, study.items) == ((50,), 5, 20)
+    assert (study.clusters, study.runs, study.items) == (None, 5, 20)
     assert (study.part, study.solution, study.layer_zero) == ("both", "own", "embedding")
     assert (study.normalise, study.nmi, study.starts, study.elbow) == ("none", "arithmetic", 10, "later")
 

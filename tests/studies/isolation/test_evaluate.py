@@ -196,8 +196,23 @@ def test_other_questions_another_model_or_other_items_are_refused(llama, sums, t
     with pytest.raises(LesionError, match="weights of tiny:llama are not those"):
         asked(stranger, tmp_path / "out", study(sums), other, Oracle(0))
     sums.write_text(sums.read_text().replace("+ 1", "+ 2"))
-    with pytest.raises(LesionError, match="data that has changed"):
+    with pytest.raises(LesionError, match="the data has changed"):
         asked(llama, tmp_path / "out", study(sums), made, Oracle(0))
+
+
+def test_more_tasks_and_items_are_asked_beside_those_there_and_give_what_one_run_gives(llama, sums, tmp_path):
+    other = questions(tmp_path / "other.jsonl", ITEMS)
+    made = planned(llama, mathneuro(llama), controls=1)
+    few, evaluated, _ = asked(llama, tmp_path / "out", study(sums, items=4), made)
+    assert evaluated == 4 * 3
+    engine = Oracle()
+    grown, evaluated, _ = asked(llama, tmp_path / "out", study(sums, other), made, engine)
+    whole, *_ = asked(llama, tmp_path / "whole", study(sums, other), made)
+    assert grown == whole
+    assert len(engine.asked) == evaluated == 2 * ITEMS * 3 - 4 * 3
+    again, evaluated, _ = asked(llama, tmp_path / "out", study(sums, items=4), made, Oracle(0))
+    assert evaluated == 0
+    assert again == few
 
 
 def test_level_may_change_between_two_runs_of_one_folder(llama, sums, tmp_path):

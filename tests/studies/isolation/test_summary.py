@@ -159,7 +159,12 @@ def test_an_edit_is_left_out_of_the_tasks_it_has_not_finished_and_a_task_without
     summary = summarise(plan(*EDITS, notes=["before"]), pd.DataFrame(told), items(sums=10, facts=6))
     assert [entry.name for entry in summary.tasks] == ["sums"]
     assert [entry.edit for entry in of(summary, "sums").cells] == ["r0", "r1"]
-    assert summary.notes == ("before", "toy has not answered all items of facts without an edit yet.")
+    assert (summary.notes[0], *summary.notes[2:]) == (
+        "before",
+        "toy has not answered all items of facts without an edit yet.",
+    )
+    left_out = "MathNeuro, keep\xa05\xa0%, ×0 has not answered all 10 items yet and is left out"
+    assert summary.notes[1].startswith(f"sums: {left_out}; evaluate again with every edit")
     assert summary.selectivity == ()
 
 

@@ -16,6 +16,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError, UsageError
+from lesion.studies.truncation.study import TruncationStudy
 from rounding import assert_same_to_rounding
 from runs import recall_truncation, run_truncation
 from tiny import model, tiny, tokenizer
@@ -76,13 +77,27 @@ def test_further_keeps_sides_and_matrices_are_all_that_is_asked_in_a_folder_that
     assert "baseline" not in {edit for edit, item, _ in engine.asked}
 
 
-def test_another_task_is_refused_by_what_differs_and_what_is_searched_is_no_difference(llama, file, tmp_path):
+def test_another_seed_is_refused_by_what_differs_and_what_is_searched_is_no_difference(llama, file, tmp_path):
     run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
-    other = questions(tmp_path / "other.jsonl")
-    with pytest.raises(LesionError, match=r"another study \(tasks: .*q\.jsonl there, .*other\.jsonl here\)\."):
-        run_truncation(study(other, keep=[0.1]), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
+    with pytest.raises(LesionError, match=r"another study \(seed: 0 there, 1 here\)\."):
+        run_truncation(study(file, keep=[0.1], seed=1), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
     with Store.read(tmp_path / "out") as store:
         assert len(store) > 0
+
+
+def test_more_items_and_tasks_are_asked_beside_those_there_and_give_what_one_run_gives(llama, file, tmp_path):
+    other = questions(tmp_path / "other.jsonl")
+    small = study(file, items=10, validation=0.5)
+    large = TruncationStudy.make(**{**small.model_dump(), "tasks": [str(file), str(other)], "items": 14})
+    first = run_truncation(small, tmp_path / "out", model=llama, make_engine=Known(chance(3)))
+    grown = run_truncation(large, tmp_path / "out", model=llama, make_engine=Known(chance(3)))
+    whole = run_truncation(large, tmp_path / "whole", model=llama, make_engine=Known(chance(3)))
+    assert grown.summary == whole.summary
+    assert 0 < grown.evaluated < whole.evaluated
+    engine = Known(chance(3))
+    again = run_truncation(small, tmp_path / "out", model=llama, make_engine=engine)
+    assert engine.asked == []
+    assert again.summary == first.summary
 
 
 def test_a_better_model_is_left_as_an_edit_and_one_that_is_no_longer_the_best_is_taken_away(llama, file, tmp_path):

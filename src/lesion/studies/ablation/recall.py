@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from lesion.core.store import Store
-from lesion.edits.edit import Scale, parse
+from lesion.edits.edit import BASELINE, Scale, parse
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.result import AblationSummary
@@ -34,27 +34,23 @@ def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataF
         return study, *summarised(study, plan, store)
 
 
-def answers_and_items(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every stored answer of the study in a folder, and the items of its tasks.
-
-    Raises:
-        LesionError: there is no store in the folder, or it is damaged.
-    """
-    with Store.read(folder) as store:
-        return _answers_and_items(Study.parse(store.study[1], "The stored study"), store)
-
-
-def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _answers_and_items(
+    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The answers of the models and edits that are planned, of all that lie in the folder, and the items."""
     items = store.items()
     of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
-    return store.answers(), items[of_tasks].reset_index(drop=True)
+    answers = store.answers()
+    wanted = {(model, str(edit)) for model, edits in plan.items() for edit in (BASELINE, *edits)}
+    planned = [place in wanted for place in zip(answers["model_name"], answers["edit"], strict=True)]
+    return answers[planned].reset_index(drop=True), items[of_tasks].reset_index(drop=True)
 
 
 def summarised(
     study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
 ) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
-    answers, items = _answers_and_items(study, store)
+    answers, items = _answers_and_items(study, plan, store)
     summary = summarise(study, plan, answers, items)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]

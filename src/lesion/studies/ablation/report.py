@@ -25,7 +25,7 @@ from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
 from lesion.studies.ablation.invariance import report as invariance
-from lesion.studies.ablation.recall import answers_and_items, recall
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screening import ASKING
 
@@ -84,7 +84,7 @@ class AblationResult(StudyResult[AblationSummary]):
         return invariance.chapter(self.summary)
 
     def _stored(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return self.stored or answers_and_items(self.folder)
+        return self.stored or recall(self.folder)[2:]
 
 
 def report(

@@ -43,8 +43,7 @@ def screen(evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Seq
         if choice not in generating:
             evaluation.run.watcher.note(no_screen(choice.name))
     items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
-    for choice, first in items.items():
-        evaluation.store.add_items(choice.name, first)
+    evaluation.ask(gold_tasks(generating), items)
     pending = evaluation.pending(chosen, model, edits, gold_tasks(generating), items)
     evaluation.planned += pending.total
     with timed(evaluation, chosen.name, "screen"):

@@ -59,6 +59,7 @@ class Study(Questions):
     FORM: ClassVar[str] = "lesion study"
     # Neither changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
+    GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("edits", "unit"), ("edits", "factor"))
 
     models: Several[OneModel] = option(

@@ -20,7 +20,7 @@ def drift(
     model: str | Model | Sequence[str | Model],
     task: str,
     *,
-    clusters: int | Sequence[int] = 50,
+    clusters: int | Sequence[int] | None = None,
     runs: int = 5,
     items: int = 20,
     layer_zero: str = "embedding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift import cells as drift_cells
 from lesion.studies.drift.clustering import Measured, Settings, drift
-from lesion.studies.drift.study import DriftStudy
+from lesion.studies.drift.study import USUAL, DriftStudy
 from lesion.studies.drift.texts import Texts, seed_of
 from lesion.studies.drift.token_classes import primer_lexicon, token_classes
 from lesion.studies.drift.token_drift import Occurrences
@@ -60,12 +60,48 @@ def _placeless(model: Model, token: int, folder: Path) -> bool:
     return bool(np.array_equal(first, second))
 
 
+def fitted(
+    study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path, note: Callable[[str], None]
+) -> DriftStudy:
+    """The study with a number of clusters: where none is said the paper's, or fewer where a run has fewer tokens.
+
+    Half of the tokens that the reference layer tells apart are taken then, which leaves clusters of several tokens.
+    """
+    if study.clusters is not None:
+        return study
+    fewest = min(_told_apart(study, model, texts, folder))
+    clusters = USUAL if fewest >= USUAL else max(2, fewest // 2)
+    if clusters < USUAL:
+        note(
+            f"{model.name}: {clusters} clusters instead of {USUAL}, since a run has {fewest} different tokens; ask for"
+            " more --items, or say --clusters."
+        )
+    return study.model_copy(update={"clusters": (clusters,)})
+
+
+def _told_apart(study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path) -> Iterator[int]:
+    """Of each run, how many of its tokens the reference layer tells apart: by the token, by its place too where
+    positions are added to tokens, and after block 0 by all that stands before it.
+    """
+    embedded = study.layer_zero == "embedding"
+    placeless = embedded and _placeless(model, texts[0].ids[0][0], folder)
+    for run in texts:
+        seen: list[Hashable] = []
+        for text in run.ids:
+            before: Hashable = None
+            for place, token in enumerate(text):
+                before = hash((before, token))
+                seen.append(token if placeless else (place, token) if embedded else before)
+        yield len({key for key, wanted in zip(seen, in_part(study, run), strict=True) if wanted})
+
+
 def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path) -> None:
     """Refuse too many clusters before any run is measured, so that no hours are lost to the last one.
 
     Raises:
         UsageError: a run has fewer tokens than clusters, or fewer that the embedding distinguishes.
     """
+    assert study.clusters is not None
     most = max(study.clusters)
     placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
     part = "" if study.part == "both" else f" of the {study.part}s"
@@ -127,7 +163,7 @@ def measure(
     settings: dict[tuple[int, int], Settings] = {}
     keys: dict[tuple[int, int], str] = {}
     for run, label in zip(texts, labels, strict=True):
-        for clusters in study.clusters:
+        for clusters in study.clusters or ():
             settings[run.run, clusters] = own = Settings(
                 clusters=clusters,
                 layer_zero=study.layer_zero,
@@ -151,7 +187,7 @@ def measure(
             f" not as they were written; they are measured again."
         )
     for run, label in zip(texts, labels, strict=True):
-        wanted = [clusters for clusters in study.clusters if (run.run, clusters) in missing]
+        wanted = [clusters for clusters in study.clusters or () if (run.run, clusters) in missing]
         if not wanted:
             continue
         with hidden_states(model, run.ids, folder=folder / STATES, prompt_tokens=run.prompts) as states:
@@ -159,4 +195,4 @@ def measure(
                 place = run.run, clusters
                 cells[place] = drift(states, settings[place], labels=label, watcher=watcher)
                 drift_cells.write(folder, keys[place], cells[place])
-    return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters}, len(missing)
+    return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters or ()}, len(missing)

@@ -127,8 +127,9 @@ def _findings(summary: DriftSummary) -> list[Block]:
 def figures(summary: DriftSummary) -> list[Figure]:
     """The main figure of every family."""
     runs = wording.counted(summary.study.runs, "run")
+    drawn = ", ".join(map(str, sorted({model.clusters for model in summary.models})))
     caption = (
-        f"Normalised mutual information of the clusters at each layer (k = {summary.study.drawn}) with those at layer"
+        f"Normalised mutual information of the clusters at each layer (k = {drawn}) with those at layer"
         f" {summary.reference}; bands: ± one standard deviation over {runs}. The rows above: each"
         " model's critical blocks, grey between the layers that they join, and its hinge or step where the curve is not"
         " a straight line."
@@ -159,7 +160,7 @@ def _checks(summary: DriftSummary, family: Family) -> Figure:
     """A family's small charts: other numbers of clusters, measures without clusters, and labels of the tokens."""
     panels = [
         Panel((charts.measure_chart(family, "nmi", "NMI", clusters, null=True),), f"NMI, {clusters} clusters")
-        for clusters in sorted(summary.study.clusters)
+        for clusters in sorted(summary.study.clusters or ())
         if clusters != summary.study.drawn and any(model.under(clusters) for model in family.models)
     ]
     names = {name: f"{tables.HEADINGS[name]} with layer {summary.reference}" for name in CHECKS}

@@ -17,7 +17,16 @@ from lesion.models.tokenizer import read_tokenizer
 from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
-from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
+from lesion.studies.drift.measurement import (
+    CLASS,
+    fitted,
+    in_part,
+    labels_of,
+    measure,
+    occurrences_of,
+    refuse_few,
+    spooling,
+)
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import DriftOfModel, DriftSummary
 from lesion.studies.drift.result import Run as DriftRun
@@ -40,6 +49,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     folder = run.folder
     task = find(study.task.name)
     runs = draw_runs(study, task)
+    run.note_if_fewer(study.task.name, len(runs[0]), study.items)
     critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
     _look_ahead(study, run.loaded)
     _refuse_another(folder, study)
@@ -56,7 +66,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     items = {study.task: list({item.id: item for items in runs for item in items}.values())}
     with (
         run.evaluation(
-            questions, items, tasks={study.task: task}, text=study.to_toml(), study_hash=study.identity()
+            questions, items, tasks={study.task: task}, text=study.to_toml(), shared=study.basis()
         ) as evaluation,
         spooling(folder),
     ):
@@ -71,7 +81,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
             del model  # makes room for the next
             summary = _summary(study, finished, notes, study.models[number:])
             summary.write(folder)
-    planned = len(study.models) * study.runs * len(study.clusters)
+    planned = len(study.models) * study.runs * len(study.clusters or (study.drawn,))
     return DriftResult(folder, summary, evaluation.evaluated, planned, measured)
 
 
@@ -140,6 +150,8 @@ def _model(
     run = evaluation.run
     solutions = own_solutions(chosen, model, evaluation) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, solutions)
+    notes: list[str] = []
+    study = fitted(study, model, texts, run.folder, notes.append)
     labels = [labels_of(study, task, model, read) for read in texts]
     refuse_few(study, chosen, model, texts, run.folder)
     cells, made = measure(study, chosen, model, texts, labels, run.folder, run.watcher)
@@ -170,7 +182,6 @@ def _model(
         runs=[_run(study, read) for read in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
-    notes = []
     if shape is None:
         notes.append(f"{chosen.name} has {counted(blocks, 'block')}, too few layers to test the shape of its curve.")
     if solutions is not None and any(read.truncated for read in texts):

@@ -27,6 +27,8 @@ from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import GreedyStudy, OneModel, OneTask, Questions
 
 Part = Literal["prompt", "solution", "both"]
+USUAL = 50
+"""The number of clusters of Nepal et al. (2025)."""
 Solution = Literal["own", "gold", "none"]
 LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
@@ -76,11 +78,12 @@ class DriftStudy(GreedyStudy):
     )
     items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
     runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
-    clusters: Several[Annotated[Whole, Field(ge=2)]] = option(
-        (50,),
+    clusters: Several[Annotated[Whole, Field(ge=2)]] | None = option(
+        None,
         help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         must="a whole number from 2, or a list of them",
         many="comma",
+        shown=f"{USUAL}, or half of a run's different tokens where these are fewer",
     )
     layer_zero: LayerZero = option(
         "embedding",
@@ -142,8 +145,8 @@ class DriftStudy(GreedyStudy):
 
     @property
     def drawn(self) -> int:
-        """The number of clusters that is drawn: the paper's 50 where it is among them, else the first."""
-        return 50 if 50 in self.clusters else self.clusters[0]
+        """The number of clusters that is drawn: the paper's where it is among them or none is said, else the first."""
+        return USUAL if self.clusters is None or USUAL in self.clusters else self.clusters[0]
 
     def questions(self) -> Questions:
         """The same as a study that asks the task for answers, greedily: how own solutions come about."""

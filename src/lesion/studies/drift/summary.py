@@ -28,7 +28,7 @@ def curves(
     that the hinge or step is compared with.
     """
     results = []
-    for clusters in study.clusters:
+    for clusters in study.clusters or ():
         own = cells[clusters]
         shape = find_shape(study, own, seed)
         at = shape.departure if shape else None

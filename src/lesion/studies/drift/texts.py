@@ -63,17 +63,8 @@ def draw_runs(study: DriftStudy, task: Task) -> list[list[Item]]:
     """The items of every run, the same for all models.
 
     Every run is a draw of its own from all items and depends on the seed and its number alone, so that further runs
-    leave earlier ones as they are. An item may be in two runs.
-
-    Raises:
-        UsageError: the task has fewer items than a run asks for.
+    leave earlier ones as they are. An item may be in two runs; a task with fewer items than a run asks for gives all.
     """
-    there = len(task.load())
-    if there < study.items:
-        raise UsageError(
-            f"A run takes {study.items:,} items, and {task.name} has {there:,}. Ask for fewer with --items: runs differ"
-            " by their items, and should each have a part of them."
-        )
     return [draw(task, study.items, seed_of(study, f"items {run}")) for run in range(study.runs)]
 
 

@@ -27,10 +27,10 @@ def calibrated_on(edits: Iterable[Edit]) -> dict[str, set[str]]:
 
 
 def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:
-    """The items of every task: seeded, those that were calibration texts last; those that a folder has answered stay.
+    """The items of every task: seeded, those that were calibration texts last; those that a folder has come first.
 
     An evaluation compares all edits of a folder on the same items, so a folder with answers keeps its items, also where
-    an edit is added that was calibrated on some of them (`seen` says on how many).
+    an edit is added that was calibrated on some of them (`seen` says on how many); more items are added to them.
 
     Args:
         questions: which tasks, how many items, and the seed.
@@ -45,12 +45,10 @@ def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoic
     drawn = {}
     for choice in questions.tasks:
         task = find(choice.name)
-        items = draw(task, questions.items_of(choice), questions.seed, used.get(source(choice.name), ()))
-        kept = stored.get(choice.name, [])
-        if len(kept) == len(items) and set(kept) != {item.id for item in items}:
-            by_id = {item.id: item for item in task.load()}
-            items = [by_id[item] for item in kept] if set(kept) <= set(by_id) else items
-        drawn[choice] = items
+        items = draw(task, None, questions.seed, used.get(source(choice.name), ()))
+        place = {item: number for number, item in enumerate(stored.get(choice.name, ()))}
+        items.sort(key=lambda item: place.get(item.id, len(place)))
+        drawn[choice] = items[: questions.items_of(choice)]
     return drawn
 
 

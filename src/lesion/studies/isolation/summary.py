@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from lesion.core.rates import rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
+from lesion.report import wording
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.studies.isolation.evaluation import (
@@ -99,6 +100,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
         complete[name] = task
+        notes += _incomplete(plan, task)
         baseline = task.baseline
         tasks.append(
             EvaluatedTask(
@@ -132,6 +134,18 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
         choice=choice,
         notes=tuple(notes),
     )
+
+
+def _incomplete(plan: Plan, task: _Task) -> list[str]:
+    """A note on edits of the folder that have not answered all items of a task, so that its table lacks them."""
+    missing = [edit.name for edit in plan.tried if edit.edit not in task.by_edit]
+    if not missing:
+        return []
+    return [
+        f"{task.name}: {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not answered all"
+        f" {wording.counted(len(task.baseline.right), 'item')} yet and {'is' if len(missing) == 1 else 'are'} left out;"
+        " evaluate again with every edit that is wanted."
+    ]
 
 
 def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers]:

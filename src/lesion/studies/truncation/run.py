@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.core import cost
-from lesion.core.cached_answers import CachedAnswers, gold_of
+from lesion.core.cached_answers import CachedAnswers, gold_tasks
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
 from lesion.core.run import Evaluation, Run, refuse_scored
@@ -54,8 +54,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, items, study.validation)
     with run.evaluation(study, items, tasks=tasks) as evaluation, _counted(spectra(model), folder):
-        for choice, of_task in items.items():
-            evaluation.store.add_items(gold_of(choice).name, of_task)
+        evaluation.ask(gold_tasks(tasks))
         evaluation.add(study.model.name, model)
         cache = CachedAnswers(evaluation, study.model, model)
         outcome = search(study, cells.cells, parts, cache)
