@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lesion.models.load import Model, load
     from lesion.studies.ablation.api import ablate
     from lesion.studies.ablation.report import AblationResult
+    from lesion.studies.comparison.api import compare
+    from lesion.studies.comparison.report import ComparisonResult
     from lesion.studies.drift.api import drift
     from lesion.studies.drift.report import DriftResult
     from lesion.studies.isolation.api import evaluate, isolate
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 _HOME = {
     "ablate": "lesion.studies.ablation.api",
     "AblationResult": "lesion.studies.ablation.report",
+    "compare": "lesion.studies.comparison.api",
+    "ComparisonResult": "lesion.studies.comparison.report",
     "study": "lesion.api",
     "drift": "lesion.studies.drift.api",
     "DriftResult": "lesion.studies.drift.report",
@@ -106,6 +110,7 @@ __all__ = [
     "BASELINE",
     "LAPE",
     "AblationResult",
+    "ComparisonResult",
     "Compose",
     "DriftResult",
     "EngineChoice",
@@ -131,6 +136,7 @@ __all__ = [
     "applied",
     "apply_edits",
     "calibration",
+    "compare",
     "drift",
     "evaluate",
     "find_task",

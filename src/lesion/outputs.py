@@ -24,6 +24,7 @@ KINDS = {
     "tuning": "`lesion tune`",
     "drift": "`lesion drift`",
     "overlay": "`lesion overlay`",
+    "comparison": "`lesion compare`",
     "demo": "`lesion demo`",
     "recall": "`lesion lab recall`",
     "recall-sweep": "a study of `lesion lab recall` trainings",

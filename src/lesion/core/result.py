@@ -63,6 +63,10 @@ class StudyResult(ABC, Generic[S]):
         summary = _recalled(cls.SUMMARY, folder)
         return None if summary is None else cls(folder, summary)
 
+    def __fspath__(self) -> str:
+        """The folder: a result may be given where the folder of a study is."""
+        return str(self.folder)
+
     @abstractmethod
     def page(self) -> Page:
         """What the report holds, in reading order."""

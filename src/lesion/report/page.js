@@ -165,7 +165,7 @@ async function drawCharts() {
 
 // The item browser.
 const BASELINE = "baseline";
-const FILTERS = [["all", "all"], ["broken", "broken by the edit"], ["repaired", "repaired"], ["same", "same verdict"]];
+const FILTERS = { all: "all", broken: "broken by the edit", repaired: "repaired", same: "same verdict" };
 const FINISHES = { s: "ended by itself", l: "hit the token limit", r: "ended in a loop", n: "broken off: logits not finite" };
 
 async function browse() {
@@ -175,15 +175,21 @@ async function browse() {
   const list = byId("item-list");
   const view = byId("item-view");
   const shown = { filter: "all", item: 0 };
+  const words = data.words ?? {}; // of a study that compares something else than an edit with the unedited model
+  const filters = Object.entries(words.filters ?? FILTERS);
+  for (const [select, word] of [[models, words.model], [edits, words.edit]])
+    if (word) select.parentElement.firstChild.textContent = word + " ";
   const cellsOf = (model, task) => data.cells.filter((cell) => cell.model === model && cell.task === task);
   const option = (text, value) => { const made = make("option", "", text); made.value = value; return made; };
   const baseline = () => cellsOf(+models.value, +tasks.value).find((cell) => cell.edit === BASELINE);
   const edited = () => cellsOf(+models.value, +tasks.value).find((cell) => cell.edit === edits.value);
   const kind = (index) => {
     const pair = (baseline()?.verdicts[index] ?? "-") + (edited()?.verdicts[index] ?? "-");
-    return { 10: "broken", "01": "repaired", 11: "same", "00": "same" }[pair] ?? "unknown";
+    return { 10: "broken", "01": "repaired", 11: "right", "00": "wrong" }[pair] ?? "unknown";
   };
-  const fits = (index) => shown.filter === "all" || kind(index) === shown.filter;
+  const belongs = (found, filter) =>
+    filter === "all" || found === filter || (filter === "same" && (found === "right" || found === "wrong"));
+  const fits = (index) => belongs(kind(index), shown.filter);
 
   function fillEdits(wanted) {
     const found = cellsOf(+models.value, +tasks.value).filter((cell) => cell.edit !== BASELINE);
@@ -194,14 +200,13 @@ async function browse() {
   }
 
   function fillFilters() {
-    const counts = { all: data.tasks[+tasks.value].total, broken: 0, repaired: 0, same: 0, unknown: 0 };
-    for (let index = 0; index < counts.all; index++) counts[kind(index)]++;
-    const labels = FILTERS.map(([name, words]) => {
+    const kinds = Array.from({ length: data.tasks[+tasks.value].total }, (_, index) => kind(index));
+    const labels = filters.map(([name, called]) => {
       const label = make("label");
       const input = make("input");
       Object.assign(input, { type: "radio", name: "filter", value: name, checked: name === shown.filter });
       input.addEventListener("change", () => { shown.filter = name; fillList(); });
-      label.append(input, `${words} (${counts[name]})`);
+      label.append(input, `${called} (${kinds.filter((found) => belongs(found, name)).length})`);
       return label;
     });
     byId("filters").replaceChildren(byId("filters").querySelector("legend"), ...labels);
@@ -282,7 +287,7 @@ async function browse() {
     right.append(make("strong", "", gold));
     const pair = make("div", "pair");
     const [before, after] = [baseline(), edited()];
-    pair.append(answer("Unedited", before, index, after));
+    pair.append(answer((data.words && before?.label) || "Unedited", before, index, after));
     pair.append(answer(edits.selectedOptions[0]?.textContent ?? "Edited", after, index, before));
     const steps = make("div", "steps");
     const buttons = [...list.querySelectorAll("button")];
@@ -318,7 +323,7 @@ async function browse() {
     tasks.replaceChildren(...available.map((index) => option(data.tasks[index].name, index)));
     tasks.value = available.includes(task) ? task : available.includes(before) ? before : available[0];
     fillEdits(named.edit ?? edits.value);
-    if (FILTERS.some(([name]) => name === named.show)) shown.filter = named.show;
+    if (filters.some(([name]) => name === named.show)) shown.filter = named.show;
     fillFilters();
     const item = data.tasks[+tasks.value].items.findIndex(([id]) => id === named.item);
     fillList(item >= 0 ? item : undefined);

@@ -13,15 +13,55 @@ from lesion.errors import LesionError
 from lesion.statistics.paired import Contrast, paired_drop
 
 
-def difference_of_drops(first: Contrast, second: Contrast) -> Contrast:
-    """One drop minus another on other items; the level is that of the two drops' intervals.
+def difference_of_drops(first: Contrast, second: Contrast, correlation: float = 0.0) -> Contrast:
+    """One drop minus another; the level is that of the two drops' intervals.
 
     The limits recover each drop's variance near the limit that counts (Newcombe 1998, method 10; Zou and Donner 2008).
+
+    Args:
+        first, second: the drops with their intervals.
+        correlation: of the two drops over items, −1…1; 0 where they are of other items.
     """
     value = first.value - second.value
-    low = value - math.hypot(first.value - first.low, second.high - second.value)
-    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    low = value - _combined(first.value - first.low, second.high - second.value, correlation)
+    high = value + _combined(first.high - first.value, second.value - second.low, correlation)
     return Contrast(value, max(-2.0, low), min(2.0, high))
+
+
+def _combined(first: float, second: float, correlation: float) -> float:
+    """√(a² + b² − 2·r·a·b): the reach of a difference of two estimates whose correlation is r."""
+    return math.sqrt(max(0.0, first * first + second * second - 2.0 * correlation * first * second))
+
+
+def paired_difference_of_drops(
+    first: Bool[np.ndarray, "two items"], second: Bool[np.ndarray, "two same_items"], level: float = 0.95
+) -> Contrast:
+    """The drop in the first minus that in the second on the same items, each given as (baseline, edited).
+
+    Both drops have their score intervals (`paired_drop`), combined under the correlation of the two drops over items;
+    unlike Student's interval of the differences it has width also where all differences are equal.
+
+    Raises:
+        LesionError: there are no items, or their numbers differ.
+    """
+    if first.shape != second.shape:
+        raise LesionError(f"Two drops are compared on the same items; got {first.shape[1]} and {second.shape[1]}.")
+    drops = [baseline.astype(float) - edited for baseline, edited in (first, second)]
+    constant = any(float(np.ptp(drop)) == 0.0 for drop in drops) if first.size else False
+    correlation = 0.0 if constant else float(np.corrcoef(*drops)[0, 1])
+    return difference_of_drops(
+        paired_drop(first[0], first[1], level), paired_drop(second[0], second[1], level), correlation
+    )
+
+
+def mean_p(values: Float[np.ndarray, " items"]) -> float:
+    """Two-sided p of Student's test that the mean is 0; 1 where all values are 0, NaN for fewer than two values."""
+    if values.size < 2 or not np.isfinite(values).all():
+        return math.nan
+    spread = float(values.std(ddof=1))
+    if spread == 0.0:
+        return 1.0 if float(values[0]) == 0.0 else 0.0
+    return float(2.0 * student.sf(abs(float(values.mean())) * math.sqrt(values.size) / spread, values.size - 1))
 
 
 def beyond_random(

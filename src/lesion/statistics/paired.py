@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from scipy.optimize import brentq
 from scipy.stats import binom, norm, spearmanr
 
@@ -124,6 +124,25 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
     discordant = b_only + e_only
     # The binomial with ½ is symmetric, so two-sided is twice one tail; 1 caps the middle, counted twice.
     return min(1.0, 2.0 * float(binom.cdf(min(b_only, e_only), discordant, 0.5)))
+
+
+def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
+    """Exact two-sided test that paired differences lie symmetrically around 0 (Fisher's randomisation test).
+
+    p is the share of all choices of signs whose sum is at least as far from 0. For differences of −1, 0 and 1 it is
+    McNemar's exact test.
+
+    Args:
+        differences: whole numbers, such as drop in one model minus drop in the other, −2…2.
+    """
+    sizes = np.abs(differences[differences != 0]).astype(int)
+    chances = np.ones(1)  # of the sum of those whose sign is plus: 0, 1, …
+    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        one = np.zeros(int(size) * int(count) + 1)
+        one[:: int(size)] = binom.pmf(np.arange(int(count) + 1), int(count), 0.5)
+        chances = np.convolve(chances, one)
+    sums = 2 * np.arange(len(chances)) - (len(chances) - 1)
+    return min(1.0, float(chances[np.abs(sums) >= abs(int(differences.sum()))].sum()))
 
 
 def holm(p: Iterable[float]) -> list[float]:

@@ -1,0 +1,1 @@
+"""Comparison: two or more folders of studies, item by item."""

@@ -1,0 +1,53 @@
+"""The comparison of studies: which finished folders are compared item by item, as validated TOML."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from lesion.core.fields import LEVEL_OPTION, Level, Listed, OneOrSeveral, Text
+from lesion.core.method import Method
+from lesion.core.options import option
+from lesion.core.study_file import StudyFile
+
+
+class ComparisonStudy(StudyFile):
+    """The stored answers of finished studies, compared item by item."""
+
+    FORM: ClassVar[str] = "lesion comparison"
+
+    kind: Literal["comparison"] = Field(default="comparison", description="comparison")
+    folders: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
+        help="Output folders of studies with answers: ablate, evaluate, isolate, truncate, tune. The first is compared"
+        " with each other.",
+        must="a list of output folders of studies",
+        many="repeat",
+        argument="DIR …",
+    )
+    labels: Listed[Text] = option(
+        (),
+        help="Name of a folder in tables and charts, one for each folder in their order; default: the folder's own.",
+        must="a list of names, one for each folder",
+        name="label",
+        many="repeat",
+    )
+    tasks: Listed[Text] = option(
+        (),
+        help="Task to compare; default: every task in common.",
+        must="a list of names of tasks",
+        name="task",
+        many="repeat",
+    )
+    level: Level = LEVEL_OPTION
+
+
+METHOD = Method(
+    ComparisonStudy,
+    "lesion.studies.comparison.run:run_comparison",
+    "lesion.studies.comparison.report:ComparisonResult",
+    "compare",
+    "Compare studies item by item: what changed, and which items both got wrong.",
+    kept="Nothing is kept of an unfinished comparison; the same command starts it anew.",
+    distributed=False,
+)

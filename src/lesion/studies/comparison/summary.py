@@ -1,0 +1,234 @@
+"""From the answers of finished folders to a comparison: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lesion.core.values import Estimate
+from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
+from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
+from lesion.studies.comparison.pairing import Match, aligned, matches
+from lesion.studies.comparison.reading import Source, digest, read
+from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Counts, Drop, Pair, TaskItems
+from lesion.studies.comparison.study import ComparisonStudy
+
+
+class Gathered(NamedTuple):
+    """What folders hold for a comparison: the pairs of models with their items in common, and notes."""
+
+    matches: list[Match]
+    notes: list[str]
+
+    @property
+    def sources(self) -> list[Source]:
+        """The models of all pairs, each once."""
+        return list({source.side.label: source for match in self.matches for source in match[:2]}.values())
+
+
+def gathered(study: ComparisonStudy, out: Path) -> Gathered:
+    """Read the folders of a study.
+
+    Args:
+        study: which folders.
+        out: the folder of the comparison.
+
+    Raises:
+        UsageError: as `reading.read` and `pairing.matches`.
+        LesionError: a store is damaged.
+    """
+    notes: list[str] = []
+    return Gathered(matches(read(study.folders, study.labels, out), study.tasks, notes), notes)
+
+
+def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSummary:
+    """The comparison of what was read of the folders of a study."""
+    paired, notes, sources = read_folders.matches, list(read_folders.notes), read_folders.sources
+    names = list(dict.fromkeys(task for pair in paired for task in pair.items))
+    pairs = [_pair(match, study.level, notes) for match in paired]
+    drops = [drop for source in sources for task in names for drop in _drops(source, task, paired, study.level)]
+    return ComparisonSummary(
+        study=study,
+        sides=tuple(source.side for source in sources),
+        tasks=tuple(_task_items(task, sources, paired) for task in names),
+        pairs=corrected(pairs),
+        drops=tuple(drops),
+        digest=digest(sources),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """The pairs with p corrected by Holm (1979) over all of them: one family for each question on a task.
+
+    The questions: do the unedited models differ, do they differ under an edit, does an edit take more from one.
+    """
+    tested: dict[tuple[str, str, bool], list[float]] = {}
+    for pair in pairs:
+        for cell in pair.cells:
+            for field, p in _tested(cell):
+                tested.setdefault((field, cell.task, cell.unedited), []).append(p)
+    adjusted = {family: iter(holm(every)) for family, every in tested.items()}
+    return tuple(
+        pair.model_copy(update={"cells": tuple(_with_corrected(cell, adjusted) for cell in pair.cells)})
+        for pair in pairs
+    )
+
+
+def _tested(cell: Compared) -> list[tuple[str, float]]:
+    """The numbers of a comparison that have a p, by their names."""
+    estimates = {"difference": cell.difference, "extra_drop": cell.extra_drop}
+    return [(name, each.p) for name, each in estimates.items() if each is not None and each.p is not None]
+
+
+def _with_corrected(cell: Compared, adjusted: Mapping[tuple[str, str, bool], Iterator[float]]) -> Compared:
+    changed = {}
+    for field, _ in _tested(cell):
+        p = next(adjusted[field, cell.task, cell.unedited])
+        changed[field] = getattr(cell, field).model_copy(update={"p_corrected": p})
+    return cell.model_copy(update=changed)
+
+
+def _pair(match: Match, level: float, notes: list[str]) -> Pair:
+    a, b, items = match
+    same = a.side.fingerprint == b.side.fingerprint
+    cells = []
+    for task, common in items.items():
+        shared = [edit for edit in a.edits(task) if edit in b.edits(task)]
+        edits = [(edit, edit) for edit in shared]
+        if same:
+            edits += aligned(a, b, task)
+        known = {edit for pair in edits for edit in pair}
+        alone = sum(edit not in known for source in (a, b) for edit in source.edits(task))
+        if alone:
+            notes.append(
+                f"{task}: {alone} edits of {a.side.label} or {b.side.label} have no counterpart in the other; each stands"
+                " against its own unedited model only."
+            )
+        cells += [cell for each in edits if (cell := _compared(a, b, task, common, each, level)) is not None]
+    return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells))
+
+
+def _compared(
+    a: Source, b: Source, task: str, common: Sequence[str], edits: tuple[str, str], level: float
+) -> Compared | None:
+    rows = a.cells[task, edits[0]], b.cells[task, edits[1]]
+    items = [item for item in common if all(item in each.index for each in rows)]
+    if not items:
+        return None
+    named = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
+    if a.scored(task):
+        first, second = (values(each, items) for each in rows)
+        return Compared(
+            **named,
+            a=Estimate.of(mean(first, level)),
+            b=Estimate.of(mean(second, level)),
+            difference=Estimate.of(mean(second - first, level), _known(mean_p(second - first))),
+            counts=None,
+            extra_drop=_extra_drop(a, b, task, items, edits, level),
+        )
+    first, second = (right(each, items) for each in rows)
+    gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
+    return Compared(
+        **named,
+        a=Estimate.of(accuracy(first, level)),
+        b=Estimate.of(accuracy(second, level)),
+        difference=Estimate.of(paired_drop(second, first, level), mcnemar_exact(gained, lost)),
+        counts=Counts(
+            gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
+        ),
+        extra_drop=_extra_drop(a, b, task, items, edits, level),
+    )
+
+
+def _extra_drop(
+    a: Source, b: Source, task: str, common: Sequence[str], edits: tuple[str, str], level: float
+) -> Estimate | None:
+    """The drop in b minus that in a; None for the unedited models, for two edits, and without unedited answers."""
+    edit = edits[0]
+    if edit == UNEDITED or edits[1] != edit or any((task, UNEDITED) not in source.cells for source in (a, b)):
+        return None
+    rows = [source.cells[task, each] for source in (b, a) for each in (UNEDITED, edit)]
+    items = [item for item in common if all(item in each.index for each in rows)]
+    if not items:
+        return None
+    if a.scored(task):
+        yours, mine = (values(rows[i], items) - values(rows[i + 1], items) for i in (0, 2))
+        return Estimate.of(mean(yours - mine, level), _known(mean_p(yours - mine)))
+    yours, mine = (np.stack([right(rows[i], items), right(rows[i + 1], items)]) for i in (0, 2))
+    differences = (yours[0].astype(int) - yours[1]) - (mine[0].astype(int) - mine[1])
+    return Estimate.of(paired_difference_of_drops(yours, mine, level), sign_flip_exact(differences))
+
+
+def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> list[Drop]:
+    """Every edit of a source on the items of a task that it shares with another."""
+    shared = {item for match in paired if source in match[:2] for item in match.items.get(task, ())}
+    before = source.cells.get((task, UNEDITED))
+    drops = []
+    for edit in source.edits(task):
+        after = source.cells[task, edit]
+        if edit == UNEDITED or before is None or not shared:
+            continue
+        items = [item for item in before.index if item in shared and item in after.index]
+        if not items:
+            continue
+        if source.scored(task):
+            value, drop = mean(values(after, items), level), mean(values(before, items) - values(after, items), level)
+        else:
+            value, drop = (
+                accuracy(right(after, items), level),
+                paired_drop(right(before, items), right(after, items), level),
+            )
+        named = {"side": source.side.label, "task": task, "edit": edit, "items": len(items)}
+        drops.append(Drop(**named, value=Estimate.of(value), drop=Estimate.of(drop)))
+    return drops
+
+
+def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -> TaskItems:
+    everyone = common_items(task, paired)
+    scored = any(source.scored(task) for source in sources if task in source.items)
+    verdicts = unedited_verdicts(task, sources, everyone)
+    return TaskItems(
+        name=task,
+        scored=scored,
+        sides=len(verdicts.columns),
+        items=len(everyone),
+        answered=len(verdicts),
+        wrong=None if scored else int((~verdicts).all(axis=1).sum()),
+        right=None if scored else int(verdicts.all(axis=1).sum()),
+    )
+
+
+def common_items(task: str, paired: Sequence[Match]) -> list[str]:
+    """The items of a task that all pairs that have the task share."""
+    lists = [match.items[task] for match in paired if task in match.items]
+    return [item for item in lists[0] if all(item in other for other in map(set, lists[1:]))]
+
+
+def unedited_verdicts(task: str, sources: Sequence[Source], items: Sequence[str]) -> pd.DataFrame:
+    """[items, sides] whether the unedited models are right, for the items that all sides with the task answered."""
+    cells = {
+        source.side.label: source.cells[task, UNEDITED]["correct"]
+        for source in sources
+        if (task, UNEDITED) in source.cells
+    }
+    frame = pd.DataFrame(cells).reindex(list(items)).dropna()
+    return frame.astype(bool)
+
+
+def right(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
+    """[items] whether each answer is right."""
+    return rows.loc[list(items), "correct"].to_numpy(dtype=bool)
+
+
+def values(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
+    """[items] the log-probability of each, in nats; NaN where it is not finite."""
+    return np.array([scores[0] for scores in rows.loc[list(items), "scores"]], dtype=np.float64)
+
+
+def _known(p: float) -> float | None:
+    return None if np.isnan(p) else p
