@@ -32,7 +32,7 @@ def findings(summary: ComparisonSummary) -> list[Finding]:
             headline = (verdict(pair, cells), *edits[:lead])
             every.append(Finding(subject, headline, (*edits[lead:], *limits)))
     if any(task.wrong is not None and task.sides > 2 for task in summary.tasks):
-        every.append(_all(summary))
+        every.insert(1, _all(summary))
     return every
 
 
@@ -165,7 +165,7 @@ def _strongest(cells: Sequence[Compared], of: Callable[[Compared], Estimate]) ->
 
 
 def _edit(cell: Compared) -> str:
-    return f"`{cell.edit}`"
+    return cell.edit
 
 
 def _signed(estimate: Estimate, *, scored: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,7 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, entries, study_section
 from lesion.report.browser import NOTHING
+from lesion.report.finding import Finding
 from lesion.studies.comparison import charts, tables
 from lesion.studies.comparison import findings as prose
 from lesion.studies.comparison import items as of_items
@@ -37,6 +39,8 @@ READING = (
     "Items are compared where id, question and right answer are the same in both folders.",
     "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
+FIRST = 2
+"""So many verdicts stand above the chart, which is to be seen with them; the others are folded."""
 GONE = "The answers are not on this page: {why} Run the comparison again to have them."
 
 
@@ -98,12 +102,10 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     @override
     def page(self) -> Page:
         summary, matches = self.summary, self.matches
-        first = summary.pairs[0]
-        findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
-        findings += [*_figure(summary, first, 0), Prose((METHOD,))]
-        sections = [Section("Findings", "Findings", tuple(findings))]
+        figures = [_figure(summary, pair, number) for number, pair in enumerate(summary.pairs)]
+        sections = [Section("Findings", "Findings", tuple(_findings(summary, figures[0])))]
         for number, pair in enumerate(summary.pairs):
-            sections.append(_pair(summary, pair, number, drawn=pair is not first))
+            sections.append(_pair(summary, pair, number, figures[number] if number else []))
         sections.append(self._items())
         names = wording.listed([side.label for side in summary.sides])
         return Page(
@@ -126,6 +128,18 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         return Section("Items", "Items and edits", tuple(blocks))
 
 
+def _findings(summary: ComparisonSummary, figure: Sequence[Figure]) -> Iterator[Block]:
+    """The verdicts, the chart that shows the first of them, then what else they rest on."""
+    findings = prose.findings(summary)
+    heads = tuple(Finding(finding.subject, finding.headline) for finding in findings)
+    grounds = tuple(Finding(finding.subject, (), finding.sentences) for finding in findings if finding.sentences)
+    yield Findings(heads[:FIRST], heads[FIRST:], "More tasks and pairs")
+    yield from figure
+    if grounds:
+        yield Findings(grounds[:FIRST], grounds[FIRST:], "More tasks and pairs")
+    yield Prose((METHOD,))
+
+
 def _figure(summary: ComparisonSummary, pair: Pair, number: int, of: charts.Of = charts.difference) -> list[Figure]:
     """The figure of a pair, a panel per task; none where nothing is compared."""
     drawn = {task.name: charts.differences(summary, pair, task.name, of) for task in summary.tasks}
@@ -141,12 +155,12 @@ def _figure(summary: ComparisonSummary, pair: Pair, number: int, of: charts.Of =
     more = any(len(pair.of_task(task)) > charts.MOST for task in drawn)
     rest = f" Drawn are the {charts.MOST} rows that differ most; all are in the table." if more else ""
     name = ("difference" if of is charts.difference else "extra-drop") + (f"-{number}" if number else "")
-    caption = f"{what}; bars are paired {level} intervals. Click a row to read the answers behind it.{rest}"
+    caption = f"{what}; bars are paired {level} intervals.{rest}"
     return [Figure(name, panels, caption, charts.legend(of))]
 
 
-def _pair(summary: ComparisonSummary, pair: Pair, number: int, *, drawn: bool) -> Section:
-    blocks: list[Block] = list(_figure(summary, pair, number)) if drawn else []
+def _pair(summary: ComparisonSummary, pair: Pair, number: int, figures: Sequence[Figure]) -> Section:
+    blocks: list[Block] = list(figures)
     for task in summary.tasks:
         if pair.of_task(task.name):
             table = tables.of_pair(pair, task.name, scored=task.scored, level=summary.study.level)
@@ -159,7 +173,7 @@ def _pair(summary: ComparisonSummary, pair: Pair, number: int, *, drawn: bool) -
 
 
 def _study(summary: ComparisonSummary) -> Section:
-    facts = [("folders", "\n".join(summary.study.folders))]
+    facts = [("folders", ", ".join(summary.study.folders))]
     for side in summary.sides:
         facts.append((side.label, f"{side.model} (fingerprint {side.fingerprint}), {', '.join(side.engines)}"))
     counts = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in summary.tasks]

@@ -106,8 +106,8 @@ def _pair(match: Match, level: float, notes: list[str]) -> Pair:
         alone = sum(edit not in known for source in (a, b) for edit in source.edits(task))
         if alone:
             notes.append(
-                f"{task}: {alone} edits of {a.side.label} or {b.side.label} have no counterpart in the other; each stands"
-                " against its own unedited model only."
+                f"{task}: {alone} edits of {a.side.label} or {b.side.label} have no counterpart in the other; each"
+                " stands against its own unedited model only."
             )
         cells += [cell for each in edits if (cell := _compared(a, b, task, common, each, level)) is not None]
     return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells))
