@@ -137,6 +137,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "tune": (lesion.tune, {"model": llama, "task": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
         "overlay": (lesion.overlay, {"seed": 0}),
+        "compare": (lesion.compare, {"level": 0.9}),
         "load": (lesion.load, {"source": "bundled:llama-base"}),
         "applied": (lesion.applied, {"model": llama, "edit": "0×0"}),
         "gated": (lesion.gated, {"model": llama}),
@@ -187,7 +188,7 @@ NAMES = [
 GIVEN = {"LesionError", "UsageError", "Model"} | {name for name in lesion.__all__ if name.endswith("Result")}
 
 
-REFUSED = {"overlay", "AblationResult.report"}  # here there is nothing to report on
+REFUSED = {"compare", "overlay", "AblationResult.report"}  # here there is nothing to report on
 
 
 class Reached(Exception):  # noqa: N818
@@ -258,7 +259,7 @@ def test_every_argument_takes_odd_values_or_refuses_them(name, good, tmp_path, m
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in GIVEN])
 def test_missing_unknown_and_too_many_arguments_are_refused(name, good):
     call, right = good[name]
-    if name == "overlay":
+    if name in ("compare", "overlay"):
         return
     with pytest.raises(LesionError, match="unexpected keyword argument 'nosuch'"):
         call(**right, nosuch=1)
@@ -275,6 +276,8 @@ def test_folders_laid_over_each_other_and_selections_joined_refuse_what_they_are
     given = MADE[odd]() if odd in MADE else ODD[odd]
     with pytest.raises((LesionError, Reached)):  # a text may be the name of a folder
         lesion.overlay(given, given)
+    with pytest.raises((LesionError, Reached)):
+        lesion.compare(given, given)
     for joined in ("__or__", "__and__", "__sub__"):
         with pytest.raises(LesionError):
             getattr(lesion.Magnitude(0.1), joined)(given)

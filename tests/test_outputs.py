@@ -28,6 +28,7 @@ COMMANDS = {
     "tuning": ["tune", "no-model", "--task", "primer:arithmetic"],
     "drift": ["drift", "no-model", "--task", "primer:arithmetic"],
     "overlay": ["overlay", "no-study"],
+    "comparison": ["compare", "no-study"],
     "demo": ["demo"],
     "recall": ["lab", "recall"],
     "memory": ["lab", "memory"],
@@ -155,7 +156,7 @@ def test_a_link_in_an_output_folder_is_refused_and_its_target_stays_as_it_is(nam
 
 
 @needs_links
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "overlay"])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("overlay", "comparison")])
 def test_no_command_follows_a_lock_that_is_a_link(command, tmp_path, capsys):
     (tmp_path / "precious").write_text("precious")
     out = tmp_path / "out"

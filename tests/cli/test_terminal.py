@@ -113,6 +113,7 @@ def test_a_stream_that_takes_nothing_more_is_one_error_and_a_closed_pipe_another
         ["run", HOSTILE],
         ["report", HOSTILE],
         ["overlay", HOSTILE, "--out", "x"],
+        ["compare", HOSTILE, "--out", "x"],
         ["edit", "show", HOSTILE],
         [HOSTILE],
         ["ablate", f"--{HOSTILE}"],

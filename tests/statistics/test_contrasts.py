@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
 from lesion.errors import LesionError
-from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
+from lesion.statistics.contrasts import (
+    beyond_random,
+    difference_of_drops,
+    mean_p,
+    paired_difference_of_drops,
+    perplexity,
+    perplexity_ratio,
+)
 from lesion.statistics.paired import Contrast, paired_drop
 
 rates = st.floats(-1, 1, allow_nan=False)
@@ -72,6 +79,41 @@ def test_the_interval_of_a_difference_of_drops_covers_as_often_as_it_says():
         found = difference_of_drops(paired_drop(*skill), paired_drop(*control))
         held += found.low <= truth <= found.high
     assert 0.93 <= held / tries <= 0.975
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [0.0, 0.9])
+def test_the_interval_of_a_paired_difference_of_drops_covers_as_often_as_it_says(shared):
+    rng = np.random.default_rng(21)
+    held, tries, items = 0, 600, 50
+    for _ in range(tries):
+        hard, same = rng.random((2, items)), rng.random(items) < shared
+        luck = np.where(same, hard[:, None], rng.random((2, 2, items)))  # model, edited or not, item
+        arms = [np.stack([luck[0, model] < 0.85, luck[1, model] < left]) for model, left in enumerate((0.6, 0.4))]
+        found = paired_difference_of_drops(*arms)
+        held += found.low <= -0.2 <= found.high
+    assert 0.93 <= held / tries <= 0.98
+
+
+def test_a_paired_difference_of_equal_drops_has_width_and_needs_the_same_items():
+    right, wrong = np.ones(10, dtype=bool), np.zeros(10, dtype=bool)
+    found = paired_difference_of_drops(np.stack([right, wrong]), np.stack([right, wrong]))
+    assert found.value == 0
+    assert found.low < -0.1 < 0.1 < found.high
+    with pytest.raises(LesionError, match="on the same items; got 10 and 9"):
+        paired_difference_of_drops(np.stack([right, wrong]), np.stack([right[:9], wrong[:9]]))
+
+
+@given(st.lists(st.integers(-20, 20), min_size=2, max_size=20).filter(lambda values: len(set(values)) > 1))
+def test_p_of_a_mean_is_scipys(values):
+    assert mean_p(np.array(values, dtype=float)) == pytest.approx(ttest_1samp(values, 0.0).pvalue, abs=1e-12)
+
+
+def test_p_of_a_mean_without_spread_or_numbers_says_so():
+    assert mean_p(np.zeros(4)) == 1.0
+    assert mean_p(np.ones(4)) == 0.0
+    assert math.isnan(mean_p(np.array([1.0])))
+    assert math.isnan(mean_p(np.array([1.0, math.nan])))
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
 from lesion.errors import LesionError, UsageError
-from lesion.statistics.paired import holm, mcnemar_exact, paired_drop, rank_agreement, wilson
+from lesion.statistics.paired import holm, mcnemar_exact, paired_drop, rank_agreement, sign_flip_exact, wilson
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -223,3 +223,20 @@ def test_a_flat_profile_agrees_with_nothing():
     assert math.isnan(rank_agreement([0.0, 0.0, 0.0], [0.1, 0.2, 0.3]))
     with pytest.raises(LesionError, match="same layers"):
         rank_agreement([0.1], [0.1])
+
+
+@given(st.lists(st.integers(-2, 2), min_size=1, max_size=10))
+def test_the_sign_flip_test_is_that_of_all_signs(differences):
+    observed = abs(sum(differences))
+    sums = [
+        abs(sum(sign * value for sign, value in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    share = sum(each >= observed for each in sums) / len(sums)
+    assert sign_flip_exact(np.array(differences)) == pytest.approx(share, abs=1e-12)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 5))
+def test_the_sign_flip_test_of_verdicts_is_mcnemars(gained, lost, same):
+    differences = np.array([1] * gained + [-1] * lost + [0] * (same + 1))
+    assert sign_flip_exact(differences) == pytest.approx(mcnemar_exact(gained, lost), abs=1e-12)

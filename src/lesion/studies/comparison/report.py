@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import pandas as pd
 from typing_extensions import override
@@ -60,7 +59,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
 
     @classmethod
     @override
-    def recall(cls, folder: Path) -> Self | None:
+    def recall(cls, folder: Path) -> ComparisonResult | None:
         found = super().recall(folder)
         if found is None:
             return None

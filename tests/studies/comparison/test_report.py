@@ -1,0 +1,127 @@
+"""The page and the text of a comparison, from two small studies of bundled models, and from made answers."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+
+import pandas as pd
+import pytest
+from made_answers import folder
+from page_checks import HOSTILE, Elements
+from rich.console import Console
+
+import lesion
+from commandline import lesion as command
+from lesion.report.publishing import html
+
+YES = {f"i{n}": n < 8 for n in range(10)}
+NO = dict.fromkeys(YES, False)
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    place = tmp_path_factory.mktemp("bundled")
+    return [
+        lesion.ablate(f"bundled:llama-{name}", tasks="primer:arithmetic", items=6, layers="2,3", out=place / name)
+        for name in ("base", "instruct")
+    ]
+
+
+@pytest.mark.slow
+def test_two_studies_of_bundled_models_are_compared_by_command_and_in_python_alike(studies, tmp_path, capsys):
+    base, instruct = studies
+    out = tmp_path / "out"
+    done = command(capsys, "compare", base.folder, instruct.folder, "--out", out)
+    assert done.code == 0, done.err
+    assert done.out.endswith(f"report: {out / 'report.html'}\n")
+    assert re.search(r"^(No difference is shown: )?instruct (and|answers) ", done.out)
+    assert re.search("of 6 items (is|are) wrong in both", " ".join(done.out.split()))
+    assert "There are only 6 items" in " ".join(done.out.split())
+    assert {file.name for file in out.iterdir()} == {
+        *("report.html", "summary.json", "comparison.csv", "drops.csv", "items.csv", "figures", "lock", "lesion.json"),
+    }
+    before = {file: file.read_bytes() for file in out.rglob("*.*")}
+    (out / "report.html").unlink()
+    assert command(capsys, "report", out).code == 0
+    assert {file: file.read_bytes() for file in out.rglob("*.*")} == before
+    result = lesion.compare(base, instruct.folder)
+    assert list(result.table["edit"]) == ["baseline", "2×0", "3×0"]
+    baselines = [study.table["baseline_accuracy"][0] for study in studies]
+    assert list(result.table.loc[0, ["value_a", "value_b"]]) == pytest.approx(baselines)
+    pd.testing.assert_frame_equal(pd.read_csv(out / "comparison.csv"), result.table, check_dtype=False)
+    shutil.move(base.folder, tmp_path / "elsewhere")
+    done = command(capsys, "report", out)
+    shutil.move(tmp_path / "elsewhere", base.folder)
+    assert done.code == 0
+    assert "The answers are not on this page" in (out / "report.html").read_text("utf-8")
+
+
+def made(tmp_path, first=YES, second=NO, **options):
+    a = folder(tmp_path / "a", {"baseline": YES, "3×0": first}, model="m")
+    b = folder(tmp_path / "b", {"baseline": YES, "3×0": second}, model="n")
+    return lesion.compare(a, b, **options)
+
+
+def printed(result, width=100) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(result.text())
+    return " ".join(out.getvalue().replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def test_the_verdict_comes_first_and_says_what_limits_it(tmp_path):
+    text = printed(made(tmp_path))
+    assert text.startswith("No difference is shown: b and a answer equally many items of sums")
+    assert "p 1; 2 of 10 items are wrong in both." in text
+    assert "Under 1 of 1 edits in common b and a differ (corrected p ≤ .05): 3×0 −80.0 points" in text
+    assert "3×0 takes 80.0 points more from b than from a" in text
+    assert "There are only 10 items: a difference is significant only if at least 6 of them change." in text
+
+
+def test_a_baseline_at_nothing_or_everything_is_said(tmp_path):
+    a = folder(tmp_path / "a", {"baseline": NO}, model="m")
+    b = folder(tmp_path / "b", {"baseline": dict.fromkeys(YES, True)}, model="n")
+    text = printed(lesion.compare(a, b))
+    assert "a answers no item of sums" in text
+    assert "b answers every item of sums" in text
+    assert text.startswith("b answers 100.0 points more of sums than a [")
+
+
+def test_the_page_shows_the_first_chart_right_behind_the_verdict_and_carries_the_answers(tmp_path):
+    page = made(tmp_path).page()
+    assert [block.kind for block in page.sections[0].blocks][:2] == ["findings", "figure"]
+    assert page.carried["models"] == ["unedited", "3×0"]
+    assert [cell["label"] for cell in page.carried["cells"]] == ["a", "b", "a", "b"]
+    assert page.carried["cells"][2]["verdicts"] == "1111111100"
+    assert page.carried["words"]["filters"]["wrong"] == "wrong in both"
+
+
+def test_a_folder_that_has_grown_since_leaves_the_numbers_and_takes_the_answers_from_the_page(tmp_path):
+    result = made(tmp_path, out=tmp_path / "out")
+    folder(tmp_path / "b", {"5×0": YES}, model="n")
+    again = type(result).recall(tmp_path / "out")
+    assert again.summary == result.summary
+    assert "have changed since" in html(again.page())
+    with pytest.raises(lesion.LesionError, match="Run the comparison again"):
+        _ = again.items
+
+
+def test_texts_stay_texts(tmp_path):
+    items = {str(n): bool(n % 2) for n in range(3)}
+    for place, name in (("a", "m"), ("b", HOSTILE[0])):
+        folder(tmp_path / place, {"baseline": items}, model=name, question=HOSTILE[1].replace("{", "{{") + " {item}")
+    result = lesion.compare(tmp_path / "a", tmp_path / "b", labels=[HOSTILE[3], HOSTILE[6]])
+    text = html(result.page())
+    plain = html(made(tmp_path / "plain").page())
+    names = [[name for name, _ in Elements(page).found if name in ("script", "img")] for page in (text, plain)]
+    assert names[0] == names[1]
+    assert "onerror" not in {key for _, keys in Elements(text).found for key in keys}
+
+
+def test_a_search_of_many_items_keeps_its_file_small(tmp_path, monkeypatch):
+    monkeypatch.setattr("lesion.studies.comparison.items.MOST_ROWS", 15)
+    result = made(tmp_path, out=tmp_path / "out")
+    result.report()
+    assert len(pd.read_csv(tmp_path / "out" / "items.csv")) == len(YES)
+    assert len(result.items) == 2 * len(YES)
