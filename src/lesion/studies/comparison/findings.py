@@ -87,7 +87,14 @@ def _interval(estimate: Estimate, *, scored: bool = False) -> str:
         return "(no interval)"
     if (estimate.value or 0.0) < 0:
         low, high = 0.0 - high, 0.0 - low
-    return wording.plain_interval(low, high) if scored else wording.interval(low, high)
+    return nats(low, high) if scored else wording.interval(low, high)
+
+
+def nats(low: float | None, high: float | None) -> str:
+    """`[−0.321, 2.454]`; empty when unknown."""
+    if low is None or high is None:
+        return ""
+    return f"[{decimals(3)(low)},{SPACE}{decimals(3)(high)}]"
 
 
 def _p(estimate: Estimate) -> str:
@@ -171,7 +178,7 @@ def _edit(cell: Compared) -> str:
 def _signed(estimate: Estimate, *, scored: bool) -> str:
     value = estimate.value or 0.0
     if scored:
-        return f"{decimals(3, signed=True)(value)} nats {wording.plain_interval(estimate.low, estimate.high)}".strip()
+        return f"{decimals(3, signed=True)(value)} nats {nats(estimate.low, estimate.high)}".strip()
     return f"{wording.signed(value)} points {wording.interval(estimate.low, estimate.high)}".strip()
 
 

@@ -15,6 +15,8 @@ from lesion.studies.comparison.reading import Source, blocks_of
 
 MOST_ALIGNED = 4
 """Edits of one side at one place that are aligned with those of the other; of more, a search, none is."""
+CHOSEN = {"truncation": "its edits", "choose": "its edit", "tuning": "its learning rates"}
+"""What a study chose on some of its items, by its kind or by the key of its file that asks for it."""
 _DECODING = re.compile(
     r"(?:greedy|T=(?P<temperature>\S+) p=(?P<top_p>\S+) seed=(?P<seed>\S+) (?P<sampling>.*?))"
     r" max=(?P<max_new_tokens>\d+) stop=(?P<stop>\[.*\])(?: stop_loops=(?P<stop_loops>\d+))?",
@@ -86,7 +88,8 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
             known = sorted({*a.items, *b.items})
             near = nearest(task, known)
             raise UsageError(f"No folder has answers to {short(task)}{near}; there are {', '.join(known)}.")
-    chosen = [task for task in a.items if task in b.items and (not wanted or task in wanted)]
+    shared = [task for task in a.items if task in b.items and (not wanted or task in wanted)]
+    chosen = sorted(shared, key=a.scored)  # those with right and wrong answers first
     for one, other in ((a, b), (b, a)):
         alone = [task for task in one.items if task not in other.items and (not wanted or task in wanted)]
         if alone:
@@ -153,6 +156,11 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
             notes.append(
                 f"{source.side.label} stopped asking once a cell was decided: which items a cell has depends on its"
                 " answers, and neither intervals nor p allow for that."
+            )
+        chosen = CHOSEN.get("choose" if "choose" in source.study else source.study.get("kind", ""))
+        if chosen:
+            notes.append(
+                f"{source.side.label} chose {chosen} on some of these items; on others that choice may look less good."
             )
 
 

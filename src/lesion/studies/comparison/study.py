@@ -19,8 +19,8 @@ class ComparisonStudy(StudyFile):
 
     kind: Literal["comparison"] = Field(default="comparison", description="comparison")
     folders: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
-        help="Output folders of studies with answers: ablate, evaluate, isolate, truncate, tune. The first is compared"
-        " with each other.",
+        help="Output folders of studies with answers: ablate, evaluate, isolate, truncate, tune. Every other"
+        " folder is compared with the first.",
         must="a list of output folders of studies",
         many="repeat",
         argument="DIR …",
@@ -48,6 +48,7 @@ METHOD = Method(
     "lesion.studies.comparison.report:ComparisonResult",
     "compare",
     "Compare studies item by item: what changed, and which items both got wrong.",
+    needs_out=False,
     kept="Nothing is kept of an unfinished comparison; the same command starts it anew.",
     distributed=False,
 )

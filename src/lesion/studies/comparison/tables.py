@@ -55,8 +55,8 @@ def of_pair(pair: Pair, task: str, *, scored: bool, level: float) -> Table:
     rows = [row for row in _rows(pair) if row["task"] == task]
     frame = pd.DataFrame(rows, columns=_KEYS).assign(shown=[cell.edit for cell in pair.of_task(task)])
     frame["shown"] = frame["shown"].replace("baseline", "unedited")
-    number = decimals(3, signed=False) if scored else wording.points
-    between = wording.plain_interval if scored else wording.interval
+    number = decimals(3) if scored else wording.points
+    between = prose.nats if scored else wording.interval
     plus = decimals(3, signed=True) if scored else wording.signed
 
     def with_interval(value: str, low: str, high: str) -> Any:
@@ -116,7 +116,7 @@ def drops(summary: ComparisonSummary) -> Table:
 
     def drop(row: dict[str, Any]) -> str:
         if row["task"] in scored:
-            return f"{decimals(3)(row['drop'])} {wording.plain_interval(row['low'], row['high'])}".strip()
+            return f"{decimals(3)(row['drop'])} {prose.nats(row['low'], row['high'])}".strip()
         return f"{wording.points(row['drop'])} {wording.interval(row['low'], row['high'])}".strip()
 
     columns = (
@@ -135,13 +135,14 @@ def text(summary: ComparisonSummary) -> RenderableType:
     for finding in prose.findings(summary):
         parts += [_line(" ".join(finding.headline)), *(_line(f"  {sentence}") for sentence in finding.sentences)]
     parts.append(Text())
-    wanted = ("shown", "value_a", "value_b", "difference", "p_corrected", "gained", "both_wrong")
+    wanted = ["shown", "value_a", "value_b", "difference", "p_corrected", "gained", "both_wrong"]
     for pair in summary.pairs:
         for task in summary.tasks:
             cells = pair.of_task(task.name)
             if cells:
                 table = of_pair(pair, task.name, scored=task.scored, level=summary.study.level)
-                parts.append(table.terminal(wanted, MOST))
+                varying = ["items"] if table.frame["items"].nunique() > 1 else []
+                parts.append(table.terminal([*wanted, *varying], MOST))
             if len(cells) > MOST:
                 parts.append(_line(f"… and {len(cells) - MOST:,} more rows, in comparison.csv."))
     if summary.pairs:
@@ -151,10 +152,12 @@ def text(summary: ComparisonSummary) -> RenderableType:
 
 def _legend(summary: ComparisonSummary) -> str:
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+    some = any(task.scored for task in summary.tasks)
+    scored = " Of scored tasks: the mean log-probability of an item, in nats." if some else ""
     return (
         f"Accuracy in %; difference in points with its paired {level} interval; p corrected over all comparisons of"
         f" unedited models, or of edits. Changed: +{wording.SPACE}only the second is right,"
-        f" {wording.MINUS}{wording.SPACE}only the first."
+        f" {wording.MINUS}{wording.SPACE}only the first.{scored}"
     )
 
 
