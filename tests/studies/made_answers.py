@@ -24,6 +24,7 @@ def folder(
     style: str = "raw",
     engine: str = "by hand",
     question: str = "What is {item}?",
+    kind: str = "layers",
 ) -> Path:
     """A folder whose store has these answers; questions and gold answers follow from the items' names."""
     rows = [
@@ -48,6 +49,6 @@ def folder(
         for edit, by_item in verdicts.items()
         for item, verdict in by_item.items()
     ]
-    with Store.open(place, "made", study or STUDY.format(model=model)) as store:
+    with Store.open(place, "made", study or STUDY.format(model=model), kind) as store:
         store.write(rows)
     return place

@@ -68,6 +68,8 @@ def test_each_models_own_prompt_style_and_another_engine_are_noted(tmp_path):
     assert "a was answered by by hand, b by another engine" in notes(a, b)
     stopped = folder(tmp_path / "c", BASE, model="third", study="[stop]\neffect = 0.1\n")
     assert "c stopped asking once a cell was decided" in notes(a, stopped)
+    search = folder(tmp_path / "d", BASE, model="fourth", kind="truncation")
+    assert "d chose its edits on some of these items" in notes(a, search)
 
 
 def two_models(place, names):

@@ -15,7 +15,7 @@ from lesion.studies.comparison.reading import Source, blocks_of
 
 MOST_ALIGNED = 4
 """Edits of one side at one place that are aligned with those of the other; of more, a search, none is."""
-CHOSEN = {"truncation": "its edits", "choose": "its edit", "tuning": "its learning rates"}
+CHOSEN = {"truncation": "its edits", "choose": "its edit", "tuning": "a learning rate, if it had several,"}
 """What a study chose on some of its items, by its kind or by the key of its file that asks for it."""
 _DECODING = re.compile(
     r"(?:greedy|T=(?P<temperature>\S+) p=(?P<top_p>\S+) seed=(?P<seed>\S+) (?P<sampling>.*?))"
@@ -157,7 +157,7 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
                 f"{source.side.label} stopped asking once a cell was decided: which items a cell has depends on its"
                 " answers, and neither intervals nor p allow for that."
             )
-        chosen = CHOSEN.get("choose" if "choose" in source.study else source.study.get("kind", ""))
+        chosen = CHOSEN.get("choose" if "choose" in source.study else source.kind)
         if chosen:
             notes.append(
                 f"{source.side.label} chose {chosen} on some of these items; on others that choice may look less good."

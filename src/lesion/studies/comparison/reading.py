@@ -19,6 +19,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import Scale, Truncate, parse, parts
 from lesion.errors import UsageError
 from lesion.outputs import kind_of
+from lesion.plain import visible
 from lesion.studies.comparison.result import UNEDITED, Side
 
 KINDS = ("layers", "isolation", "truncation", "tuning")
@@ -31,11 +32,13 @@ class Source:
 
     Attributes:
         side: what the result keeps of it.
+        kind: of study, as the folder is noted; empty where it is not.
         study: the stored study, as TOML has it.
         answers: columns as of `Store.answers`, of this model.
     """
 
     side: Side
+    kind: str
     study: Mapping[str, Any]
     answers: pd.DataFrame
 
@@ -63,8 +66,12 @@ class Source:
 
     def scored(self, task: str) -> bool:
         """Whether the answers of a task are log-probabilities: one score each, and nothing is right or wrong."""
-        rows = self.answers[self.answers["task"] == task]
-        return bool((rows["scores"].map(len) == 1).all() and (rows["ranks"].map(len) == 0).all())
+        return task in self._scored
+
+    @cached_property
+    def _scored(self) -> frozenset[str]:
+        single = (self.answers["scores"].map(len) == 1) & (self.answers["ranks"].map(len) == 0)
+        return frozenset(str(task) for task, every in single.groupby(self.answers["task"]).all().items() if every)
 
 
 def read(folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = Path()) -> list[list[Source]]:
@@ -95,10 +102,10 @@ def _names(places: Sequence[Path]) -> list[str]:
     """The folders by the shortest ends of their paths that tell them apart."""
     whole = [Path(os.path.abspath(place)).parts for place in places]
     for length in range(1, max(map(len, whole)) + 1):
-        names = ["/".join(parts[-length:]) for parts in whole]
+        names = [visible("/".join(parts[-length:])) for parts in whole]
         if len(set(names)) == len(names):
             return names
-    return [str(place) for place in places]
+    return [f"{number} {visible(str(place))}" for number, place in enumerate(places, start=1)]
 
 
 def _sources(place: Path, name: str, out: Path, *, alone: bool) -> list[Source]:
@@ -125,6 +132,7 @@ def _sources(place: Path, name: str, out: Path, *, alone: bool) -> list[Source]:
                 fingerprint=fingerprint,
                 engines=tuple(sorted(set(answers.loc[answers["model"] == fingerprint, "engine"]))),
             ),
+            kind or "",
             study,
             answers[answers["model"] == fingerprint],
         )

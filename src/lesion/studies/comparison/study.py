@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from lesion.core.fields import LEVEL_OPTION, Level, Listed, OneOrSeveral, Text
+from lesion.core.fields import LEVEL_OPTION, Level, Listed, OneOrSeveral, Text, printable
 from lesion.core.method import Method
 from lesion.core.options import option
 from lesion.core.study_file import StudyFile
@@ -25,7 +25,7 @@ class ComparisonStudy(StudyFile):
         many="repeat",
         argument="DIR …",
     )
-    labels: Listed[Text] = option(
+    labels: Listed[Annotated[Text, AfterValidator(printable)]] = option(
         (),
         help="Name of a folder in tables and charts, one for each folder in their order; default: the folder's own.",
         must="a list of names, one for each folder",
