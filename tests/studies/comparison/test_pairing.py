@@ -21,11 +21,20 @@ def test_items_of_one_side_only_or_that_read_otherwise_are_left_out_and_counted(
     b = folder(tmp_path / "b", {"baseline": {"x": True, "w": False}}, model="other")
     result = lesion.compare(a, b)
     assert result.summary.pairs[0].cells[0].items == 1
-    assert "sums: 1 items are in common, of 3 in a and 2 in b; the others are left out." in result.summary.notes
-    assert "1 edits of a or b have no counterpart" in " ".join(result.summary.notes)
+    assert "sums: 1 item in common, of 3 in a and 2 in b; the others are left out." in result.summary.notes
+    assert "1 edit of a or b has no counterpart" in " ".join(result.summary.notes)
     changed = folder(tmp_path / "changed", BASE, model="other", question="How much is {item}?")
     with pytest.raises(lesion.UsageError, match="no item of a task in common: a has sums"):
         lesion.compare(a, changed)
+
+
+def test_an_edit_without_an_item_in_common_is_noted_and_nothing_to_compare_is_refused(tmp_path):
+    a = folder(tmp_path / "a", {"baseline": {"x": True}, "3×0": {"y": False}})
+    b = folder(tmp_path / "b", {"baseline": YES, "3×0": {"x": False}}, model="other")
+    assert "sums: no item was answered by both under 3×0; left out." in notes(a, b)
+    c = folder(tmp_path / "c", {"4×0": YES}, model="third")
+    with pytest.raises(lesion.UsageError, match="a and c have no edit in common"):
+        lesion.compare(a, c)
 
 
 def test_nothing_in_common_says_what_each_has(tmp_path):
@@ -102,7 +111,7 @@ def test_other_edits_of_the_same_blocks_are_aligned_where_the_model_is_the_same(
         ("3×0", "3.attention×0"),
         ("3×0", "3.mlp.up top 0.1"),
     ]
-    assert "sums: 1 edits of a or b have no counterpart" in " ".join(result.summary.notes)
+    assert "sums: 1 edit of a or b has no counterpart" in " ".join(result.summary.notes)
     other = folder(tmp_path / "c", {"baseline": YES, "3.attention×0": YES}, model="other")
     assert [cell.edit for cell in lesion.compare(a, other).summary.pairs[0].cells] == ["baseline"]
 

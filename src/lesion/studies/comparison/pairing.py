@@ -111,8 +111,8 @@ def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
     if len(common) < max(len(ours), len(theirs)):
         other = f", {changed} with the same id read differently" if changed else ""
         notes.append(
-            f"{task}: {len(common):,} items are in common, of {len(ours):,} in {a.side.label} and {len(theirs):,} in"
-            f" {b.side.label}{other}; the others are left out."
+            f"{task}: {wording.counted(len(common), 'item')} in common, of {len(ours):,} in {a.side.label} and"
+            f" {len(theirs):,} in {b.side.label}{other}; the others are left out."
         )
     return common
 

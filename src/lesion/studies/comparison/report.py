@@ -160,12 +160,12 @@ def _figure(summary: ComparisonSummary, pair: Pair, number: int, of: charts.Of =
 
 def _pair(summary: ComparisonSummary, pair: Pair, number: int, figures: Sequence[Figure]) -> Section:
     blocks: list[Block] = list(figures)
+    if not pair.same_model:
+        blocks += _figure(summary, pair, number, charts.extra_drop)
     for task in summary.tasks:
         if pair.of_task(task.name):
             table = tables.of_pair(pair, task.name, scored=task.scored, level=summary.study.level)
             blocks += [Prose((table.title,), quiet=False), table]
-    if not pair.same_model:
-        blocks += _figure(summary, pair, number, charts.extra_drop)
     alone = len(summary.pairs) == 1
     title = visible("Every edit" if alone else f"{pair.b} against {pair.a}")
     return Section("Edits" if alone else title, title, tuple(blocks), f"pair-{number}")

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.values import Estimate
+from lesion.errors import UsageError
+from lesion.report import wording
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
 from lesion.studies.comparison.pairing import Match, aligned, matches
@@ -46,10 +48,20 @@ def gathered(study: ComparisonStudy, out: Path) -> Gathered:
 
 
 def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSummary:
-    """The comparison of what was read of the folders of a study."""
+    """The comparison of what was read of the folders of a study.
+
+    Raises:
+        UsageError: two models have no edit in common, and no unedited answers either.
+    """
     paired, notes, sources = read_folders.matches, list(read_folders.notes), read_folders.sources
     names = list(dict.fromkeys(task for pair in paired for task in pair.items))
     pairs = [_pair(match, study.level, notes) for match in paired]
+    for pair in pairs:
+        if not pair.cells:
+            raise UsageError(
+                f"{pair.a} and {pair.b} have no edit in common, and were not both evaluated unedited; run one of the"
+                " studies again with edits of the other."
+            )
     drops = [drop for source in sources for task in names for drop in _drops(source, task, paired, study.level)]
     return ComparisonSummary(
         study=study,
@@ -105,11 +117,15 @@ def _pair(match: Match, level: float, notes: list[str]) -> Pair:
         known = {edit for pair in edits for edit in pair}
         alone = sum(edit not in known for source in (a, b) for edit in source.edits(task))
         if alone:
+            has, stands = ("has", "stands") if alone == 1 else ("have", "stand")
             notes.append(
-                f"{task}: {alone} edits of {a.side.label} or {b.side.label} have no counterpart in the other; each"
-                " stands against its own unedited model only."
+                f"{task}: {wording.counted(alone, 'edit')} of {a.side.label} or {b.side.label} {has} no counterpart in"
+                f" the other and {stands} against the own unedited model only."
             )
-        cells += [cell for each in edits if (cell := _compared(a, b, task, common, each, level)) is not None]
+        made = {each: _compared(a, b, task, common, each, level) for each in edits}
+        cells += [cell for cell in made.values() if cell is not None]
+        if without := [" → ".join(dict.fromkeys(each)) for each, cell in made.items() if cell is None]:
+            notes.append(f"{task}: no item was answered by both under {wording.listed(without)}; left out.")
     return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells))
 
 
@@ -222,12 +238,13 @@ def unedited_verdicts(task: str, sources: Sequence[Source], items: Sequence[str]
 
 def right(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
     """[items] whether each answer is right."""
-    return rows.loc[list(items), "correct"].to_numpy(dtype=bool)
+    return rows["correct"].to_numpy(dtype=bool)[rows.index.get_indexer(pd.Index(list(items)))]
 
 
 def values(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
     """[items] the log-probability of each, in nats; NaN where it is not finite."""
-    return np.array([scores[0] for scores in rows.loc[list(items), "scores"]], dtype=np.float64)
+    scores = np.array([each[0] for each in rows["scores"]], dtype=np.float64)
+    return scores[rows.index.get_indexer(pd.Index(list(items)))]
 
 
 def _known(p: float) -> float | None:
