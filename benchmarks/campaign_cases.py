@@ -187,6 +187,7 @@ def _arguments(places: Places) -> Iterator[Case]:
             ["edit", "show", value],
             ["edit", "combine", value, first, "--op", "or", "--out", "c.edit"],
             ["overlay", value, str(places.studies["layers"]), "--out", "o"],
+            ["compare", value, str(places.studies["layers"]), "--out", "o"],
         ):
             yield Case(
                 f"{' '.join(line[:2])[:30]!a} {value[:40]!a}", tuple(line), None, surroundings, plain_user=private

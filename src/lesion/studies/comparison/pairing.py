@@ -43,9 +43,11 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
         chosen = _tasks(a, b, tasks, notes)
         items = {task: common for task in chosen if (common := _items(a, b, task, notes))}
         if not items:
+            same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
+            changed = " Items of the same id read differently: the data has changed." if same else ""
             raise UsageError(
-                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}. Run one of"
-                " the studies again with the other's --task, --items and --seed."
+                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed} Run"
+                " one of the studies again with the other's --task, --items and --seed."
             )
         for task in items:
             _refuse_incomparable(a, b, task, notes)
@@ -87,7 +89,8 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
         if task not in {**a.items, **b.items}:
             known = sorted({*a.items, *b.items})
             near = nearest(task, known)
-            raise UsageError(f"No folder has answers to {short(task)}{near}; there are {', '.join(known)}.")
+            neither = f"Neither {a.side.label} nor {b.side.label}"
+            raise UsageError(f"{neither} has answers to {short(task)}{near}; there are {', '.join(known)}.")
     shared = [task for task in a.items if task in b.items and (not wanted or task in wanted)]
     chosen = sorted(shared, key=a.scored)  # those with right and wrong answers first
     for one, other in ((a, b), (b, a)):
