@@ -30,7 +30,7 @@ def difference_of_drops(first: Contrast, second: Contrast, correlation: float = 
 
 def _combined(first: float, second: float, correlation: float) -> float:
     """√(a² + b² − 2·r·a·b): the reach of a difference of two estimates whose correlation is r."""
-    return math.sqrt(max(0.0, first * first + second * second - 2.0 * correlation * first * second))
+    return math.hypot(first - correlation * second, math.sqrt(max(0.0, 1.0 - correlation * correlation)) * second)
 
 
 def paired_difference_of_drops(

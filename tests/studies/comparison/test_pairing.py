@@ -24,7 +24,7 @@ def test_items_of_one_side_only_or_that_read_otherwise_are_left_out_and_counted(
     assert "sums: 1 item in common, of 3 in a and 2 in b; the others are left out." in result.summary.notes
     assert "1 edit of a or b has no counterpart" in " ".join(result.summary.notes)
     changed = folder(tmp_path / "changed", BASE, model="other", question="How much is {item}?")
-    with pytest.raises(lesion.UsageError, match="no item of a task in common: a has sums.* the data has changed"):
+    with pytest.raises(lesion.UsageError, match=r"no item of a task in common: a has sums.* the data has changed"):
         lesion.compare(a, changed)
 
 

@@ -46,8 +46,8 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
             same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
             changed = " Items of the same id read differently: the data has changed." if same else ""
             raise UsageError(
-                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed} Run"
-                " one of the studies again with the other's --task, --items and --seed."
+                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed}"
+                " Run one of the studies again with the other's --task, --items and --seed."
             )
         for task in items:
             _refuse_incomparable(a, b, task, notes)
