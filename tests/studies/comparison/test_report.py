@@ -14,6 +14,7 @@ from rich.console import Console
 
 import lesion
 from commandline import lesion as command
+from lesion.report import drawing
 from lesion.report.publishing import html
 
 YES = {f"i{n}": n < 8 for n in range(10)}
@@ -91,6 +92,14 @@ def test_a_baseline_at_nothing_or_everything_is_said(tmp_path):
 def test_the_page_shows_the_first_chart_right_behind_the_verdict_and_carries_the_answers(tmp_path):
     page = made(tmp_path).page()
     assert [block.kind for block in page.sections[0].blocks][:2] == ["findings", "figure"]
+    tips = [
+        row["tip"].splitlines()[2]
+        for figure in (block for block in page.blocks() if block.kind == "figure")
+        for data in drawing.specification(figure.panels[0].charts[0])["datasets"].values()
+        for row in data
+        if row.get("y") == "3×0"
+    ]
+    assert [tip.partition(" [")[0] for tip in tips] == ["difference −80.0", "extra drop 80.0"]
     assert page.carried["models"] == ["unedited", "3×0"]
     assert [cell["label"] for cell in page.carried["cells"]] == ["a", "b", "a", "b"]
     assert page.carried["cells"][2]["verdicts"] == "1111111100"

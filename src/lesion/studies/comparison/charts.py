@@ -45,16 +45,19 @@ def differences(summary: ComparisonSummary, pair: Pair, task: str, of: Of = diff
     cells = _chosen([cell for cell in pair.of_task(task) if _known(of(cell))], of)
     if not cells:
         return None
-    scale = 1.0 if scored else 100.0
+    scale, named = 1.0 if scored else 100.0, "difference" if of is difference else "extra drop"
+    names = [_name(cell) for cell in cells]
+    if len(set(names)) < len(names):  # edits that differ in what was cut away have rows of their own
+        names = [cell.edit for cell in cells]
     rows = []
-    for cell in cells:
+    for name, cell in zip(names, cells, strict=True):
         estimate = of(cell)
         assert estimate is not None
         assert estimate.value is not None
         low, high = (end if end is not None else estimate.value for end in (estimate.low, estimate.high))
         rows.append(
-            {"y": _name(cell), "x": scale * estimate.value, "low": scale * low, "high": scale * high}
-            | {"colour": _colour(estimate), "tip": _tip(pair, cell, estimate, scored=scored)}
+            {"y": name, "x": scale * estimate.value, "low": scale * low, "high": scale * high}
+            | {"colour": _colour(estimate), "tip": _tip(pair, cell, estimate, named, scored=scored)}
             | {"model": row_name(summary, pair, cell), "task": task, "edit": pair.b}
         )
     frame = pd.DataFrame(rows)
@@ -101,7 +104,9 @@ def legend(of: Of = difference) -> tuple[Series, ...]:
     )
 
 
-def _tip(pair: Pair, cell: Compared, estimate: Estimate, *, scored: bool) -> str:
+def _tip(pair: Pair, cell: Compared, estimate: Estimate, named: str, *, scored: bool) -> str:
+    """What pointing at a row shows; `named` is what its estimate is."""
+
     def number(value: float | None) -> str:
         if value is None:
             return wording.DASH
@@ -110,7 +115,7 @@ def _tip(pair: Pair, cell: Compared, estimate: Estimate, *, scored: bool) -> str
     lines = [
         f"{_name(cell)}, {wording.counted(cell.items, 'item')}",
         f"{pair.a}: {number(cell.a.value)}; {pair.b}: {number(cell.b.value)}",
-        f"difference {number(estimate.value)} [{number(estimate.low)},{wording.SPACE}{number(estimate.high)}]",
+        f"{named} {number(estimate.value)} [{number(estimate.low)},{wording.SPACE}{number(estimate.high)}]",
         f"p {wording.p_value(estimate.p)}, corrected {wording.p_value(estimate.p_corrected)}",
     ]
     if cell.counts is not None:
