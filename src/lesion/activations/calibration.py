@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lesion.arguments import validated
+from lesion.brief import described
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
 from lesion.tasks import catalogue
@@ -51,6 +52,10 @@ class Calibration:
     texts: tuple[tuple[int, ...], ...]
     cut: tuple[bool, ...]
     draws: tuple[Draw, ...]
+
+    def __repr__(self) -> str:
+        texts = f"{len(self.texts):,} texts"
+        return described(self, repr(self.data), texts, f"style {self.style}", f"seed {self.seed}")
 
 
 @validated

@@ -14,16 +14,18 @@ from rich.console import RenderableType
 from typing_extensions import TypeVar
 
 from lesion.arguments import validated
+from lesion.brief import described
 from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.outputs import LOCK, kind_of, refuse_another_kind
-from lesion.plain import short
+from lesion.plain import plain, short
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from lesion.report.blocks import Chapter, Page
     from lesion.report.drawing import Drawing
+    from lesion.report.finding import Finding
     from lesion.report.table import Table
 
 S = TypeVar("S", bound=Summary, default=Any)
@@ -53,6 +55,14 @@ class StudyResult(ABC, Generic[S]):
     evaluated: int = 0
     planned: int = 0
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):  # else `dataclass` makes one that shows every number
+            cls.__repr__ = StudyResult.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return described(self, f"{str(self.folder)!r}: {self.verdict}")
+
     @classmethod
     def recall(cls: type[R], folder: Path) -> R | None:
         """The result of a folder as far as it has got; None where the folder holds none of this kind.
@@ -70,6 +80,27 @@ class StudyResult(ABC, Generic[S]):
     @abstractmethod
     def page(self) -> Page:
         """What the report holds, in reading order."""
+
+    def found(self) -> Sequence[Finding]:
+        """The findings, the most important first, as the page has them."""
+        from lesion.report.blocks import Findings
+
+        first = next((block for block in self.page().blocks() if isinstance(block, Findings)), Findings(()))
+        return *first.findings, *first.more
+
+    @property
+    def findings(self) -> list[str]:
+        """The sentences of the findings, the most important first; each begins with its subject where it has one."""
+        return [
+            plain(f"{f'{finding.subject}: ' * bool(finding.subject)}{sentence}".replace("\N{NO-BREAK SPACE}", " "))
+            for finding in self.found()
+            for sentence in (*finding.headline, *finding.sentences)
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """The first sentence of the findings: what the study shows."""
+        return next(iter(self.findings), "Nothing has been measured yet.")
 
     @property
     def table(self) -> pd.DataFrame:

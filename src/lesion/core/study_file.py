@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
+from lesion.brief import brief, described
 from lesion.core.fields import (
     BATCHES,
     DEVICES,
@@ -62,6 +63,11 @@ class Table(BaseModel):
     """A table of a study file: keys that it does not know are faults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __repr__(self) -> str:
+        fields = type(self).model_fields
+        values = {name: getattr(self, name) for name in fields}
+        return described(self, *(f"{key}={brief(each)}" for key, each in values.items() if each != fields[key].default))
 
     @field_validator("*")
     @classmethod

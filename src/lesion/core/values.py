@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lesion.atomic import replace
+from lesion.brief import brief, described
 from lesion.errors import LesionError
 from lesion.files import stored_object
 from lesion.plain import short
@@ -40,6 +41,10 @@ class Value(BaseModel):
     """A part of a result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __repr__(self) -> str:
+        values = [(name, getattr(self, name)) for name in type(self).model_fields]
+        return described(self, *(f"{name}={brief(value)}" for name, value in values if value not in (None, (), "")))
 
 
 T = TypeVar("T")

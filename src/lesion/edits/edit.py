@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from lesion.arguments import LongText, several, shown, validated
+from lesion.brief import LONGEST, described
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -117,6 +118,9 @@ class ScaleParameters:
             )
         object.__setattr__(self, "factor", float(self.factor) + 0.0)  # 0 and -0.0 are one edit
 
+    def __repr__(self) -> str:
+        return described(self, repr(self.selection), f"factor={_number(self.factor)}")
+
     def __str__(self) -> str:
         return f"{self.selection.label}@{self.selection.digest}×{_number(self.factor)}"
 
@@ -176,6 +180,10 @@ class Compose:
 
     def __hash__(self) -> int:
         return hash(self.edits[0]) if len(self.edits) == 1 else hash(self.edits)
+
+    def __repr__(self) -> str:
+        text = f"Compose({self.edits!r})"
+        return text if len(text) <= LONGEST else described(self, f"{len(self.edits)} edits: {short(str(self), 200)}")
 
     def __str__(self) -> str:
         return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"

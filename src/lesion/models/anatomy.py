@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from lesion.brief import described
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
@@ -38,6 +39,9 @@ class Branch:
     tail: nn.Module
     matrices: Mapping[str, Matrix]
 
+    def __repr__(self) -> str:
+        return described(self, repr(self.name), list(self.matrices))
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -53,6 +57,9 @@ class Block:
     module: nn.Module
     attention: Branch | None
     mlp: Branch | None
+
+    def __repr__(self) -> str:
+        return described(self, self.index, *(f"{branch.name} {list(branch.matrices)}" for branch in self.branches))
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -88,6 +95,10 @@ class Anatomy:
     tied: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
     head: Matrix | None = None
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.blocks)} blocks", f"{len(self.matrices)} matrices"
+        return described(self, repr(self.name), self.family, *counts)
 
     @cached_property
     def matrices(self) -> Mapping[str, Matrix]:

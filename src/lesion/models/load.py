@@ -16,6 +16,7 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from lesion.arguments import validated
+from lesion.brief import described
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.device import device_of
@@ -68,6 +69,12 @@ class Model:
     origin: Origin | None = None
     not_finite: tuple[NotFinite, ...] = ()
 
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
+        where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
+        return described(self, repr(self.name), self.anatomy.family, *counts, where)
+
     def complaint(self, name: str | None = None) -> str:
         """What is wrong with its weights, as a sentence; empty where all are finite."""
         return complaint(self.not_finite, name or self.name)
@@ -105,6 +112,15 @@ class Model:
     def has_chat_template(self) -> bool:
         """Whether the tokenizer knows how to write a conversation."""
         return self.tokenizer.chat_template is not None
+
+
+def in_short(count: int) -> str:
+    """A number of parameters in short: `1.7 M`."""
+    power, letter = next(((power, letter) for power, letter in _POWERS if count >= power), (1, ""))
+    return f"{count / power:.1f} {letter}" if letter else f"{count:,}"
+
+
+_POWERS = ((10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 @validated

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from lesion.brief import described
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
@@ -24,6 +25,9 @@ class Around:
         self.stop = of.stop
         self.style = of.style
         self.subject: str = getattr(of, "subject", "")
+
+    def __repr__(self) -> str:
+        return described(self, repr(self.name))
 
     def load(self) -> Sequence[Item]:
         """The items of the task, changed."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion import files
+from lesion.brief import short_repr
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
 from lesion.tasks import contrast
@@ -50,6 +51,8 @@ class JsonLines:
     max_new_tokens: int = 64
     stop: tuple[str, ...] = ()
     style: str = "raw"
+
+    __repr__ = short_repr
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> JsonLines:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from lesion.brief import short_repr
+
 Finish = Literal["stop", "length", "loop", "nonfinite"]
 TRUNCATED: tuple[Finish, ...] = ("length", "loop")
 """How an answer ends that did not end itself: at the token limit, or in a loop, which would have led there."""
@@ -36,7 +38,9 @@ class Item:
     solution: str = ""
     group: str = ""
     shots: tuple[tuple[str, str], ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False, repr=False)
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Answer:
     scores: tuple[float, ...] = ()
     ranks: tuple[int, ...] = ()
     greedy: tuple[bool, ...] = field(default=(), compare=False)
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lesion.arguments import validated
+from lesion.brief import described
 from lesion.edits.cuts import Cut, cuts
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
 from lesion.edits.selections.inputs import Inputs
@@ -14,6 +15,7 @@ from lesion.edits.selections.selection import LONGEST_LABEL, Count, Selection, T
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
+from lesion.plain import short
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ class EditFile:
     path: Path
     thresholds: Mapping[str, Thresholds] = field(repr=False)
     data: bytes = field(repr=False)
+
+    def __repr__(self) -> str:
+        return described(self, repr(str(self.path)), short(str(self.edit), 120), f"made for {self.model.name}")
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lesion.brief import described
 from lesion.errors import LesionError, UsageError
 
 
@@ -33,6 +34,9 @@ class InputSums:
     squares: Float[Tensor, " in"] | None
     tokens: int
     active: Int[Tensor, " in"] | None = None
+
+    def __repr__(self) -> str:
+        return described(self, f"{len(self.norms):,} inputs", f"{self.tokens:,} tokens")
 
     def __add__(self, other: InputSums) -> InputSums:
         mine, yours = ((sums.norms.shape, sums.squares is None, sums.active is None) for sums in (self, other))
@@ -92,6 +96,10 @@ class Inputs:
     texts: int
     tokens: int
     provenance: tuple[Provenance, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        data = " + ".join(dict.fromkeys(origin.data for origin in self.provenance)) or "unnamed data"
+        return described(self, repr(data), f"{self.texts:,} texts", f"{self.tokens:,} tokens")
 
     def of(self, address: str) -> InputSums | None:
         """The sums of the input that a matrix reads; None where it was not observed."""

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.arguments import validated
+from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Selection, check_keep
 from lesion.edits.selections.thresholds import top_count
@@ -55,6 +56,8 @@ class LAPE(Selection):
     bar: float = 0.95
     kind: ClassVar[str] = "lape"
     RECIPE: ClassVar[Mapping[str, str]] = {"lape": "skill", "controls": "controls", "keep": "keep", "bar": "bar"}
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))

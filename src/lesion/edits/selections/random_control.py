@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
+from lesion.brief import short_repr
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 
 
@@ -29,6 +30,8 @@ class Random(Selection):
     seed: int = 0
     kind: ClassVar[str] = "random"
     RECIPE: ClassVar[Mapping[str, str]] = {"random": "like", "seed": "seed"}
+
+    __repr__ = short_repr
 
     @property
     def label(self) -> str:

@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
+from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -204,6 +205,8 @@ class _Algebra(Selection):
     word: ClassVar[str]
     join: ClassVar[staticmethod[[Any, Any], Any]]
     """What becomes of the two masks, or of whether the two touch a matrix."""
+
+    __repr__ = short_repr
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
+from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Selection, Thresholds, check_keep
 from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
@@ -52,6 +53,8 @@ class Wanda(Selection):
     thresholds: Thresholds | None = field(default=None, repr=False)
     kind: ClassVar[str] = "wanda"
     RECIPE: ClassVar[Mapping[str, str]] = {"wanda": "source", "keep": "keep", "per": "per"}
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
@@ -119,6 +122,8 @@ class MathNeuro(Selection):
     kind: ClassVar[str] = "mathneuro"
     RECIPE: ClassVar[Mapping[str, str]] = {"mathneuro": "skill", "controls": "controls", "keep": "keep"}
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
         object.__setattr__(self, "controls", tuple(self.controls))
@@ -168,6 +173,8 @@ class Magnitude(Selection):
     addresses: tuple[str, ...] | None = None
     kind: ClassVar[str] = "magnitude"
     RECIPE: ClassVar[Mapping[str, str]] = {"magnitude": "keep", "addresses": "addresses"}
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))

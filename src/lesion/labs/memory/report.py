@@ -10,6 +10,7 @@ from lesion.labs.memory import findings as prose
 from lesion.labs.memory.result import MemorySummary
 from lesion.plain import visible
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
+from lesion.report.finding import Finding
 
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
@@ -45,6 +46,10 @@ class MemoryResult(StudyResult[MemorySummary]):
     """An associative memory with noise: its training, truncations, the sweep over sizes, and the first step."""
 
     SUMMARY, TABLE, TEXT = MemorySummary, tables.truncations, tables.text
+
+    @override
+    def found(self) -> list[Finding]:
+        return prose.findings(self.summary)
 
     @override
     def page(self) -> Page:

@@ -17,6 +17,7 @@ from lesion.outputs import kind_of
 from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
+from lesion.report.finding import Finding
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -72,6 +73,12 @@ class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
         if isinstance(self.summary, RecallSummary):
             return tables.truncations(self.summary).frame
         return pd.concat([tables.group(group).frame for group in self.summary.groups], ignore_index=True)
+
+    @override
+    def found(self) -> list[Finding]:
+        if isinstance(self.summary, RecallSummary):
+            return findings.findings(self.summary)
+        return [study_findings.finding(group) for group in self.summary.groups]
 
     @override
     def page(self) -> Page:

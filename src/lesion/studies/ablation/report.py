@@ -69,6 +69,12 @@ class AblationResult(StudyResult[AblationSummary]):
         return self._stored()[0]
 
     @override
+    def found(self) -> list[Finding]:
+        families = self.summary.invariance.families if self.summary.invariance else ()
+        views = self.summary.views
+        return [*prose.shared(views), *prose.by_model(views), *map(invariance.finding, families)]
+
+    @override
     def page(self) -> Page:
         seconds = cost.read(self.folder).get(ASKING) or {}
         return report(self.summary, *self._stored(), seconds=seconds)

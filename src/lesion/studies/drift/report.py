@@ -25,6 +25,7 @@ from lesion.report.blocks import (
     study_section,
 )
 from lesion.report.files import fragment
+from lesion.report.finding import Finding
 from lesion.studies.drift import charts, tables, token_drift
 from lesion.studies.drift import findings as prose
 from lesion.studies.drift.result import CHECKS, DriftSummary, Family
@@ -70,6 +71,10 @@ class DriftResult(StudyResult[DriftSummary]):
     def tokens(self) -> pd.DataFrame:
         """One row per model and token type or class between two layers, as `tokens.csv`."""
         return tables.tokens(self.summary).frame
+
+    @override
+    def found(self) -> list[Finding]:
+        return [*prose.findings(self.summary), *prose.by_model(self.summary)]
 
     @override
     def page(self) -> Page:

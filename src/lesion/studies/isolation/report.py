@@ -27,6 +27,7 @@ from lesion.report.blocks import (
     entries,
     study_section,
 )
+from lesion.report.finding import Finding
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables, terminal
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
@@ -79,6 +80,10 @@ class IsolationResult(StudyResult[IsolationSummary]):
         """The `.edit` files by name: `mathneuro-0.05`."""
         selections = self.summary.isolation.selections if self.summary.isolation else ()
         return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
+
+    @override
+    def found(self) -> list[Finding]:
+        return findings.findings(self.summary)
 
     @override
     def page(self) -> Page:

@@ -11,6 +11,7 @@ from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.finding import Finding
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
@@ -45,6 +46,10 @@ class OverlayResult(StudyResult[OverlaySummary]):
     def correlations(self) -> pd.DataFrame:
         """One row per model and pair of profiles, as `correlations.csv`."""
         return tables.pairs(self.summary).frame
+
+    @override
+    def found(self) -> list[Finding]:
+        return prose.findings(self.summary.models)
 
     @override
     def page(self) -> Page:

@@ -14,6 +14,7 @@ from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section, entries, study_section
+from lesion.report.finding import Finding
 from lesion.studies.truncation import charts, maps, spectra, tables, terminal
 from lesion.studies.truncation import findings as prose
 from lesion.studies.truncation.result import BEST, Decompositions, TruncationSummary
@@ -61,6 +62,10 @@ class TruncationResult(StudyResult[TruncationSummary]):
     def edit(self) -> Path | None:
         """The `.edit` file of the chosen edit, or of the composition; None: no edit was better."""
         return self.folder / BEST if self.summary.chosen else None
+
+    @override
+    def found(self) -> list[Finding]:
+        return prose.findings(self.summary, decompositions(self.folder))
 
     @override
     def page(self) -> Page:

@@ -13,6 +13,7 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, study_section
+from lesion.report.finding import Finding
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.folder import training_seconds
@@ -45,6 +46,10 @@ class TuningResult(StudyResult[TuningSummary]):
     def model(self) -> Path | None:
         """The folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds."""
         return self.folder / "model" if self.summary.study.writes_model else None
+
+    @override
+    def found(self) -> list[Finding]:
+        return prose.findings(self.summary)
 
     @override
     def page(self) -> Page:

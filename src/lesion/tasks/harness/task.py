@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from lesion.brief import short_repr
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import running
 from lesion.tasks.harness.library import loaded
@@ -43,6 +44,8 @@ class Harness:
     stop: tuple[str, ...]
     subtasks: Mapping[str, Subtask] = field(repr=False, compare=False)
     style: str = "raw"
+
+    __repr__ = short_repr
 
     @classmethod
     def read(cls, name: str) -> Harness:

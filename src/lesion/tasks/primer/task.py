@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
+from lesion.brief import short_repr
 from lesion.errors import UsageError, nearest
 from lesion.tasks import contrast, running
 from lesion.tasks.primer import arithmetic, atlas, reading, text
@@ -166,11 +167,13 @@ class PrimerTask:
 
     name: str
     max_new_tokens: int
-    items: Callable[[bool], tuple[Item, ...]]
-    verdict: Callable[[Item, Answer], Verdict]
+    items: Callable[[bool], tuple[Item, ...]] = field(repr=False)
+    verdict: Callable[[Item, Answer], Verdict] = field(repr=False)
     kind: Kind = "generate"
     stop: tuple[str, ...] = ()
     style: str = "auto"
+
+    __repr__ = short_repr
 
     def load(self) -> Sequence[Item]:
         """The test split, the same on every machine."""
