@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,10 +13,9 @@ from rich.text import Text
 
 from lesion.cli.terminal import facts
 from lesion.models.anatomy import Block
+from lesion.models.facts import facts_of
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
-
-NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -102,39 +101,10 @@ def _uncovered(model: Model) -> list[str]:
     ]
 
 
-def _parameters(model: Model) -> str:
-    """Total, per block, and in embeddings and head, where a tied tensor counts once."""
-    total = sum(parameter.numel() for parameter in model.network.parameters())
-    blocks = [sum(p.numel() for p in block.module.parameters()) for block in model.anatomy.blocks]
-    ends = (model.network.get_input_embeddings(), model.network.get_output_embeddings())
-    seen = {id(p): p.numel() for end in ends if end is not None for p in end.parameters()}
-    each = f"{min(blocks):,}" if min(blocks) == max(blocks) else f"{min(blocks):,} to {max(blocks):,}"
-    return f"{total:,} in all; {each} a block; {sum(seen.values()):,} in embedding and head"
-
-
 def describe(model: Model) -> RenderableType:
     """Everything that `lesion show` says about a model. Names are shown as they are, never read as markup."""
     anatomy = model.anatomy
-    architecture = type(model.network).__name__
-    context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
-    rows: Sequence[tuple[str, str]] = (
-        (
-            "architecture",
-            f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown",
-        ),
-        ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
-        ("parameters", _parameters(model)),
-        ("dtype", str(model.dtype).removeprefix("torch.")),
-        ("device", ", ".join(sorted({str(p.device) for p in model.network.parameters()}))),
-        ("context", context),
-        (
-            "prompt style",
-            "the model's own chat template" if model.has_chat_template else "plain text (it has no chat template)",
-        ),
-        ("tied weights", "; ".join(" = ".join(group) for group in anatomy.tied) or "none"),
-        ("fingerprint", model.fingerprint),
-    )
-    parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(rows), Text()]
+    parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(facts_of(model)), Text()]
     if not anatomy.known:
         parts.append(Text("The anatomy below was found by structure, not by a table.", style="bold yellow"))
     parts += [Text(model.complaint(), style="bold red")] if model.not_finite else []

@@ -6,6 +6,7 @@ import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -106,6 +107,22 @@ class StudyResult(ABC, Generic[S]):
     def table(self) -> pd.DataFrame:
         """The main table."""
         return type(self).TABLE(self.summary).frame
+
+    def shown(self) -> Table:
+        """The table that a notebook shows the first rows of."""
+        return type(self).TABLE(self.summary)
+
+    def _repr_html_(self) -> str:
+        from lesion.report import notebook
+        from lesion.report.blocks import Figure
+
+        figure, title = None, ""
+        with suppress(LesionError):  # the folder of a finished study may be gone; its numbers are here
+            page = self.page()
+            title = f"{page.eyebrow}: {page.title}"
+            figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
+        more = f"Every number and answer: result.report(); folder {self.folder}"
+        return notebook.result(title, self.findings, self.shown(), figure, more)
 
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""

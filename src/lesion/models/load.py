@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,10 @@ from transformers.utils import logging as transformers_logging
 from lesion.arguments import validated
 from lesion.brief import described
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.markup import facts
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.device import device_of
+from lesion.models.facts import facts_of
 from lesion.models.fingerprint import fingerprint
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.soundness import NotFinite, complaint, not_finite
@@ -35,6 +37,10 @@ DTYPES = {
     **dict.fromkeys(("bfloat16", "bf16"), torch.bfloat16),
     **dict.fromkeys(("float16", "fp16"), torch.float16),
 }
+
+
+MOST_MATRICES = 12
+"""Of a block, that a notebook names."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,13 @@ class Model:
         counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
         where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
         return described(self, repr(self.name), self.anatomy.family, *counts, where)
+
+    def _repr_html_(self) -> str:
+        notes = (self.complaint(), *self.anatomy.notes)
+        shapes = [f"{name} {' × '.join(map(str, m.shape))}" for name, m in self.anatomy.blocks[0].matrices.items()]
+        first = _some(shapes, MOST_MATRICES)
+        rows = (*facts_of(self), ("matrices of block 0 (out × in)", first), *(("note", note) for note in notes if note))
+        return facts(self.name, rows)
 
     def complaint(self, name: str | None = None) -> str:
         """What is wrong with its weights, as a sentence; empty where all are finite."""
@@ -135,7 +148,7 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
     absent = [key for key, tensor in network.named_parameters() if tensor.is_meta]
     if absent:
         raise LesionError(
-            f"{name} does not fit: {len(absent)} of its parameters ({_some(absent)}) would be swapped in "
+            f"{name} does not fit: {len(absent)} of its parameters ({_some(sorted(absent))}) would be swapped in "
             "from main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more "
             "devices."
         )
@@ -172,9 +185,8 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _some(names: Iterable[str], limit: int = 3) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:limit]) + (f" and {len(ordered) - limit} more" if len(ordered) > limit else "")
+def _some(names: Sequence[str], limit: int = 3) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
@@ -202,7 +214,7 @@ def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str) -> 
         "that the configuration has no place for": loading_info.get("unexpected_keys"),
         "of another shape": shapes,
     }
-    clauses = [f"{len(names)} {what} ({_some(names)})" for what, names in misfits.items() if names]
+    clauses = [f"{len(names)} {what} ({_some(sorted(names))})" for what, names in misfits.items() if names]
     if clauses:
         raise LesionError(
             f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two "

@@ -18,6 +18,7 @@ from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
 from lesion.report.finding import Finding
+from lesion.report.table import Table
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -79,6 +80,12 @@ class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
         if isinstance(self.summary, RecallSummary):
             return findings.findings(self.summary)
         return [study_findings.finding(group) for group in self.summary.groups]
+
+    @override
+    def shown(self) -> Table:
+        if isinstance(self.summary, RecallSummary):
+            return tables.truncations(self.summary, brief=True)
+        return tables.group(self.summary.groups[0], brief=True)
 
     @override
     def page(self) -> Page:

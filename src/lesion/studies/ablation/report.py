@@ -19,6 +19,7 @@ from lesion.report import browser, wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
+from lesion.report.table import Table
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import screen_report as screen
@@ -73,6 +74,10 @@ class AblationResult(StudyResult[AblationSummary]):
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
         return [*prose.shared(views), *prose.by_model(views), *map(invariance.finding, families)]
+
+    @override
+    def shown(self) -> Table:
+        return tables.cells(self.summary)
 
     @override
     def page(self) -> Page:

@@ -28,6 +28,7 @@ from lesion.report.blocks import (
     study_section,
 )
 from lesion.report.finding import Finding
+from lesion.report.table import Table
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables, terminal
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
@@ -84,6 +85,11 @@ class IsolationResult(StudyResult[IsolationSummary]):
     @override
     def found(self) -> list[Finding]:
         return findings.findings(self.summary)
+
+    @override
+    def shown(self) -> Table:
+        evaluation = self.summary.evaluation
+        return tables.main(self.summary) if evaluation is None else tables.cells(evaluation)
 
     @override
     def page(self) -> Page:
