@@ -138,6 +138,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),
+        "result": (lesion.result, {"folder": place}),
         "load": (lesion.load, {"source": "bundled:llama-base"}),
         "applied": (lesion.applied, {"model": llama, "edit": "0×0"}),
         "gated": (lesion.gated, {"model": llama}),
@@ -188,7 +189,7 @@ NAMES = [
 GIVEN = {"LesionError", "UsageError", "Model"} | {name for name in lesion.__all__ if name.endswith("Result")}
 
 
-REFUSED = {"compare", "overlay", "AblationResult.report"}  # here there is nothing to report on
+REFUSED = {"compare", "overlay", "result", "AblationResult.report"}  # here there is nothing to report on
 
 
 class Reached(Exception):  # noqa: N818

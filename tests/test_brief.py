@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 import lesion
 from lesion.brief import LONGEST, brief, described
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
-from lesion.registry import recall
 from lesion.tasks.task import Answer, Item
 from tiny import model
 
@@ -59,7 +59,7 @@ def test_edits_of_places_read_as_they_are_written():
 
 def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model, tmp_path):
     lesion.ablate(tiny_model, "primer:atlas", items=3, layers=[0, 1], max_new_tokens=2, out=tmp_path)
-    result = recall(tmp_path)
+    result = lesion.result(tmp_path)
     assert repr(result).startswith(f"AblationResult('{tmp_path}': ")
     assert len(repr(result)) <= LONGEST
     assert result.verdict in result.findings
@@ -68,6 +68,19 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     assert len(repr(result.summary)) <= LONGEST
     assert repr(result.summary).startswith("AblationSummary(kind='layers'")
     assert "items=3, " in repr(result.summary.study)
+
+
+def test_answers_changes_and_table_of_a_result_that_was_read_back(tiny_model, tmp_path):
+    lesion.ablate(tiny_model, "primer:atlas", items=3, layers=[0, 1], max_new_tokens=2, out=tmp_path / "study")
+    result = lesion.result(tmp_path / "study")
+    assert len(result.answers) == 9
+    assert len(result.broken("0x0")) == len(result.repaired(lesion.ScaleBlock(0))) == 0
+    written = pd.read_parquet(result.to_parquet(tmp_path / "table.parquet"))
+    pd.testing.assert_frame_equal(written, result.table, check_dtype=False)
+    with pytest.raises(lesion.LesionError, match="cannot be written"):
+        result.to_parquet(tmp_path / "absent" / "table.parquet")
+    with pytest.raises(lesion.LesionError, match="There is no study in"):
+        lesion.result(tmp_path)
 
 
 def test_what_acts_on_a_terminal_is_escaped():

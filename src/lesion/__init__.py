@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lesion.activations.calibration import calibration
     from lesion.activations.observation import observe
-    from lesion.api import study
+    from lesion.api import result, study
     from lesion.edits.apply import applied
     from lesion.edits.edit import (
         BASELINE,
@@ -63,6 +63,7 @@ _HOME = {
     "compare": "lesion.studies.comparison.api",
     "ComparisonResult": "lesion.studies.comparison.report",
     "study": "lesion.api",
+    "result": "lesion.api",
     "drift": "lesion.studies.drift.api",
     "DriftResult": "lesion.studies.drift.report",
     "evaluate": "lesion.studies.isolation.api",
@@ -147,6 +148,7 @@ __all__ = [
     "overlay",
     "parse",
     "read_edit",
+    "result",
     "save_edit",
     "study",
     "truncate",

@@ -11,7 +11,7 @@ from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.progress import Watcher
-from lesion.registry import load_study, method_of
+from lesion.registry import load_study, method_of, recall
 
 
 @validated
@@ -47,3 +47,19 @@ def study(
     engine = getattr(plan, "engine", None) or "transformers"
     with opened(replace(workers or EngineChoice(), engine=engine), watcher) as make_engine:
         return method.run(plan, Path(out), watcher=watcher, make_engine=make_engine)
+
+
+@validated
+def result(folder: str | Path) -> StudyResult:
+    """The result of a folder that a study was run into, as far as it has got: numbers, answers, report.
+
+    Returns:
+        The result of its kind of study: an `AblationResult`, a `DriftResult`, …
+
+    Example:
+        >>> lesion.result("demo/layers").broken("3×0", task="primer:arithmetic")
+
+    Raises:
+        LesionError: there is no study in the folder, it is damaged, or it has no result yet.
+    """
+    return recall(Path(folder))

@@ -108,6 +108,66 @@ class StudyResult(ABC, Generic[S]):
         """The main table."""
         return type(self).TABLE(self.summary).frame
 
+    @property
+    def answers(self) -> pd.DataFrame:
+        """Every stored answer with its item, verdict and how it ended: the columns of `Store.answers`.
+
+        Raises:
+            UsageError: a study of this kind keeps no answers.
+            LesionError: the folder is gone or damaged.
+        """
+        from lesion.core.database import FILE
+        from lesion.core.store import Store
+
+        if self.folder.is_dir() and not (self.folder / FILE).exists():
+            raise UsageError(
+                f"Studies of the kind {self.summary.kind} keep no answers; the numbers are in result.table."
+            )
+        with Store.read(self.folder) as store:
+            return store.answers()
+
+    @validated
+    def broken(self, edit: Any, *, task: str | None = None, model: str | None = None) -> pd.DataFrame:
+        """The items that the unedited model answers rightly, and the model under an edit wrongly.
+
+        Args:
+            edit: one that the study has: a value, its text form such as `"3×0"` or `"3x0"`, the label of a selection
+                (`"mathneuro-0.05"`), or the path of an `.edit` file.
+            task: only this task.
+            model: only this model, by its name.
+
+        Returns:
+            One row per item: model, task, item, question, gold, answer_before, answer_after.
+
+        Raises:
+            UsageError: the study has no such edit, task or model, or keeps no answers.
+            LesionError: the folder is gone or damaged.
+        """
+        from lesion.core.changes import changed
+
+        return changed(self.answers, edit, right=False, task=task, model=model)
+
+    @validated
+    def repaired(self, edit: Any, *, task: str | None = None, model: str | None = None) -> pd.DataFrame:
+        """The items that the unedited model answers wrongly, and the model under an edit rightly; as `broken`."""
+        from lesion.core.changes import changed
+
+        return changed(self.answers, edit, right=True, task=task, model=model)
+
+    @validated
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the main table as parquet, with the types that its columns have; the path.
+
+        Raises:
+            LesionError: the file cannot be written.
+        """
+        path = Path(path)
+        try:
+            self.table.to_parquet(path, index=False)
+        except OSError as error:
+            raise LesionError(f"{path} cannot be written: {error.strerror or error}; give another path.") from error
+        return path
+
     def shown(self) -> Table:
         """The table that a notebook shows the first rows of."""
         return type(self).TABLE(self.summary)

@@ -65,8 +65,8 @@ class AblationResult(StudyResult[AblationSummary]):
         return tables.frame(self.summary)
 
     @property
+    @override
     def answers(self) -> pd.DataFrame:
-        """Every stored answer with its item, verdict and how it ended."""
         return self._stored()[0]
 
     @override

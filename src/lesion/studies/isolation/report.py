@@ -74,7 +74,8 @@ class IsolationResult(StudyResult[IsolationSummary]):
         if recalled is None:
             refuse_unfinished(folder, "isolation")
             return None
-        return cls(folder, recalled.summary)
+        kind = EvaluationResult if recalled.summary.isolation is None else cls
+        return kind(folder, recalled.summary)
 
     @property
     def edits(self) -> dict[str, Path]:
