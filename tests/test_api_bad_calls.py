@@ -186,7 +186,7 @@ NAMES = [
     ),
 ]
 # Made by the package, or errors of it: nobody calls them.
-GIVEN = {"LesionError", "UsageError", "Model"} | {name for name in lesion.__all__ if name.endswith("Result")}
+GIVEN = {"LesionError", "UsageError", "Model", "Watcher"} | {name for name in lesion.__all__ if name.endswith("Result")}
 
 
 REFUSED = {"compare", "overlay", "result", "AblationResult.report"}  # here there is nothing to report on

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lesion.labs.memory.report import MemoryResult
     from lesion.labs.recall.report import RecallResult
     from lesion.models.load import Model, load
+    from lesion.progress import Watcher
     from lesion.studies.ablation.api import ablate
     from lesion.studies.ablation.report import AblationResult
     from lesion.studies.comparison.api import compare
@@ -101,6 +102,7 @@ _HOME = {
     "parse": "lesion.edits.edit",
     "LesionError": "lesion.errors",
     "UsageError": "lesion.errors",
+    "Watcher": "lesion.progress",
     "Model": "lesion.models.load",
     "load": "lesion.models.load",
 }
@@ -133,6 +135,7 @@ __all__ = [
     "TuningResult",
     "UsageError",
     "Wanda",
+    "Watcher",
     "ablate",
     "applied",
     "apply_edits",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion.arguments import validated
+from lesion.bar import watching
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
@@ -20,6 +21,7 @@ def study(
     out: str | Path,
     *,
     workers: EngineChoice | None = None,
+    progress: bool | None = None,
     watcher: Watcher | None = None,
 ) -> StudyResult:
     """Run a study file of any kind, or one shipped with the package, into a folder.
@@ -28,7 +30,8 @@ def study(
         source: the file, the name of a shipped study, or the study itself.
         out: the folder.
         workers: on what it runs; the engine is the study's own.
-        watcher: is told how it goes.
+        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them.
+        watcher: is told how it goes, in place of a bar.
 
     Returns:
         The result of its kind of study: an `AblationResult`, a `DriftResult`, …
@@ -42,11 +45,12 @@ def study(
     """
     plan = source if isinstance(source, StudyFile) else load_study(source)
     method = method_of(plan)
-    if not method.distributed:
-        return method.run(plan, Path(out), watcher=watcher)
-    engine = getattr(plan, "engine", None) or "transformers"
-    with opened(replace(workers or EngineChoice(), engine=engine), watcher) as make_engine:
-        return method.run(plan, Path(out), watcher=watcher, make_engine=make_engine)
+    with watching(watcher, progress) as told:
+        if not method.distributed:
+            return method.run(plan, Path(out), watcher=told)
+        engine = getattr(plan, "engine", None) or "transformers"
+        with opened(replace(workers or EngineChoice(), engine=engine), told) as make_engine:
+            return method.run(plan, Path(out), watcher=told, make_engine=make_engine)
 
 
 @validated

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
+from lesion.bar import watching
 from lesion.core.method import Method
 from lesion.core.options import options_of
 from lesion.core.temporary_folder import folder_of
@@ -26,14 +27,16 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.progress import Silent, Watcher
+from lesion.progress import Watcher
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON = {
     "engine": "`transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.",
     "out": "Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed"
     " when Python ends.",
-    "watcher": "Receives progress and notes.",
+    "progress": "True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does"
+    " not.",
+    "watcher": "Receives progress and notes in place of a bar (`lesion.Watcher`).",
 }
 """Arguments that are no options of a study."""
 
@@ -42,6 +45,7 @@ class OutputOptions(TypedDict, total=False):
     """Arguments of every function that runs a study."""
 
     out: str | Path | None
+    progress: bool | None
     watcher: Watcher | None
 
 
@@ -74,8 +78,8 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
 
     Args:
         method: what is run. Arguments are its study's options by their names, or by the keys of study files; `model` or
-            `models` may be loaded models; `engine`, `out` and `watcher` are as in `COMMON`. `**options` of an unpacked
-            `TypedDict` stands for its keys, whose defaults are the study's.
+            `models` may be loaded models; `engine`, `out`, `progress` and `watcher` are as in `COMMON`. `**options` of
+            an unpacked `TypedDict` stands for its keys, whose defaults are the study's.
     """
 
     def decorate(signature_only: F) -> F:
@@ -88,7 +92,7 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
             bound = signature.bind(*arguments, **named)
             bound.apply_defaults()
             options = dict(bound.arguments)
-            out, watcher = options.pop("out"), options.pop("watcher")
+            out, told, progress = (options.pop(name) for name in ("out", "watcher", "progress"))
             choice = EngineChoice.of(options.pop("engine", "transformers"))
             if "engine" in signature.parameters:
                 options["engine"] = choice.engine
@@ -97,10 +101,11 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
             options, loaded = _named(options)
             here = choice.engine == "transformers" and not choice.distributed
             _refuse_other_than_loaded(options, loaded, here=here)
-            options = method.expanded(options, (watcher or Silent()).note)
-            study = method.study.from_options(name=method.default_name or method.kind, **options)
-            with folder_of(out) as folder, opened(choice, watcher) as make_engine:
-                return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
+            with watching(told, progress) as watcher:
+                options = method.expanded(options, watcher.note)
+                study = method.study.from_options(name=method.default_name or method.kind, **options)
+                with folder_of(out) as folder, opened(choice, watcher) as make_engine:
+                    return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
 
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
