@@ -138,6 +138,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),
+        "task": (lesion.task, {"name": "sums", "questions": [{"prompt": "?", "answer": "1"}]}),
         "result": (lesion.result, {"folder": place}),
         "load": (lesion.load, {"source": "bundled:llama-base"}),
         "applied": (lesion.applied, {"model": llama, "edit": "0×0"}),

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lesion.studies.tuning.api import tune
     from lesion.studies.tuning.report import TuningResult
     from lesion.tasks.catalogue import find as find_task
+    from lesion.tasks.given import task
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {
@@ -90,6 +91,7 @@ _HOME = {
     "calibration": "lesion.activations.calibration",
     "observe": "lesion.activations.observation",
     "find_task": "lesion.tasks.catalogue",
+    "task": "lesion.tasks.given",
     "EngineChoice": "lesion.engines.config",
     "applied": "lesion.edits.apply",
     "gated": "lesion.edits.gates",
@@ -154,6 +156,7 @@ __all__ = [
     "result",
     "save_edit",
     "study",
+    "task",
     "truncate",
     "tune",
 ]

@@ -28,6 +28,8 @@ from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.tasks.given import Given, given, offered
+from lesion.tasks.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON = {
@@ -98,10 +100,11 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
                 options["engine"] = choice.engine
             if "models" in method.study.model_fields and "model" in options:
                 options["models"] = options.pop("model")
+            options, own = _with_names(options)
             options, loaded = _named(options)
             here = choice.engine == "transformers" and not choice.distributed
             _refuse_other_than_loaded(options, loaded, here=here)
-            with watching(told, progress) as watcher:
+            with watching(told, progress) as watcher, offered(own):
                 options = method.expanded(options, watcher.note)
                 study = method.study.from_options(name=method.default_name or method.kind, **options)
                 with folder_of(out) as folder, opened(choice, watcher) as make_engine:
@@ -130,6 +133,31 @@ def _unpacked(function: Callable[..., Any], signature: inspect.Signature, method
         for name in sorted(hints, key=lambda name: name in COMMON):
             kind = inspect.Parameter.KEYWORD_ONLY
             yield inspect.Parameter(name, kind, default=defaults.get(name), annotation=hints[name])
+
+
+def _with_names(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Given]]:
+    """The options with tasks by their names, and the tasks that were given as objects.
+
+    Raises:
+        UsageError: two different tasks have one name, or one is none.
+    """
+    own: dict[str, Given] = {}
+    objects: dict[str, Task] = {}
+
+    def name_of(value: Any) -> Any:
+        if not isinstance(value, Task):
+            return value
+        task = given(value)
+        if objects.setdefault(task.name, value) is not value:
+            raise UsageError(f"Two tasks are called {task.name}; give each a name of its own.")
+        own[task.name] = task
+        return task.name
+
+    named = {
+        key: [name_of(each) for each in value] if isinstance(value, list | tuple) else name_of(value)
+        for key, value in options.items()
+    }
+    return named, own
 
 
 def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]]:

@@ -12,6 +12,7 @@ from lesion.bounds import MOST, check
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.plain import short
+from lesion.tasks import given
 from lesion.tasks.around import calibration_items as calibration_items
 from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.benchmarks import BENCHMARKS
@@ -41,6 +42,8 @@ def canonical(name: str) -> str:
     if head in BEFORE and rest:
         count, colon, inner = rest.partition(":") if head == "fewshot" else ("", "", rest)
         return ":".join(filter(None, (head, count, canonical(inner)))) if inner else name
+    if head == given.HEAD:
+        return name
     if head == HEAD and colon:
         return HarnessName.parse(name).canonical
     if not colon:
@@ -83,6 +86,8 @@ def find(name: str) -> Task:
         return _primer(name, rest)
     if head == HEAD:
         return Harness.read(name)
+    if head == given.HEAD:
+        return given.find_given(name)
     if bare in BENCHMARKS:
         return _benchmark(name, BENCHMARKS[bare])
     if head in ("text", "jsonl") and not rest:

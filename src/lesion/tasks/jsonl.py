@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,23 @@ def parse(text: str, file: str) -> list[Item]:
             of the wrong type, an id occurs twice, items are of several kinds, there is no such judge, or the answer is
             not among the choices; with the line.
     """
+    lines = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
+    rows = ((number, Row(_object(line, file, number), f"{file}, line {number}")) for number, line in lines)
+    items, _ = gathered(rows)
+    if not items:
+        raise UsageError(f"{file} is empty; write one object a line: {_EXAMPLE}.")
+    return items
+
+
+def gathered(rows: Iterable[tuple[int, Row]]) -> tuple[list[Item], Kind]:
+    """The items of numbered rows, and the kind of a task that has them.
+
+    Raises:
+        UsageError: as `parse`.
+    """
     items: list[Item] = []
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        row = Row(_object(line, file, number), f"{file}, line {number}")
+    for number, row in rows:
         item = _item(row, number)
         if item.id in lines:
             raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
@@ -110,9 +121,7 @@ def parse(text: str, file: str) -> list[Item]:
                 f"this item has {FIELDS[kind]}, the first item (line {lines[items[0].id]}) has {FIELDS[first]}; put "
                 f"items of different kinds into two files."
             )
-    if not items:
-        raise UsageError(f"{file} is empty; write one object a line: {_EXAMPLE}.")
-    return items
+    return items, _kind(items[0]) if items else "generate"
 
 
 def _kind(item: Item) -> Kind:

@@ -13,13 +13,14 @@ from lesion.edits.edit import Unit
 from lesion.models.load import Model
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.study import METHOD
+from lesion.tasks.task import Task
 
 
 @validated
 @runs(METHOD)
 def ablate(
     model: str | Model | Sequence[str | Model],
-    tasks: str | Sequence[str],
+    tasks: str | Task | Sequence[str | Task],
     *,
     items: int | str = 100,
     unit: Unit | Sequence[Unit] = "block",

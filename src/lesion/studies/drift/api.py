@@ -12,13 +12,14 @@ from lesion.core.functions import AnsweringOptions, runs
 from lesion.models.load import Model
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.study import METHOD
+from lesion.tasks.task import Task
 
 
 @validated
 @runs(METHOD)
 def drift(
     model: str | Model | Sequence[str | Model],
-    task: str,
+    task: str | Task,
     *,
     clusters: int | Sequence[int] | None = None,
     runs: int = 5,

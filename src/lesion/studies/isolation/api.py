@@ -14,14 +14,15 @@ from lesion.edits.files.artefact import EditFile
 from lesion.models.load import Model
 from lesion.studies.isolation.report import IsolationResult
 from lesion.studies.isolation.study import EVALUATION, METHOD, SAMPLES
+from lesion.tasks.task import Task
 
 
 @validated
 @runs(METHOD)
 def isolate(
     model: str | Model,
-    skill: str,
-    controls: str | Sequence[str],
+    skill: str | Task,
+    controls: str | Task | Sequence[str | Task],
     *,
     keep: float | Sequence[float] = 0.05,
     samples: int | Sequence[int] = SAMPLES,
@@ -50,13 +51,13 @@ def isolate(
 def evaluate(
     model: str | Model,
     edits: str | Path | EditFile | Edit | Collection[str | Path | EditFile | Edit],
-    tasks: str | Sequence[str],
+    tasks: str | Task | Sequence[str | Task],
     *,
     factor: float | Sequence[float] | None = None,
     random_controls: int = 3,
     items: int | str = 100,
     validation: float | None = None,
-    skill: str | None = None,
+    skill: str | Task | None = None,
     force: bool = False,
     **options: Unpack[AnsweringOptions],
 ) -> IsolationResult:

@@ -12,13 +12,14 @@ from lesion.models.load import Model
 from lesion.studies.truncation.grid import KEEP
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.study import METHOD
+from lesion.tasks.task import Task
 
 
 @validated
 @runs(METHOD)
 def truncate(
     model: str | Model,
-    tasks: str | Sequence[str],
+    tasks: str | Task | Sequence[str | Task],
     *,
     matrices: str | Sequence[str] = "mlp",
     layers: str | int | Sequence[int] = "all",

@@ -12,13 +12,14 @@ from lesion.core.functions import DecodingOptions, runs
 from lesion.models.load import Model
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.study import METHOD
+from lesion.tasks.task import Task
 
 
 @validated
 @runs(METHOD)
 def tune(
     model: str | Model,
-    task: str,
+    task: str | Task,
     *,
     layers: str | int | Sequence[int] | Sequence[str] = "critical",
     budget: int | str = "25%",
@@ -26,7 +27,7 @@ def tune(
     rows: int = 16,
     learning_rate: float | Sequence[float] = 1e-3,
     adapter: int | None = None,
-    controls: str | Sequence[str] = (),
+    controls: str | Task | Sequence[str | Task] = (),
     study: str | Path | None = None,
     seed: int | Sequence[int] = 0,
     items: int = 400,

@@ -1,0 +1,215 @@
+"""Tasks that a Python program gives as objects: `lesion.task(...)`, or anything that does what `Task` says.
+
+Such a task is called `python:NAME`. `find` knows it while the call runs to which it was given; a study file cannot
+name one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import CodeType
+from typing import Any
+
+from lesion.arguments import several, shown, validated
+from lesion.brief import short_repr
+from lesion.errors import UsageError
+from lesion.plain import short
+from lesion.tasks.jsonl import JUDGES, JsonLines, gathered
+from lesion.tasks.judges.judge import UNREAD
+from lesion.tasks.source import Row
+from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+
+HEAD = "python"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_GIVEN: ContextVar[Mapping[str, Given]] = ContextVar("_GIVEN", default={})  # noqa: B039  (nobody changes it)
+Rule = Callable[[Item, Answer], Verdict]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A task made of items and a judge that lie in memory; `metadata["judge"]` of every item says which judge.
+
+    Attributes:
+        name: `python:NAME`.
+        items: in their order.
+        rule: the judge.
+    """
+
+    name: str
+    items: tuple[Item, ...] = field(repr=False)
+    rule: Rule = field(repr=False, compare=False)
+    kind: Kind = "generate"
+    max_new_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    style: str = "raw"
+
+    __repr__ = short_repr
+
+    def load(self) -> tuple[Item, ...]:
+        """Every item, in their order."""
+        return self.items
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right, as the judge says."""
+        return UNREAD if answer.finish == "nonfinite" else self.rule(item, answer)
+
+
+@validated
+def task(
+    name: str,
+    questions: Any,
+    *,
+    judge: Any = "exact",
+    version: str = "",
+    max_new_tokens: int = 64,
+    stop: str | Iterable[str] | None = None,
+    style: str = "raw",
+) -> Given:
+    r"""A task of your own questions, for `tasks=` of every function.
+
+    Args:
+        name: letters, digits, `.`, `-` and `_`; the task is called `python:NAME`.
+        questions: mappings with the fields of a line of a JSON Lines file (`prompt` and `answer`; optionally `id`,
+            `choices`, `tempting`, `aliases`, `judge`, `solution`, `group`), or a data frame with these columns.
+        judge: of generated answers: `exact`, `math`, `contains`, or a function of the answer's text and the gold
+            answer that returns True or False.
+        version: of a judge of your own. A folder goes on only with the same questions and the same judge: one whose
+            version or whose code has changed is another.
+        max_new_tokens: of an answer.
+        stop: strings that end an answer; by default a line break where every answer is judged `exact`.
+        style: the prompt style; `raw` is the prompt as it stands.
+
+    Example:
+        >>> mine = lesion.task("sums", [{"prompt": "2 + 2 =", "answer": 4}], judge=lambda text, gold: gold in text)
+        >>> lesion.ablate("bundled:llama-base", tasks=[mine, "primer:atlas"])
+
+    Raises:
+        UsageError: the name cannot be one, there is no question, or a field is missing or wrong (with the question's
+            number).
+    """
+    import pandas as pd  # whoever looks for a task by its name need not wait for it
+
+    table = isinstance(questions, pd.DataFrame)
+    records = several(questions.to_dict("records") if table else questions)
+    if records is None:
+        raise UsageError(f"The questions of a task are several mappings or a data frame, not {shown(questions)}.")
+    own = judge if callable(judge) else None
+    if own is None and not (isinstance(judge, str) and judge in JUDGES):
+        raise UsageError(f"A judge is {', '.join(JUDGES)}, or a function of text and gold, not {shown(judge)}.")
+    rows = [(number, _row(record, name, number)) for number, record in enumerate(records, start=1)]
+    if not rows:
+        raise UsageError(f"The task {short(name)} has no questions.")
+    items, kind = gathered(rows)
+    judged = kind == "generate"
+    if judged:
+        known = _identity(own, version) if own else str(judge)
+        keep = [own is None and "judge" in row for _, row in rows]
+        items = [item if its_own else _judged_by(item, known) for item, its_own in zip(items, keep, strict=True)]
+    one_line = judged and all(item.metadata["judge"] == "exact" for item in items)
+    ends = ("\n",) * one_line if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    plain = JsonLines(_named(name), tuple(items), kind=kind)
+    rule = _rule(own) if own and judged else plain.judge
+    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, ends, style)
+
+
+def given(task: Task) -> Given:
+    """An object that does what `Task` says, as it is known by `find`; one that is of the catalogue, too.
+
+    Raises:
+        UsageError: its name cannot be one, or it gives no items or two with one id.
+    """
+    if isinstance(task, Given):
+        return task
+    items = tuple(task.load())
+    if not items or not all(isinstance(item, Item) for item in items):
+        raise UsageError(f"load() of the task {short(task.name)} must give items (lesion.tasks.task.Item).")
+    if len({item.id for item in items}) < len(items):
+        raise UsageError(f"Two items of the task {short(task.name)} have one id; ids must be unique.")
+    known = _identity(task.judge, str(getattr(task, "version", "")))
+    named = tuple(replace(item, metadata={**item.metadata, "by": known}) for item in items)
+    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, tuple(task.stop), task.style)
+
+
+@contextmanager
+def offered(tasks: Mapping[str, Given]) -> Iterator[None]:
+    """`find` knows these tasks within."""
+    token = _GIVEN.set({**_GIVEN.get(), **tasks})
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def find_given(name: str) -> Given:
+    """The task of a name that begins with `python:`.
+
+    Raises:
+        UsageError: no such task was given to the call that runs.
+    """
+    if name not in _GIVEN.get():
+        raise UsageError(
+            f"{short(name)} is a task that a Python program gave as an object, and only that program has it: call the"
+            f" function with tasks=[that task] again. A study file or command takes a JSON Lines file instead."
+        )
+    return _GIVEN.get()[name]
+
+
+def _named(name: str) -> str:
+    bare = name.removeprefix(f"{HEAD}:")
+    if _NAME.fullmatch(bare) is None:
+        raise UsageError(f"A task is named by letters, digits, '.', '-' and '_', not '{short(name)}'.")
+    return f"{HEAD}:{bare}"
+
+
+def _row(record: object, name: str, number: int) -> Row:
+    where = f"Question {number} of {short(name)}"
+    if not isinstance(record, Mapping):
+        raise UsageError(f"{where} is {shown(record)}; give a mapping such as {{'prompt': '2 + 2 =', 'answer': '4'}}.")
+    present = {str(key): _text(value) for key, value in record.items() if not _missing(value)}
+    return Row(present, where)
+
+
+def _text(value: Any) -> Any:
+    """A number as text; lists as lists of texts."""
+    if isinstance(value, list | tuple):
+        return [_text(each) for each in value]
+    plain = value.item() if hasattr(value, "item") else value
+    return str(plain) if isinstance(plain, int | float) and not isinstance(plain, bool) else plain
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _judged_by(item: Item, judge: str) -> Item:
+    return replace(item, metadata={**item.metadata, "judge": judge})
+
+
+def _rule(judge: Callable[[str, str], Any]) -> Rule:
+    def verdict(item: Item, answer: Answer) -> Verdict:
+        right = judge(answer.text, item.gold)
+        right = right.item() if hasattr(right, "item") else right
+        if not isinstance(right, bool):
+            raise UsageError(f"The judge of item {short(item.id)} returned {shown(right)}, not True or False.")
+        return Verdict(right, answer.text.strip() or None)
+
+    return verdict
+
+
+def _identity(judge: Any, version: str) -> str:
+    """What tells a judge from another: its name, its version, and a digest of its code where Python shows it."""
+    function = getattr(judge, "__func__", judge)
+    name = getattr(function, "__qualname__", type(judge).__qualname__)
+    code = getattr(function, "__code__", None)
+    digest = hashlib.sha256(_code(code)).hexdigest()[:12] if isinstance(code, CodeType) else ""
+    return "@".join(filter(None, (name, version, digest)))
+
+
+def _code(code: CodeType) -> bytes:
+    constants = [_code(each) if isinstance(each, CodeType) else repr(each).encode() for each in code.co_consts]
+    return b"|".join([code.co_code, repr(code.co_names).encode(), *constants])
