@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapte
 from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
 
-if TYPE_CHECKING:  # its library takes seconds to load
+if TYPE_CHECKING:  # their libraries take seconds to load
+    import pandas as pd
     from transformers import PreTrainedModel
 
 DTYPES = {
@@ -39,6 +41,8 @@ DTYPES = {
 }
 
 
+# Engines stand above models: what a model says is computed there, by name, so that nothing here imports it.
+_PLAYING = "lesion.playing"
 MOST_MATRICES = 12
 """Of a block, that a notebook names."""
 
@@ -80,6 +84,63 @@ class Model:
         counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
         where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
         return described(self, repr(self.name), self.anatomy.family, *counts, where)
+
+    def generate(
+        self,
+        prompt: str,
+        edit: Any = None,
+        *,
+        max_new_tokens: int = 64,
+        prompt_style: str | None = None,
+        stop: str | tuple[str, ...] = (),
+    ) -> str:
+        """What the model says to a prompt, greedily; with an edit, under it.
+
+        Args:
+            prompt: the text.
+            edit: in any form that `lesion.applied` takes: `"3×0"`, a value, an `.edit` file, several of these, which
+                are composed.
+            max_new_tokens: of the answer at most; it ends at the end of the context, too.
+            prompt_style: by default the model's chat template; `raw`, the prompt as it stands, where it has none.
+            stop: strings that end the answer.
+
+        Example:
+            >>> model.generate("What is 2 + 2?", "3×0")
+
+        Raises:
+            UsageError: it is no edit, or names a place that the model does not have; there is no such prompt style.
+            LesionError: the prompt does not fit the context, or the edit was made for another model.
+        """
+        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
+        answer: str = import_module(_PLAYING).generate(self, prompt, edit, **options)
+        return answer
+
+    def compare(
+        self,
+        prompt: str,
+        edits: Any,
+        *,
+        max_new_tokens: int = 64,
+        prompt_style: str | None = None,
+        stop: str | tuple[str, ...] = (),
+    ) -> pd.DataFrame:
+        """What the model says to a prompt, as it is and under each of several edits.
+
+        Args:
+            prompt: the text.
+            edits: several, or one, each as for `generate`.
+            max_new_tokens, prompt_style, stop: as for `generate`.
+
+        Returns:
+            A row per edit with the columns edit and answer, `baseline` first.
+
+        Raises:
+            UsageError: as `generate`, or there is no edit.
+            LesionError: as `generate`.
+        """
+        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
+        frame: pd.DataFrame = import_module(_PLAYING).compare(self, prompt, edits, **options)
+        return frame
 
     def _repr_html_(self) -> str:
         notes = (self.complaint(), *self.anatomy.notes)
