@@ -105,7 +105,7 @@ def calls(places: Places, model: Any) -> list[Case]:
         "compare": lambda value: lesion.compare(value, value),
         "study": lambda value: lesion.study(value, "o"),
         "study out": lambda value: lesion.study("recall-quick", value),
-        "apply_edits": lambda value: lesion.apply_edits(str(places.model), value, "o"),
+        "apply": lambda value: lesion.apply(str(places.model), value, "o"),
     }
     # What is None, empty or a number by right.
     right = {

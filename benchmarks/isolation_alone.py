@@ -23,8 +23,8 @@ from lesion.activations.batching import batches
 from lesion.activations.observation import observe
 from lesion.activations.readers import stopped_at_head
 from lesion.edits.edit import ScaleParameters
+from lesion.edits.files import checkpoint
 from lesion.edits.files.artefact import read_edit, save_edit
-from lesion.edits.files.checkpoint import apply_edits
 from lesion.edits.selections.inputs import Inputs, InputSums
 from lesion.edits.selections.selection import fixed_together
 from lesion.edits.selections.topk import MathNeuro
@@ -163,7 +163,7 @@ def apply(who: str, settings: dict[str, Any]) -> dict[str, Any]:
     folder, out = Path(settings["folder"]), Path(settings["folder"]) / f"out-{who}"
 
     def by_lesion() -> None:
-        apply_edits(folder / settings["source"], [read_edit(folder / EDIT)], out)
+        checkpoint.apply(folder / settings["source"], [read_edit(folder / EDIT)], out)
 
     def by_transformers() -> None:
         from safetensors import safe_open

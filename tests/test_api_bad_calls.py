@@ -149,8 +149,8 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
             lesion.save_edit,
             {"path": place / "new.edit", "edit": lesion.ScaleParameters(share), "model": llama},
         ),
-        "apply_edits": (
-            lesion.apply_edits,
+        "apply": (
+            lesion.apply,
             {"source": "bundled:llama-base", "edits": [file], "out": place / "applied"},
         ),
         "find_task": (lesion.find_task, {"name": task}),
@@ -288,6 +288,6 @@ def test_folders_laid_over_each_other_and_selections_joined_refuse_what_they_are
 @pytest.mark.parametrize("odd", drawn("watcher"))
 def test_what_is_no_watcher_is_refused_before_anything_begins(odd, good):
     given = MADE[odd]() if odd in MADE else ODD[odd]
-    for name in ("ablate", "drift", "isolate", "evaluate", "truncate", "tune", "study", "apply_edits", "observe"):
+    for name in ("ablate", "drift", "isolate", "evaluate", "truncate", "tune", "study", "apply", "observe"):
         call, right = good[name]
         assert outcome(call, {**right, "watcher": given}) == ("reached" if given is None else "refused")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         parse,
     )
     from lesion.edits.files.artefact import read_edit, save_edit
-    from lesion.edits.files.checkpoint import apply_edits
+    from lesion.edits.files.checkpoint import apply
     from lesion.edits.gates import gated
     from lesion.edits.selections.neurons import LAPE
     from lesion.edits.selections.random_control import Random
@@ -81,7 +81,7 @@ _HOME = {
     "TuningResult": "lesion.studies.tuning.report",
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",
-    "apply_edits": "lesion.edits.files.checkpoint",
+    "apply": "lesion.edits.files.checkpoint",
     "ScaleParameters": "lesion.edits.edit",
     "LAPE": "lesion.edits.selections.neurons",
     "Magnitude": "lesion.edits.selections.topk",
@@ -140,7 +140,7 @@ __all__ = [
     "Watcher",
     "ablate",
     "applied",
-    "apply_edits",
+    "apply",
     "calibration",
     "compare",
     "drift",

@@ -1,4 +1,4 @@
-"""`lesion apply MODEL --edit FILE --out DIR`: a model's checkpoint written again, with edits in its weights."""
+"""`lesion apply MODEL --edit EDIT --out DIR`: a model's checkpoint written again, with edits in its weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from lesion.cli.terminal import Terminal, say
 
 def apply(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")],
-    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable (all refer to the unedited weights).")],
+    edit: Annotated[
+        list[str],
+        typer.Option(
+            help="An .edit file, or an edit as text: 3x0, 3.mlp×0.5, '3.mlp.up top 0.1'; repeatable (all refer to the"
+            " unedited weights)."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     factor: Annotated[
         float | None,
@@ -29,8 +35,7 @@ def apply(
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
-    from lesion.edits.files.artefact import read_edit
-    from lesion.edits.files.checkpoint import apply_edits
+    from lesion.edits.files import checkpoint
     from lesion.edits.files.thin_factors import counted
     from lesion.report import wording
 
@@ -54,8 +59,9 @@ def apply(
             """Something the person should know."""
             console.note(text)
 
-    files = [read_edit(path) for path in edit]
-    done = apply_edits(model, files, out, factor=factor, force=force, thin=thin, revision=revision, watcher=Shards())
+    done = checkpoint.apply(
+        model, edit, out, factor=factor, force=force, thin=thin, revision=revision, watcher=Shards()
+    )
     for deed in done.deeds:
         name = f"{deed.edit.label} ({deed.edit.digest})"
         if deed.achieved is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lesion.models.load import Model
+    from lesion.models.model import Model
 
 NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
 

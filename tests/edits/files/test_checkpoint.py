@@ -21,7 +21,7 @@ from synthetic import mathneuro, wanda_rows
 
 from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
-from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.files.checkpoint import apply
 from lesion.edits.files.edit_file import EditFile
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
@@ -78,7 +78,7 @@ def test_a_written_checkpoint_is_the_model_edited_in_memory(family, tmp_path):
     source = checkpoint(tmp_path / "base", family, shard="20KB")
     edit = kept(tmp_path, source, boost)
     before = state(source)
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     after = state(tmp_path / "out")
     assert_bitwise(after, edited_in_memory(source, edit.edit))
     assert any(not torch.equal(after[name], before[name]) for name in before)
@@ -90,7 +90,7 @@ def test_half_precision_stays_and_is_rounded_as_in_memory(family, dtype, name, t
     source = checkpoint(tmp_path / "base", family, dtype)
     edit = kept(tmp_path, source, boost)  # observed in float32, as a CPU loads it
     assert edit.model.dtype == "float32"
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit, name))
 
 
@@ -98,7 +98,7 @@ def test_two_edits_select_on_the_unedited_weights_and_their_factors_multiply(tmp
     source = checkpoint(tmp_path / "base")
     first = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.2), 0.5), name="a.edit")
     second = kept(tmp_path, source, boost, name="b.edit")
-    done = apply_edits(source, [first, second], tmp_path / "out")
+    done = apply(source, [first, second], tmp_path / "out")
     after = state(tmp_path / "out")
     assert_bitwise(after, edited_in_memory(source, Compose((first.edit, second.edit))))
     with (tmp_path / "out" / "lesion" / "magnitude-0.2.edit").open("rb") as copy:
@@ -109,14 +109,14 @@ def test_two_edits_select_on_the_unedited_weights_and_their_factors_multiply(tmp
 def test_an_edit_of_several_parts_and_a_random_control_are_applied_as_in_memory(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, prune, lambda m: ScaleParameters(Random(mathneuro(m), 7), 2.0))
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
 
 
 def test_another_factor_may_be_given(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, boost)
-    done = apply_edits(source, [edit], tmp_path / "out", factor=0.25)
+    done = apply(source, [edit], tmp_path / "out", factor=0.25)
     assert done.achieved == pytest.approx(0.25)
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.with_factor(0.25).edit))
 
@@ -125,7 +125,7 @@ def test_another_factor_may_be_given(tmp_path):
 def test_files_names_order_metadata_and_untouched_tensors_stay_as_they_are(family, tmp_path):
     source = checkpoint(tmp_path / "base", family, shard="20KB")
     edit = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.1, ("1.attention.o",)), 0.0))
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     old = {path.name for path in source.iterdir()}
     assert {path.name for path in (tmp_path / "out").iterdir()} == old | {"README.md", "lesion"}
     changed = []
@@ -147,7 +147,7 @@ def test_names_without_the_prefix_of_the_network_are_found(tmp_path):
     old = {name.removeprefix("transformer."): t for name, t in load_file(source / "model.safetensors").items()}
     assert "h.0.attn.c_attn.weight" in old
     save_file(old, source / "model.safetensors", metadata={"format": "pt"})
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), want)
 
 
@@ -157,7 +157,7 @@ def test_experts_that_lie_on_disk_as_one_tensor_are_found_too(tmp_path):
     want = edited_in_memory(source, edit.edit)
     fused = {name: tensor.contiguous() for name, tensor in state(source).items()}
     save_file(fused, source / "model.safetensors", metadata={"format": "pt"})
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert "model.layers.0.mlp.experts.gate_up_proj" in load_file(tmp_path / "out" / "model.safetensors")
     assert_bitwise(state(tmp_path / "out"), want)
 
@@ -173,7 +173,7 @@ def test_the_text_part_of_a_multimodal_gemma_is_found(tmp_path):
     network.save_pretrained(tmp_path / "base")
     tokenizer().save_pretrained(tmp_path / "base")
     edit = kept(tmp_path, tmp_path / "base", boost)
-    apply_edits(tmp_path / "base", [edit], tmp_path / "out")
+    apply(tmp_path / "base", [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "base", edit.edit))
 
 
@@ -193,14 +193,14 @@ def test_an_architecture_that_is_taken_apart_by_its_structure_is_edited_too(tmp_
     hf.StableLmForCausalLM(config).save_pretrained(tmp_path / "base")
     tokenizer().save_pretrained(tmp_path / "base")
     edit = kept(tmp_path, tmp_path / "base", boost)
-    apply_edits(tmp_path / "base", [edit], tmp_path / "out")
+    apply(tmp_path / "base", [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "base", edit.edit))
 
 
 def test_both_names_of_a_tied_tensor_are_edited_where_both_are_stored(tmp_path):
     source = checkpoint(tmp_path / "base", "llama")
     edit = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.1, ("head",)), 2.0))
-    done = apply_edits(source, [edit], tmp_path / "out")
+    done = apply(source, [edit], tmp_path / "out")
     assert [effect.address for effect in done.effects] == ["head"]
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
 
@@ -210,7 +210,7 @@ def test_both_names_of_a_tied_tensor_are_edited_where_both_are_stored(tmp_path):
 
 def refused(tmp_path, source, edits, *says, error=LesionError, **settings) -> str:
     with pytest.raises(error) as caught:
-        apply_edits(source, edits, tmp_path / "out", **settings)
+        apply(source, edits, tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
     for words in says:
@@ -228,7 +228,7 @@ def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(tmp
     other.save_pretrained(tmp_path / "other")
     tokenizer().save_pretrained(tmp_path / "other")
     refused(tmp_path, tmp_path / "other", [edit], "fingerprint", edit.model.fingerprint, "--force")
-    done = apply_edits(tmp_path / "other", [edit], tmp_path / "out", force=True)
+    done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
     assert done.deeds[0].afresh
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "other", edit.edit))
     assert "made for other weights" in (tmp_path / "out" / "README.md").read_text()
@@ -272,7 +272,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
     edit = kept(tmp_path, source, boost)
     (tmp_path / "secret.json").write_text("{}")
     (source / "extra.json").symlink_to(tmp_path / "secret.json")
-    done = apply_edits(source, [edit], tmp_path / "fine")
+    done = apply(source, [edit], tmp_path / "fine")
     assert done.left_out == ("extra.json",)
     (source / "model.safetensors").rename(tmp_path / "model.safetensors")
     (source / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
@@ -296,7 +296,7 @@ def test_weights_in_other_formats_are_neither_read_nor_copied(tmp_path):
     for name in ("pytorch_model.bin", "flax_model.msgpack", "model.onnx", "code.py", "pytorch_model.bin.index.json"):
         (source / name).write_bytes(b"{}")
     (source / "LICENSE").write_text("free")
-    done = apply_edits(source, [edit], tmp_path / "out")
+    done = apply(source, [edit], tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"LICENSE", "tokenizer.json", "config.json", "generation_config.json"} <= names
     assert not names & set(done.left_out)
@@ -320,12 +320,12 @@ def test_a_folder_that_exists_is_refused_and_left_alone(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
-        apply_edits(source, [edit], tmp_path / "full")
+        apply(source, [edit], tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     with pytest.raises(UsageError, match="inside the model's own folder"):
-        apply_edits(source, [edit], source / "out")
+        apply(source, [edit], source / "out")
     (tmp_path / "empty").mkdir()
-    apply_edits(source, [edit], tmp_path / "empty")
+    apply(source, [edit], tmp_path / "empty")
     assert (tmp_path / "empty" / "config.json").is_file()
 
 
@@ -347,7 +347,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
     edit = kept(tmp_path, source, boost)
     (tmp_path / "file").write_text("")
     with pytest.raises(LesionError, match="cannot be written"):
-        apply_edits(source, [edit], tmp_path / "file" / "out")
+        apply(source, [edit], tmp_path / "file" / "out")
 
 
 # -- crashes
@@ -355,7 +355,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
 PROCESS = """
 import os, resource, signal, sys
 from lesion.edits.files.artefact import read_edit
-from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.files.checkpoint import apply
 
 class Deadly:
     def begin(self, *_): pass
@@ -365,10 +365,10 @@ class Deadly:
 
 *measured, last = zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3])
 for source, edit, out in measured:
-    apply_edits(source, [read_edit(edit)], out)
+    apply(source, [read_edit(edit)], out)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
 source, edit, out = last
-apply_edits(source, [read_edit(edit)], out, watcher=Deadly())
+apply(source, [read_edit(edit)], out, watcher=Deadly())
 """
 
 
@@ -429,7 +429,7 @@ def test_killed_in_the_middle_nothing_is_left_that_loads_and_a_rerun_cleans_up(e
     with pytest.raises((OSError, ValueError)):
         hf.AutoModelForCausalLM.from_pretrained(left)
     heard = Heard()
-    apply_edits(source, [edit], folder / "out", watcher=heard)
+    apply(source, [edit], folder / "out", watcher=heard)
     assert not left.exists()
     assert len(heard.notes) == 1
     assert "stopped in the middle" in heard.notes[0]
@@ -442,7 +442,7 @@ def test_what_a_living_run_writes_beside_is_left_alone(tmp_path):
     edit = kept(tmp_path, source, boost)
     other = tmp_path / f".out.partial-{os.getppid()}"
     other.mkdir()
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert other.is_dir()
 
 
@@ -460,7 +460,7 @@ def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
     source = checkpoint(tmp_path / "base")
     (source / "README.md").write_text("---\nlicense: mit\n---\n# Base\n\nA `base`.\n")
     edit = kept(tmp_path, source, boost)
-    done = apply_edits(source, [edit], tmp_path / "out")
+    done = apply(source, [edit], tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n---\n")
     for words in (
@@ -476,13 +476,13 @@ def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
     assert done.deeds[0].selected == sum(count.selected for count in edit.selected)
     assert (tmp_path / "out" / "lesion" / f"{edit.label}.edit").read_bytes() == edit.data
     again = kept(tmp_path, tmp_path / "out", prune, name="again.edit")
-    apply_edits(tmp_path / "out", [again], tmp_path / "twice")
+    apply(tmp_path / "out", [again], tmp_path / "twice")
     names = {path.name for path in (tmp_path / "twice" / "lesion").iterdir()}
     assert names == {f"{edit.label}.edit", f"{again.label}.edit"}
 
 
 def test_metadata_of_a_written_shard_is_that_of_the_base(tmp_path):
     source = checkpoint(tmp_path / "base")
-    apply_edits(source, [kept(tmp_path, source, boost)], tmp_path / "out")
+    apply(source, [kept(tmp_path, source, boost)], tmp_path / "out")
     with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
         assert file.metadata() == {"format": "pt"}

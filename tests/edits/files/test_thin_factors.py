@@ -15,7 +15,7 @@ from lesion.edits.apply import applied
 from lesion.edits.cuts import Cut
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
 from lesion.edits.files.artefact import read_edit, save_edit
-from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.files.checkpoint import apply
 from lesion.edits.files.thin_factors import counted
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
@@ -71,7 +71,7 @@ def test_a_truncated_checkpoint_is_the_model_truncated_in_memory(family, tmp_pat
     source = checkpoint(tmp_path / "base", family, shard="20KB")
     edit = kept(tmp_path, source, of_two_blocks(load(source)))
     before = state(source)
-    done = apply_edits(source, [edit], tmp_path / "out")
+    done = apply(source, [edit], tmp_path / "out")
     after = state(tmp_path / "out")
     assert_bitwise(after, in_memory(source, edit.edit))
     assert any(not torch.equal(after[name], before[name]) for name in before)
@@ -85,7 +85,7 @@ def test_a_truncated_checkpoint_is_the_model_truncated_in_memory(family, tmp_pat
 def test_other_precisions_stay_and_are_rounded_as_in_memory(family, dtype, tmp_path):
     source = checkpoint(tmp_path / "base", family, dtype)
     edit = kept(tmp_path, source, of_two_blocks(load(source)))
-    apply_edits(source, [edit], tmp_path / "out")
+    apply(source, [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), in_memory(source, edit.edit, str(dtype).removeprefix("torch.")))
 
 
@@ -97,7 +97,7 @@ def test_several_edits_meet_in_one_checkpoint_and_truncations_of_one_matrix_keep
         Compose((ScaleParameters(Magnitude(0.3, ("0.mlp.up",)), 0.5), Truncate("2.mlp.up", 0))),
     ]
     files = [kept(tmp_path, source, edit, f"{number}.edit") for number, edit in enumerate(edits)]
-    done = apply_edits(source, files, tmp_path / "out")
+    done = apply(source, files, tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), in_memory(source, Compose(tuple(edits))))
     assert [(m.cut.address, m.cut.start, m.cut.stop) for m in done.truncated] == [
         ("1.mlp.up", 16, 24),
@@ -111,7 +111,7 @@ def test_several_edits_meet_in_one_checkpoint_and_truncations_of_one_matrix_keep
 def test_a_matrix_that_keeps_everything_beside_a_truncated_one_is_not_written(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 1), Truncate("1.mlp.up", 0.5))))
-    done = apply_edits(source, [edit], tmp_path / "out", thin=True)
+    done = apply(source, [edit], tmp_path / "out", thin=True)
     assert [matrix.cut.address for matrix in done.truncated] == ["1.mlp.up"]
     name = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(state(source)[name], state(tmp_path / "out")[name])
@@ -120,7 +120,7 @@ def test_a_matrix_that_keeps_everything_beside_a_truncated_one_is_not_written(tm
 def test_what_is_kept_is_told_as_numpy_finds_it(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, Truncate("1.mlp.up", 0.25))
-    (matrix,) = apply_edits(source, [edit], tmp_path / "out").truncated
+    (matrix,) = apply(source, [edit], tmp_path / "out").truncated
     name = "model.layers.1.mlp.up_proj.weight"
     before, after = state(source)[name], state(tmp_path / "out")[name]
     values = np.linalg.svd(before.double().numpy(), compute_uv=False)
@@ -135,9 +135,9 @@ def test_other_weights_are_refused_and_truncated_when_forced(tmp_path):
     other.save_pretrained(tmp_path / "other")
     tokenizer().save_pretrained(tmp_path / "other")
     with pytest.raises(LesionError, match=r"other weights in 1\.mlp\.up.*truncate these weights with --force"):
-        apply_edits(tmp_path / "other", [edit], tmp_path / "out")
+        apply(tmp_path / "other", [edit], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    done = apply_edits(tmp_path / "other", [edit], tmp_path / "out", force=True)
+    done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
     assert done.deeds[0].afresh
     assert_bitwise(state(tmp_path / "out"), in_memory(tmp_path / "other", edit.edit))
     assert "it is these that were truncated" in (tmp_path / "out" / "README.md").read_text()
@@ -151,7 +151,7 @@ def test_weights_that_are_not_finite_have_no_spectrum_and_nothing_is_written(bad
     tensors["model.layers.1.mlp.up_proj.weight"][0, 0] = bad
     save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LesionError, match=r"1\.mlp\.up has weights that are not finite"):
-        apply_edits(source, [edit], tmp_path / "out", force=True)
+        apply(source, [edit], tmp_path / "out", force=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -162,7 +162,7 @@ def test_a_truncation_that_leaves_every_weight_as_it_is_is_refused(tmp_path):
     tokenizer().save_pretrained(tmp_path / "base")
     edit = kept(tmp_path, tmp_path / "base", Truncate("1.mlp.up", 0.25))
     with pytest.raises(LesionError, match=r"changes no weight.*1\.mlp\.up"):
-        apply_edits(tmp_path / "base", [edit], tmp_path / "out")
+        apply(tmp_path / "base", [edit], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -171,11 +171,11 @@ def test_one_edit_that_truncates_what_another_multiplies_and_a_factor_are_refuse
     cut = kept(tmp_path, source, Truncate("1.mlp.up", 0.25))
     scaled = kept(tmp_path, source, ScaleParameters(Magnitude(0.1), 0.0), "b.edit")
     with pytest.raises(UsageError, match=r"1\.mlp\.up .* order would matter"):
-        apply_edits(source, [cut, scaled], tmp_path / "out")
+        apply(source, [cut, scaled], tmp_path / "out")
     with pytest.raises(UsageError, match="no factor"):
-        apply_edits(source, [cut], tmp_path / "out", factor=0.5)
+        apply(source, [cut], tmp_path / "out", factor=0.5)
     with pytest.raises(UsageError, match="leave --thin out"):
-        apply_edits(source, [scaled], tmp_path / "out", thin=True)
+        apply(source, [scaled], tmp_path / "out", thin=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -186,7 +186,7 @@ def test_one_edit_that_truncates_what_another_multiplies_and_a_factor_are_refuse
 def test_thin_factors_multiply_to_what_the_checkpoint_holds(family, tmp_path):
     source = checkpoint(tmp_path / "base", family)
     edit = kept(tmp_path, source, of_two_blocks(load(source)))
-    done = apply_edits(source, [edit], tmp_path / "out", thin=True)
+    done = apply(source, [edit], tmp_path / "out", thin=True)
     assert done.thin == tmp_path / "out" / "lesion" / "factors.safetensors"
     tensors = load_file(done.thin)
     edited = load(tmp_path / "out")
@@ -202,7 +202,7 @@ def test_thin_factors_multiply_to_what_the_checkpoint_holds(family, tmp_path):
 def test_thin_factors_are_in_the_dtype_of_the_checkpoint_and_none_kept_are_empty(tmp_path):
     source = checkpoint(tmp_path / "base", dtype=torch.bfloat16)
     edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 0), Truncate("1.mlp.up", 0.25))))
-    tensors = load_file(apply_edits(source, [edit], tmp_path / "out", thin=True).thin)
+    tensors = load_file(apply(source, [edit], tmp_path / "out", thin=True).thin)
     assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == {
         **{"0.mlp.up.left": (48, 0), "0.mlp.up.right": (0, 32)},
         **{"1.mlp.up.left": (48, 8), "1.mlp.up.right": (8, 32)},
@@ -213,7 +213,7 @@ def test_thin_factors_are_in_the_dtype_of_the_checkpoint_and_none_kept_are_empty
 def test_the_file_of_factors_counts_and_the_model_still_loads(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 0.9), Truncate("1.mlp.up", 0.25))))
-    done = apply_edits(source, [edit], tmp_path / "out", thin=True)
+    done = apply(source, [edit], tmp_path / "out", thin=True)
     with safe_open(done.thin, "pt") as opened:
         counts = json.loads(opened.metadata()["lesion"])
     assert counts["1.mlp.up"]["parameters_saved"] == 48 * 32 - 8 * (48 + 32)
@@ -236,7 +236,7 @@ def test_the_card_says_what_was_truncated_and_by_which_edit(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, Truncate("1.mlp.up", 0.25))
     scaled = kept(tmp_path, source, ScaleParameters(Magnitude(0.1, ("0.mlp.up",)), 0.0), "b.edit")
-    done = apply_edits(source, [edit], tmp_path / "out")
+    done = apply(source, [edit], tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     for words in (
         "1 matrix was truncated by `lesion apply`",
@@ -249,7 +249,7 @@ def test_the_card_says_what_was_truncated_and_by_which_edit(tmp_path):
     ):
         assert words in card, card
     assert "multiplied" not in card
-    apply_edits(source, [edit, scaled], tmp_path / "both")
+    apply(source, [edit, scaled], tmp_path / "both")
     card = (tmp_path / "both" / "README.md").read_text()
     assert "were multiplied in place and 1 matrix was truncated" in card
     assert scaled.digest in card

@@ -15,19 +15,19 @@ from transformers import AutoConfig
 
 from lesion.arguments import validated
 from lesion.edits.cuts import cuts, refuse_both
-from lesion.edits.edit import of_spectra, of_weights
+from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
 from lesion.edits.files.checkpoint_pass import Course, deeds_of
-from lesion.edits.files.edit_file import EditFile
 from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.layout import Place, places, skeleton
+from lesion.edits.files.meant import edit_files
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.files.thin_factors import refuse_nothing, write_factors
 from lesion.edits.files.truncated import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import quiet
+from lesion.models.load import load, quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
@@ -67,9 +67,9 @@ def _config(folder: Path, name: str) -> Any:
 
 
 @validated
-def apply_edits(
+def apply(
     source: str | Path,
-    edits: Sequence[EditFile],
+    edits: EditLike,
     out: Path | str,
     *,
     factor: float | None = None,
@@ -87,7 +87,9 @@ def apply_edits(
 
     Args:
         source: `bundled:NAME`, a folder, or a hub id.
-        edits: at least one.
+        edits: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these. For what
+            is no file the model is loaded first, since selections are made, and scaled blocks and branches are tried
+            as weights (`lesion.edits.files.meant`), on it.
         out: a folder that does not exist or is empty. It gets its name when everything is written.
         factor: in place of the edits' own.
         force: apply an edit made for other weights of the same shapes too, its selection made anew.
@@ -96,20 +98,19 @@ def apply_edits(
         revision: branch, tag or commit of a hub id.
 
     Raises:
-        UsageError: there is no edit, or `out` is occupied; a factor or thin factors are asked of edits that have none;
-            one edit truncates a matrix whose weights another multiplies.
+        UsageError: there is no edit, or one cannot be written as weights; `out` is occupied; a factor or thin factors
+            are asked of edits that have none; one edit truncates a matrix whose weights another multiplies.
         LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
             there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
     """
     out, name, watcher = Path(out), str(source), watcher or Silent()
-    if not edits:
-        raise UsageError("Give at least one edit: --edit FILE.")
-    files = [edit if factor is None else edit.with_factor(factor) for edit in edits]
+    refuse_occupied(out)
+    meant = edit_files(edits, lambda: load(name, revision=revision, device="cpu"))
+    files = [edit if factor is None else edit.with_factor(factor) for edit in meant]
     truncations = [part for file in files for part in of_spectra(file.edit)]
     refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
     if thin:
         refuse_nothing(truncations)
-    refuse_occupied(out)
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")

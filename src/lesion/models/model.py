@@ -1,0 +1,181 @@
+"""Model: a network with its tokenizer and anatomy, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from lesion.brief import described
+from lesion.markup import facts
+from lesion.models.anatomy import Anatomy
+from lesion.models.facts import facts_of
+from lesion.models.soundness import NotFinite, complaint
+
+if TYPE_CHECKING:  # their libraries take seconds to load
+    import pandas as pd
+    from transformers import PreTrainedModel
+
+# Engines stand above models: what a model says is computed there, by name, so that nothing here imports it.
+_PLAYING = "lesion.playing"
+MOST_MATRICES = 12
+"""Of a block, that a notebook names."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The arguments with which `load` loads the same model again; `dtype` is that of the weights as loaded."""
+
+    source: str
+    revision: str | None
+    dtype: str
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A language model on the table.
+
+    Attributes:
+        network: the Hugging Face model, in eval mode, without gradients.
+        tokenizer: as it came (no token is added).
+        anatomy: its blocks and matrices.
+        name: as the person typed it.
+        fingerprint: 16 hexadecimal digits that tell one set of weights from another.
+        origin: where it was loaded from; None of a model made in memory.
+        not_finite: its tensors with NaN or infinite values, as they were when the fingerprint was taken.
+    """
+
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    anatomy: Anatomy
+    name: str
+    fingerprint: str
+    origin: Origin | None = None
+    not_finite: tuple[NotFinite, ...] = ()
+
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
+        where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
+        return described(self, repr(self.name), self.anatomy.family, *counts, where)
+
+    def generate(
+        self,
+        prompt: str,
+        edit: Any = None,
+        *,
+        max_new_tokens: int = 64,
+        prompt_style: str | None = None,
+        stop: str | tuple[str, ...] = (),
+    ) -> str:
+        """What the model says to a prompt, greedily; with an edit, under it.
+
+        Args:
+            prompt: the text.
+            edit: in any form that `lesion.applied` takes: `"3×0"`, a value, an `.edit` file, several of these, which
+                are composed.
+            max_new_tokens: of the answer at most; it ends at the end of the context, too.
+            prompt_style: by default the model's chat template; `raw`, the prompt as it stands, where it has none.
+            stop: strings that end the answer.
+
+        Example:
+            >>> model.generate("What is 2 + 2?", "3×0")
+
+        Raises:
+            UsageError: it is no edit, or names a place that the model does not have; there is no such prompt style.
+            LesionError: the prompt does not fit the context, or the edit was made for another model.
+        """
+        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
+        answer: str = import_module(_PLAYING).generate(self, prompt, edit, **options)
+        return answer
+
+    def compare(
+        self,
+        prompt: str,
+        edits: Any,
+        *,
+        max_new_tokens: int = 64,
+        prompt_style: str | None = None,
+        stop: str | tuple[str, ...] = (),
+    ) -> pd.DataFrame:
+        """What the model says to a prompt, as it is and under each of several edits.
+
+        Args:
+            prompt: the text.
+            edits: several, or one, each as for `generate`.
+            max_new_tokens, prompt_style, stop: as for `generate`.
+
+        Returns:
+            A row per edit with the columns edit and answer, `baseline` first.
+
+        Raises:
+            UsageError: as `generate`, or there is no edit.
+            LesionError: as `generate`.
+        """
+        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
+        frame: pd.DataFrame = import_module(_PLAYING).compare(self, prompt, edits, **options)
+        return frame
+
+    def _repr_html_(self) -> str:
+        notes = (self.complaint(), *self.anatomy.notes)
+        shapes = [f"{name} {' × '.join(map(str, m.shape))}" for name, m in self.anatomy.blocks[0].matrices.items()]
+        first = some(shapes, MOST_MATRICES)
+        rows = (*facts_of(self), ("matrices of block 0 (out × in)", first), *(("note", note) for note in notes if note))
+        return facts(self.name, rows)
+
+    def complaint(self, name: str | None = None) -> str:
+        """What is wrong with its weights, as a sentence; empty where all are finite."""
+        return complaint(self.not_finite, name or self.name)
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids must be put: the device of the input embedding."""
+        device: torch.device = self.network.get_input_embeddings().weight.device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        dtype: torch.dtype = self.network.get_input_embeddings().weight.dtype
+        return dtype
+
+    @property
+    def context(self) -> int:
+        """How many positions a prompt and its answer may take together; the last token of an answer takes none.
+
+        By the configuration; where it sets no limit, by the tokenizer. A model with two rotary embeddings (longrope:
+        Phi-3 and later) has the positions of the first: beyond them all keys of the batch would be others.
+        """
+        config = self.network.config.get_text_config()
+        stated = getattr(config, "max_position_embeddings", None)
+        context = int(stated or self.tokenizer.model_max_length)
+        rotary = getattr(config, "rope_parameters", None) or {}
+        if rotary.get("rope_type") != "longrope":
+            return context
+        first = rotary.get("original_max_position_embeddings")
+        first = first or getattr(config, "original_max_position_embeddings", None) or context
+        return min(context, int(first))
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the tokenizer knows how to write a conversation."""
+        return self.tokenizer.chat_template is not None
+
+
+def in_short(count: int) -> str:
+    """A number of parameters in short: `1.7 M`."""
+    power, letter = next(((power, letter) for power, letter in _POWERS if count >= power), (1, ""))
+    return f"{count / power:.1f} {letter}" if letter else f"{count:,}"
+
+
+_POWERS = ((10**9, "B"), (10**6, "M"), (10**3, "k"))
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """The first of several names, and how many there are more."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
