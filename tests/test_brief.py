@@ -11,6 +11,7 @@ import torch
 import lesion
 from lesion.brief import LONGEST, brief, described
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
+from lesion.report.blocks import Findings
 from lesion.tasks.task import Answer, Item
 from tiny import model
 
@@ -65,6 +66,10 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     assert result.verdict in result.findings
     assert result.findings[0].startswith(f"{tiny_model.name}: primer:atlas has no right answer (3 items)")
     assert "\N{NO-BREAK SPACE}" not in "".join(result.findings)
+    shown = [block for block in result.page().blocks() if isinstance(block, Findings)]
+    of_page = [(*one.headline, *one.sentences) for block in shown for one in (*block.findings, *block.more)]
+    sentences = [sentence.replace("\N{NO-BREAK SPACE}", " ") for finding in of_page for sentence in finding]
+    assert [sentence.removeprefix(f"{tiny_model.name}: ") for sentence in result.findings] == sentences
     assert len(repr(result.summary)) <= LONGEST
     assert repr(result.summary).startswith("AblationSummary(kind='layers'")
     assert "items=3, " in repr(result.summary.study)
