@@ -9,12 +9,13 @@ VLLM_VENV := .venv-vllm
 VLLM_READY := $(VLLM_VENV)/.ready
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-vllm lint types unit clean
+.PHONY: help demo docs test test-vllm lint types unit clean
 
 help:
 	@echo "make demo   set up, run the whole story on the bundled families, write demo/report.html"
 	@echo "make test   set up, then lint, types and the whole test suite"
 	@echo "make test-vllm  set up vLLM for CPUs in an environment of its own, then its tests"
+	@echo "make docs   set up, then write the documentation to site/index.html"
 	@echo "make lint | types | unit   one part of make test"
 	@echo "make clean  remove .venv and what the commands above wrote"
 
@@ -22,11 +23,15 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "lesion needs Python 3.11 or later: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,labs,ray,harness]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,labs,ray,harness,docs]'
 	@touch $(READY)
 
 demo: $(READY)
 	$(BIN)/lesion demo --out demo
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --strict --quiet
+	@echo "open site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -52,4 +57,4 @@ test-vllm: $(VLLM_READY)
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/vllm
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) demo lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) demo site lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

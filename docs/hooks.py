@@ -1,0 +1,36 @@
+"""What the documentation site adds to its pages as it is built: pages made from other files of the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that no file under docs/ holds."""
+    for place, text in generated().items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def generated() -> dict[str, str]:
+    """The text of every page that is made from other files, by its place."""
+    return {"index.md": home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}
+
+
+def home() -> str:
+    """The README as the first page, with the links of a page of the site."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Files beside docs/ are no pages of the site: a link to one becomes its name; the README is the first page."""
+    markdown = re.sub(r"\]\((?:\.\./)+README\.md", "](index.md", markdown)
+    return re.sub(r"\[([^\]]*)\]\((?:\.\./)+(?:benchmarks|examples|src|tests)/[^)]*\)", r"\1", markdown)
