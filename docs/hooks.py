@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -21,7 +22,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def generated() -> dict[str, str]:
     """The text of every page that is made from other files, by its place."""
-    return {"index.md": home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return {"index.md": home(), "changelog.md": changelog, **reference.pages()}
 
 
 def home() -> str:

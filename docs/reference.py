@@ -1,0 +1,378 @@
+"""Reference pages, made from the declarations as the site is built: commands, study files, results, architectures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+import lesion
+from lesion.cli.main import _command
+from lesion.core.method import Method
+from lesion.core.options import options_of, schema
+from lesion.registry import _own_methods
+
+ROOT = Path(__file__).parents[1]
+GROUPS = {
+    "Models": ["load", "Model", "observe", "calibration"],
+    "Studies": ["ablate", "isolate", "evaluate", "truncate", "drift", "tune", "overlay", "compare", "study", "result"],
+    "Edits": [
+        *("applied", "apply", "apply_edits", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
+        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Truncate", "ScaleParameters", "Compose"),
+    ],
+    "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Random"],
+    "Tasks": ["find_task", "task"],
+    "Results": [
+        *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),
+        *("RecallResult", "MemoryResult"),
+    ],
+    "Engines and errors": ["EngineChoice", "LesionError", "UsageError"],
+}
+TITLES = {
+    None: "layers",
+    "recall": "recall (lab)",
+    "memory": "memory (lab)",
+}
+
+
+def pages() -> dict[str, str]:
+    """The text of every generated page, by its place in the site."""
+    return {
+        "reference/commands.md": commands(),
+        "reference/study-files.md": study_files(),
+        "reference/results.md": results(),
+        "reference/python.md": python(),
+        "reference/architectures.md": architectures(),
+    }
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(head), ["---"] * len(list(head)), *(list(row) for row in rows)]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _escaped(text: str) -> str:
+    """Plain text as Markdown: what looks like a tag or a link stays text."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([<>\[\]*_])", r"\\\1", part) for part in parts)
+
+
+# Commands
+
+
+def commands() -> str:
+    """Every command with its arguments and options, as `--help` lists them."""
+    text = [
+        "# Commands\n",
+        "Generated from the command line itself. `lesion COMMAND --help` shows the same. A model is `bundled:NAME`,"
+        " a local folder or a hub id; what a task is called: [tasks](../tasks.md).\n",
+        "`--debug` with any command shows the traceback of an error. Exit codes: 0 done, 2 wrong use, 1 failed,"
+        " 130 interrupted, 143 told to end.\n",
+    ]
+    for name, command in _leaves(_command(), "lesion"):
+        text += [f"## {name}\n", _escaped(inspect.cleandoc(command.help or "")) + "\n"]
+        text += list(_panels(command))
+    return "\n".join(text)
+
+
+def _leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        inner = f"{path} {name}"
+        if hasattr(command, "commands"):
+            yield from _leaves(command, inner)
+        else:
+            yield inner, command
+
+
+def _panels(command: Any) -> Iterator[str]:
+    panels: dict[str, list[list[str]]] = {}
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        panel = getattr(parameter, "rich_help_panel", None) or "What"
+        panels.setdefault(panel, []).append(_parameter(parameter))
+    for panel in sorted(panels, key=lambda name: name != "What"):
+        if len(panels) > 1:
+            yield f"**{panel}**\n"
+        yield table(["option", "value", "meaning"], panels[panel])
+
+
+def _parameter(parameter: Any) -> list[str]:
+    flag = getattr(parameter, "is_flag", False)
+    argument = parameter.param_type_name == "argument"
+    name = (parameter.metavar or parameter.name).upper() if argument else ", ".join(parameter.opts)
+    value = "" if argument or flag else parameter.metavar or _kind(parameter.type_descriptor.annotation)
+    # The help text ends in the default where the study declares it; typer's own defaults are added.
+    help = _escaped(parameter.help or "")
+    default = getattr(parameter, "show_default", False) and parameter.default
+    if default and isinstance(default, str | int | float) and not flag and "Default:" not in help:
+        help += f" Default: {default}."
+    return [f"`{name}`", value, ("**Required.** " if parameter.required else "") + help]
+
+
+def _kind(annotation: Any) -> str:
+    """What is typed as the value of an option."""
+    inner = next(iter(get_args(annotation)), annotation)
+    if inspect.isclass(inner) and issubclass(inner, StrEnum):
+        return ", ".join(f"`{value}`" for value in inner)
+    return {int: "whole number", float: "number", Path: "path"}.get(inner, "text")
+
+
+# Study files
+
+
+def study_files() -> str:
+    """The keys of study files of every kind."""
+    text = [
+        "# Study files\n",
+        "A study file is TOML: `lesion run my-study.toml --out results/`. Nearly every key below is also an option of"
+        " the command and an argument in Python. `lesion run demo --show` prints a file to start from, and"
+        " `lesion run --schema KIND` prints the JSON Schema for an editor.\n",
+        "Generated from that schema. **Bold** keys are required. Options with the same words in several kinds mean the"
+        " same.\n",
+    ]
+    for kind, method in _own_methods().items():
+        document = schema(method.study)
+        text += [f"## {_title(kind)}\n", _escaped(_first(method.study)) + "\n"]
+        if kind is None:
+            text.append("A layer study has no `kind`.\n")
+        text += list(_keys(document, document.get("$defs", {})))
+    return "\n".join(text)
+
+
+def _title(kind: str | None) -> str:
+    return TITLES.get(kind, kind or "")
+
+
+def _first(described: Any) -> str:
+    return inspect.cleandoc(described.__doc__ or "").split("\n\n")[0]
+
+
+def _keys(document: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    rows, tables = [], {}
+    required = document.get("required", [])
+    for key, described in document.get("properties", {}).items():
+        inner = _table_of(described, known)
+        if inner is not None:
+            tables[key] = inner
+        shown = f"**`{key}`**" if key in required else f"`{key}`"
+        rows.append([shown, _values(described, known), _default(described), _escaped(described.get("description", ""))])
+    yield table(["key", "value", "default", "meaning"], rows)
+    for key, inner in tables.items():
+        yield f"Keys of `{key}`:\n"
+        yield from _keys(inner, known)
+
+
+def _table_of(described: dict[str, Any], known: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema of the table that a key may be, alone or in a list; None where it is none."""
+    if "$ref" in described:
+        found = known[described["$ref"].rpartition("/")[2]]
+        return found if "properties" in found else None
+    for part in [*described.get("anyOf", []), described.get("items", {})]:
+        if part and (inner := _table_of(part, known)) is not None:
+            return inner
+    return None
+
+
+def _values(described: dict[str, Any], known: dict[str, Any]) -> str:
+    if "$ref" in described:
+        inner = known[described["$ref"].rpartition("/")[2]]
+        return "table" if "properties" in inner else _values(inner, known)
+    if "anyOf" in described:
+        parts = dict.fromkeys(_values(part, known) for part in described["anyOf"] if part.get("type") != "null")
+        return " or ".join(parts)
+    if "const" in described:
+        return f"`{described['const']}`"
+    if "enum" in described:
+        return ", ".join(f"`{value}`" for value in described["enum"])
+    if described.get("type") == "array":
+        return f"list of {_values(described.get('items', {}), known)}"
+    names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+    return names.get(described.get("type", ""), described.get("type", "any"))
+
+
+def _default(described: dict[str, Any]) -> str:
+    default = described.get("default")
+    if default is None or isinstance(default, dict) or default == []:
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+# Results
+
+
+def results() -> str:
+    """The fields of `summary.json` of every kind."""
+    text = [
+        "# Results\n",
+        "Every study writes `summary.json`; in Python the same values are `result.summary`. `lesion.ablate(...)` and"
+        " the others return the result; `result.table` is its main table as a data frame. A number that is not finite"
+        " is `null` in the file and `None` in Python.\n",
+        "Generated from the classes of the results. What the words mean: [glossary](../glossary.md).\n",
+    ]
+    written: set[type[BaseModel]] = set()
+    for kind, method in _own_methods().items():
+        for summary in _summaries(method):
+            text += [f"## {_title(kind)}: `{summary.__name__}`\n"]
+            text += list(_fields(summary, written))
+    return "\n".join(text)
+
+
+def _summaries(method: Method[Any]) -> list[type[BaseModel]]:
+    for parent in method.result_class().__mro__:
+        for base in getattr(parent, "__orig_bases__", ()):
+            arguments = [part for given in get_args(base) for part in (given, *get_args(given))]
+            classes = [part for part in arguments if inspect.isclass(part) and issubclass(part, BaseModel)]
+            if classes:
+                return classes
+    return []
+
+
+def _fields(value: type[BaseModel], written: set[type[BaseModel]]) -> Iterator[str]:
+    written.add(value)
+    meanings = _attributes(value)
+    yield _escaped(_first(value)) + "\n"
+    inner: dict[type[BaseModel], None] = {}
+    rows = []
+    for name, field in value.model_fields.items():
+        inner |= dict.fromkeys(_models_in(field.annotation))
+        rows.append([f"`{name}`", f"`{_type_text(field.annotation)}`", _escaped(meanings.get(name, ""))])
+    yield table(["field", "type", "meaning"], rows)
+    for part in inner:
+        if part not in written and part.__module__.startswith("lesion.") and not part.__module__.endswith(".study"):
+            yield f"### `{part.__name__}` {{ #{part.__module__.rpartition('lesion.')[2]}.{part.__name__} }}\n"
+            yield from _fields(part, written)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
+
+
+def _type_text(annotation: Any) -> str:
+    text = annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
+    text = re.sub(r"typing\.|\blesion(?:\.\w+)*\.|\bpathlib\.", "", text)
+    text = re.sub(r"Annotated\[float \| None, BeforeValidator\([^]]*\]", "number", text)
+    text = re.sub(r"Annotated\[([^,\[]+), .*?\)\]", r"\1", text)
+    return re.sub(r"<[^>]*>", "", text).replace("NoneType", "None")
+
+
+def _attributes(value: type[BaseModel]) -> dict[str, str]:
+    """What docstrings of a class and of its parents say of each field under `Attributes:`."""
+    meanings: dict[str, str] = {}
+    for parent in reversed(value.__mro__):
+        block = re.search(r"Attributes:\n((?:[ ]{4}.*\n?|\n)+)", inspect.cleandoc(parent.__dict__.get("__doc__") or ""))
+        if block is None:
+            continue
+        for entry in re.split(r"\n(?=    \S)", block[1].rstrip()):
+            for names, text in re.findall(r"^\s*(.+?): (.*)$", " ".join(entry.split())):
+                meanings |= {name.strip("` "): text for name in names.split(",")}
+    return meanings
+
+
+# Python
+
+
+def python() -> str:
+    """The public names of `lesion`, in groups; a name in no group stands at the end."""
+    groups = {head: [name for name in names if name in lesion.__all__] for head, names in GROUPS.items()}
+    rest = sorted(set(lesion.__all__) - {name for names in groups.values() for name in names})
+    functions = {method.result_class().__name__: method for method in _own_methods().values()}
+    text = [
+        "# Python\n",
+        "Generated from the docstrings. Everything here is reached as `lesion.NAME`. The functions of studies also take"
+        " the options listed below them, by name; they mean the same as [the command's options](commands.md).\n",
+    ]
+    for head, names in (groups | {"Others": rest}).items():
+        text += [f"## {head}\n"] if names else []
+        if head == "Results":
+            text.append("::: lesion.core.result.StudyResult\n    options:\n      heading: what every result has\n")
+        for name in names:
+            place = f"{lesion._HOME[name]}.{lesion._AS.get(name, name)}"
+            text += [f"::: {place}\n    options:\n      heading: lesion.{name}\n      toc_label: {name}\n"]
+            text += [_options_of(name, functions)] if head == "Studies" else []
+    return "\n".join(text)
+
+
+def _options_of(name: str, functions: dict[str, Method[Any]]) -> str:
+    """The options that a function of a study takes, folded."""
+    returned = inspect.signature(getattr(lesion, name)).return_annotation
+    method = functions.get(getattr(returned, "__name__", str(returned)))
+    if name == "study" or method is None:
+        return ""
+    rows = [
+        [f"`{option.name}`", option.default_text and f"`{option.default_text}`", _escaped(option.help)]
+        for option in options_of(method.study)
+    ]
+    inner = table(["option", "default", "meaning"], rows)
+    return f'??? note "Options of lesion.{name}"\n\n' + "".join(f"    {line}\n" for line in inner.splitlines())
+
+
+# Architectures
+
+
+def architectures() -> str:
+    """The families of `families.toml`, with the tiny models that the tests hold them to."""
+    families = tomllib.loads((ROOT / "src/lesion/models/families.toml").read_text(encoding="utf-8"))
+    tested = _tiny_models()
+    rows = []
+    for name, family in sorted(families.items()):
+        types = family.get("types", [name])
+        models = [f"`{tested[key]}`" for key in tested if key == name or key.startswith(f"{name}_tied")]
+        notes = " ".join(note["text"] for note in family.get("notes", []))
+        rows.append([f"`{name}`", ", ".join(f"`{kind}`" for kind in types), ", ".join(dict.fromkeys(models)), notes])
+    suites = sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"parametrize\([^\n]*FAMILIES", path.read_text(encoding="utf-8"))
+    )
+    unknown = tested.get("unknown", "")
+    return "\n".join(
+        [
+            "# Architectures\n",
+            "Generated from `src/lesion/models/families.toml` and from the tests. For every architecture below, the"
+            " test suite makes a tiny model with random weights and checks it with its own transformers code: that"
+            " every parameter belongs to a matrix or is listed with a reason, that block = input + attention + MLP,"
+            " that every edit does what its definition says, that a batch under many edits answers like one edit at a"
+            " time, and that weights are restored bit for bit.\n",
+            table(["family", "`model_type` in config.json", "tested with", "notes"], rows),
+            f"A decoder outside this table is taken apart by its structure; `lesion show` says so. The tests hold"
+            f" that path to a model of a made-up architecture (`{unknown}`). What cannot be found is refused.\n",
+            "Trained models of two families, `llama` and `qwen2`, come with the package (`bundled:llama-base`, …). Of"
+            " the other families no trained model is part of the test suite.\n",
+            "Test files that run over all of these models:\n",
+            *(f"- `{suite}`" for suite in suites),
+            "",
+        ]
+    )
+
+
+def _tiny_models() -> dict[str, str]:
+    """The transformers class of each of the tests' tiny models, read from their source."""
+    tree = ast.parse((ROOT / "tests/tiny.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and ast.unparse(node.target) == "FAMILIES"
+            and isinstance(node.value, ast.Dict)
+        ):
+            return {
+                ast.literal_eval(key): ast.unparse(value.args[0]).rpartition(".")[2]
+                for key, value in zip(node.value.keys, node.value.values, strict=True)
+                if key is not None and isinstance(value, ast.Call)
+            }
+    raise ValueError("tests/tiny.py has no table FAMILIES")

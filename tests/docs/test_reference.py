@@ -1,0 +1,60 @@
+"""The generated reference pages hold every command, option, key and public name, and say nothing by hand."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import lesion
+from lesion.core.options import options_of
+from lesion.registry import methods
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "docs"))
+
+import reference  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return reference.pages()
+
+
+def test_every_command_is_listed_with_every_option(pages):
+    text = pages["reference/commands.md"]
+    for method in methods().values():
+        if not method.command:
+            continue
+        section = text.split(f"## lesion {method.command}\n")[1].split("\n## ")[0]
+        for option in options_of(method.study):
+            assert f"| `{option.argument or option.flag}` |" in section
+    for command in ("demo", "show", "apply", "run", "report", "lm-eval", "edit show", "edit combine", "lab lineage"):
+        assert f"## lesion {command}\n" in text
+
+
+def test_every_key_of_study_files_is_listed(pages):
+    text = pages["reference/study-files.md"]
+    for method in methods().values():
+        for key in method.study.model_fields:
+            if key != "kind" or method.kind is not None:
+                assert re.search(rf"\| \**`{key}`", text), key
+
+
+def test_every_public_name_is_listed_once(pages):
+    headings = re.findall(r"heading: lesion\.(\w+)", pages["reference/python.md"])
+    assert sorted(headings) == sorted(lesion.__all__)
+
+
+def test_fields_of_results_have_their_meaning(pages):
+    text = pages["reference/results.md"]
+    assert "| `drop` | `Estimate` | baseline accuracy minus that under the edit, on the same items;" in text
+    assert text.count("### `Estimate`") == 1
+
+
+def test_every_architecture_of_the_table_has_a_tiny_model(pages):
+    rows = [line for line in pages["reference/architectures.md"].splitlines() if line.startswith("| `")]
+    assert len(rows) >= 13
+    assert all(re.match(r"\| `\w+` \| `\w+`.* \| `\w+(ForCausalLM|LMHeadModel)` \|", row) for row in rows)
