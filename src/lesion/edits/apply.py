@@ -33,8 +33,8 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
             composed.
 
     Example:
-        >>> with applied(model, ScaleBlock(3, 0.0)):
-        ...     model.network.generate(**model.tokenizer("2 + 2", return_tensors="pt"))
+        >>> with lesion.applied(model, "3x0"):
+        ...     model.network(**model.tokenizer("2 + 2", return_tensors="pt")).logits
 
     Raises:
         UsageError: it is no edit, or names a place that the model does not have.

@@ -14,7 +14,7 @@ def simplified(edit: Edit) -> Edit:
     unedited weights, and their order may matter.
 
     Example:
-        >>> str(simplified(parse("4×0.5 + 3×0 + 4×0.5 + 2×1")))
+        >>> str(simplified(lesion.parse("4×0.5 + 3×0 + 4×0.5 + 2×1")))
         '3×0 + 4×0.25'
     """
     single = list(parts(edit))
