@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import execute
 import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,7 +24,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def generated() -> dict[str, str]:
     """The text of every page that is made from other files, by its place."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return {"index.md": home(), "changelog.md": changelog, **reference.pages()}
+    return {"index.md": home(), "changelog.md": changelog, **reference.pages(), **tutorials()}
+
+
+def tutorials() -> dict[str, str]:
+    """The notebooks as pages, with the outputs that they hold."""
+    pages = {}
+    for path in sorted(execute.TUTORIALS.glob("*.ipynb")):
+        text = execute.page(execute.read(path)).replace(".ipynb)", ".md)")
+        pages[f"tutorials/{path.stem}.md"] = f"{text}\n\n[This page as a notebook]({path.name}){{ download }}\n"
+    return pages
 
 
 def home() -> str:

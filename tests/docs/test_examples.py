@@ -1,4 +1,4 @@
-"""Every example runs: Python in README.md, in docs/ and in docstrings; every `lesion …` line is one that the command takes.
+"""Every example runs: Python of README.md, docs/ and docstrings; every `lesion …` line is one that the command takes.
 
 Blocks of a page run one after another in one namespace, in a folder of their own, with fewer items than they say.
 """
@@ -30,6 +30,7 @@ NOT_RUN = {
     "docs/harness.md": "asks the harness for a data set of the hub; tests/test_harness_model.py runs the call",
     "lesion.api:study": "runs the whole demo, five minutes",
     "lesion.core.store:Store": "names what the code around it has",
+    "lesion.studies.tuning.api:tune": "trains eight times; tests/studies/tuning trains in such calls",
     "lesion.studies.overlay.api:overlay": "compares folders of three finished studies",
 }
 
@@ -40,7 +41,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "evaluate": {"items": 4, "random_controls": 1},
     "truncate": {"items": 10},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
-    "tune": {"items": 4, "steps": 1, "seed": 0, "ablation_items": 4, "validation_items": 4},
 }
 
 
