@@ -24,7 +24,19 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def generated() -> dict[str, str]:
     """The text of every page that is made from other files, by its place."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return {"index.md": home(), "changelog.md": changelog, **reference.pages(), **tutorials()}
+    contributing = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .replace("](docs/", "](")
+        .replace("](CHANGELOG", "](changelog")
+    )
+    return {
+        "index.md": home(),
+        "changelog.md": changelog,
+        "contributing.md": contributing,
+        **reference.pages(),
+        **tutorials(),
+    }
 
 
 def tutorials() -> dict[str, str]:
@@ -39,7 +51,9 @@ def tutorials() -> dict[str, str]:
 def home() -> str:
     """The README as the first page, with the links of a page of the site."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+    for name in ("CHANGELOG", "CONTRIBUTING"):
+        text = text.replace(f"]({name}.md", f"]({name.lower()}.md")
+    return text.replace("](docs/", "](")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

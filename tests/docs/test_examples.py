@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 # Not run, and why. A new entry needs a reason as good as these.
 NOT_RUN = {
     "docs/architecture.md": "parts of examples/logit_lens, which tests/examples installs and runs",
-    "docs/harness.md": "asks the harness for a data set of the hub; tests/test_harness_model.py runs the call",
+    "docs/how-to/lm-eval.md": "asks the harness for a data set of the hub; tests/test_harness_model.py runs the call",
     "lesion.api:study": "runs the whole demo, five minutes",
     "lesion.core.store:Store": "names what the code around it has",
     "lesion.studies.tuning.api:tune": "trains eight times; tests/studies/tuning trains in such calls",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What has to be installed for what is chosen, and how it is said.
 _LIBRARIES = {
     "vllm": "The engine vllm needs vLLM, which is not installed: pip install 'lesion[vllm]' on a machine with a GPU;"
-    " for a CPU see docs/scaling.md.",
+    " for a CPU see docs/how-to/several-gpus.md.",
     "ray": "Workers need Ray, which is not installed: pip install 'lesion[ray]'.",
 }
 
