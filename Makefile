@@ -30,6 +30,7 @@ demo: $(READY)
 	$(BIN)/lesion demo --out demo
 
 docs: $(READY)
+	$(BIN)/python docs/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --strict --quiet
 	@echo "open site/index.html"
 
@@ -57,4 +58,4 @@ test-vllm: $(VLLM_READY)
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/vllm
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) demo site lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) demo site lesion-out lesion-demo build/gallery docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

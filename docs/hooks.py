@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import execute
+import gallery
 import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,17 +24,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def generated() -> dict[str, str]:
     """The text of every page that is made from other files, by its place."""
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    contributing = (
-        (ROOT / "CONTRIBUTING.md")
-        .read_text(encoding="utf-8")
-        .replace("](docs/", "](")
-        .replace("](CHANGELOG", "](changelog")
+    changelog, contributing = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CONTRIBUTING.md")
     )
     return {
         "index.md": home(),
         "changelog.md": changelog,
-        "contributing.md": contributing,
+        "contributing.md": _moved(contributing),
+        "gallery.md": gallery.page(),
         **reference.pages(),
         **tutorials(),
     }
@@ -50,7 +48,11 @@ def tutorials() -> dict[str, str]:
 
 def home() -> str:
     """The README as the first page, with the links of a page of the site."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return _moved((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def _moved(text: str) -> str:
+    """A page of the repository's root with its links as they are from the root of the site."""
     for name in ("CHANGELOG", "CONTRIBUTING"):
         text = text.replace(f"]({name}.md", f"]({name.lower()}.md")
     return text.replace("](docs/", "](")

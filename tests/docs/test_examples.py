@@ -9,6 +9,7 @@ import ast
 import doctest
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from importlib import import_module
@@ -21,6 +22,10 @@ import lesion
 from lesion.cli.main import _command
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "docs"))
+
+import gallery  # noqa: E402
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
@@ -134,17 +139,26 @@ def lines(page: Path) -> Iterator[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if [*lines(page)]], ids=named)
 def test_commands_of_a_page_are_taken(page: Path):
     for line in lines(page):
-        arguments = shlex.split(line, comments=True)[1:]
-        command = _command()
-        while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
-            assert arguments[0] in command.commands, line
-            command = command.commands[arguments.pop(0)]
-        if "--help" in arguments or "--version" in arguments:
-            continue
-        try:
-            command.make_context("lesion", arguments, resilient_parsing=False)
-        except Exception as error:
-            pytest.fail(f"{named(page)}: {line}: {error}")
+        assert_taken(line)
+
+
+def test_commands_of_the_gallery_are_taken():
+    for shown in gallery.SHOWN:
+        assert_taken(shown.command)
+
+
+def assert_taken(line: str) -> None:
+    arguments = shlex.split(line, comments=True)[1:]
+    command = _command()
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        assert arguments[0] in command.commands, line
+        command = command.commands[arguments.pop(0)]
+    if "--help" in arguments or "--version" in arguments:
+        return
+    try:
+        command.make_context("lesion", arguments, resilient_parsing=False)
+    except Exception as error:
+        pytest.fail(f"{line}: {error}")
 
 
 def test_options_that_prose_names_exist():
