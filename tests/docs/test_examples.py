@@ -36,6 +36,7 @@ NOT_RUN = {
     "lesion.api:study": "runs the whole demo, five minutes",
     "lesion.core.store:Store": "names what the code around it has",
     "lesion.studies.tuning.api:tune": "trains eight times; tests/studies/tuning trains in such calls",
+    "lesion.studies.comparison.api:compare": "compares two finished folders; docs/how-to/compare.md runs the call",
     "lesion.studies.overlay.api:overlay": "compares folders of three finished studies",
 }
 
