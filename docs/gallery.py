@@ -102,7 +102,11 @@ def main() -> None:
 
     PAGES.mkdir(exist_ok=True)
     for shown in SHOWN:
-        result = shown.run(lesion, STUDIES / shown.name)
+        try:
+            result = shown.run(lesion, STUDIES / shown.name)
+        except lesion.LesionError:  # answers of an earlier version, or of another study of this name
+            shutil.rmtree(STUDIES / shown.name, ignore_errors=True)
+            result = shown.run(lesion, STUDIES / shown.name)
         shutil.copyfile(result.report(), PAGES / f"{shown.name}.html")
         with contextlib.suppress(lesion.UsageError):  # some pages have tables alone
             result.plot().save(str(PAGES / f"{shown.name}.png"))
