@@ -91,7 +91,7 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         (["--level", "95"], "level must be a number between 0 and 1"),
         (["--temperature", "-1"], "temperature must be a number from 0"),
         (["--dtype", "float8"], "dtype must be auto, float32, bfloat16 or float16"),
-        (["--device", "toaster"], "There is no device 'toaster' here; there are: cpu"),
+        (["--device", "toaster"], "There is no device 'toaster'; write auto, cpu, cuda or cuda:1"),
         (["--prompt-style", "polite"], "There is no prompt style 'polite'"),
         (["--prompt-style", "chat"], "has no chat template; choose another prompt style: raw or plain."),
         (["--task", "gsm9k"], "There is no task 'gsm9k' (nearest: gsm8k"),
@@ -111,7 +111,6 @@ def test_a_folder_is_not_spoilt_by_wrong_use(capsys, checkpoint, sums, out):
     command = ["ablate", checkpoint, "--task", sums, "--items", 2, "--out", out]
     for wrong in (["--layers", "1-3"], ["--device", "toaster"], ["--prompt-style", "chat"]):
         assert lesion(capsys, *command, *wrong).code == 2
-        assert out.exists()
     corrected = lesion(capsys, *command, "--max-new-tokens", 1, "--layers", 0)
     assert (corrected.code, stored(out)) == (0, 4)
 

@@ -10,6 +10,9 @@ import typer
 
 from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
+from lesion.edits.files.presence import refuse_absent
+from lesion.errors import UsageError
+from lesion.models.source import find
 
 app = typer.Typer(help="Show and combine .edit files.", no_args_is_help=True)
 
@@ -27,6 +30,7 @@ class Operation(StrEnum):
 def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
     """Show what an edit changes, in which model, and the data it was made from."""
 
+    refuse_absent(file)
     from lesion.cli.editing import describe
     from lesion.edits.files.artefact import read_edit
 
@@ -52,12 +56,15 @@ def combine(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
     """Combine the selections of two edits; truncations of different matrices are joined."""
-    from lesion.edits.files.artefact import read_edit
-    from lesion.edits.files.combine import combined
-    from lesion.errors import UsageError
-
+    for file in (first, second):
+        refuse_absent(file)
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists; give --out another name, or --overwrite to replace it.")
+    if model is not None:
+        find(model)
+    from lesion.edits.files.artefact import read_edit
+    from lesion.edits.files.combine import combined
+
     files = read_edit(first), read_edit(second)
     loaded = None
     if model is not None:

@@ -13,6 +13,7 @@ from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
 from lesion.core.method import Method
 from lesion.engines.config import EngineChoice
+from lesion.labs.lineage.stages import ALL, refuse_stage
 from lesion.labs.recall.study_file import METHOD, RecallStudy
 
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
@@ -50,6 +51,7 @@ def lineage(
 
     Run again into the same folder, it goes on where it stopped.
     """
+    refuse_stage(stage)
     from lesion.cli.progress import Bar
     from lesion.labs.lineage import family as families
     from lesion.labs.lineage import table
@@ -68,7 +70,7 @@ def lineage(
         )
     for folder in trained:
         say(str(folder))
-    if stage == families.ALL:
+    if stage == ALL:
         Terminal().print(table.text(families.finished(out, base)), end="", soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
-from lesion.outputs import default_folder
+from lesion.outputs import default_folder, refuse_another_kind
 
 
 def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice) -> None:
@@ -26,7 +26,11 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     """
     if choice.distributed and not method.distributed:
         raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
+    from lesion.core.look_ahead import look_ahead  # help need not wait for the catalogue of tasks
+
     folder = out or default_folder(study.name, study.identity())
+    refuse_another_kind(folder, method.folder_kind)
+    look_ahead(study)
     with Bar() as bar:
         try:
             with opened(choice, bar) as make_engine:

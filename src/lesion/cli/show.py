@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from lesion.cli.terminal import Terminal
+from lesion.models.names import refuse_device, refuse_dtype
+from lesion.models.source import find
 
 
 def show(
@@ -20,6 +22,9 @@ def show(
     ] = False,
 ) -> None:
     """Show a model: blocks, matrices, shapes, parameter counts, tied weights, and what is not covered."""
+    refuse_device(device)
+    refuse_dtype(dtype)
+    find(model, revision)
     from lesion.cli.description import describe
     from lesion.models.load import load
 

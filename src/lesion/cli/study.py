@@ -74,6 +74,9 @@ def _print(text: str) -> None:
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")]) -> None:
     """Regenerate report.html from an output folder."""
+    from lesion.core.look_ahead import refuse_no_folder
+
+    refuse_no_folder(folder)
     from lesion.registry import recall
     from lesion.report.files import received
 

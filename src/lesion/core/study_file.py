@@ -230,6 +230,16 @@ class StudyFile(Table):
         first_keys = [key for key in ("kind", "name", "title", "model", "models") if key in document]
         return dump({key: document[key] for key in [*first_keys, *document]})
 
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        """Refuse what is wrong with the study itself, as far as it shows before a large library is loaded.
+
+        Args:
+            blocks: the number of blocks of its models, by name, where a configuration tells.
+
+        Raises:
+            UsageError: a block or a file does not exist, or a text is no edit.
+        """
+
     def identity(self) -> str:
         """SHA-256 (64 hex digits) of what determines the answers.
 

@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lesion.atomic import replace
@@ -20,7 +19,9 @@ from lesion.errors import LesionError
 from lesion.files import stored_object
 from lesion.plain import short
 
-if TYPE_CHECKING:  # SciPy takes long to load
+if TYPE_CHECKING:  # they take long to load
+    import numpy as np
+
     from lesion.statistics.paired import Contrast
 
 SUMMARY = "summary.json"
@@ -111,6 +112,8 @@ class Mean(Value):
     @classmethod
     def of(cls, values: Sequence[float] | np.ndarray) -> Mean | None:
         """The mean of values; None where it is not finite."""
+        import numpy as np
+
         mean = known(float(np.mean(values)))
         return None if mean is None else cls(mean=mean, std=float(np.std(values, ddof=1)) if len(values) > 1 else None)
 

@@ -16,12 +16,13 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from lesion.arguments import validated
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import dissect
 from lesion.models.device import device_of
 from lesion.models.fingerprint import fingerprint
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
+from lesion.models.names import refuse_dtype
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.soundness import not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
@@ -95,10 +96,7 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
     if dtype == "auto":
         # Half precision saves memory on an accelerator; on a CPU it is slower and less exact.
         return torch.float32 if on_cpu else "auto"
-    if dtype not in DTYPES:
-        raise UsageError(
-            f"There is no dtype '{dtype}'{nearest(dtype, DTYPES)}; use auto, float32, bfloat16 or float16."
-        )
+    refuse_dtype(dtype)
     return DTYPES[dtype]
 
 

@@ -11,7 +11,6 @@ from jinja2 import Environment, TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from transformers.utils import chat_template_utils
 
 from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
@@ -113,6 +112,8 @@ class _Bounded(ImmutableSandboxedEnvironment):
 @lru_cache(maxsize=16)
 def _bounded(template: str) -> Any:
     """The template, compiled in the bounded sandbox with the filters and functions that transformers gives it."""
+    from transformers.utils import chat_template_utils  # names of tasks need not wait for it
+
     theirs: Environment = chat_template_utils._compile_jinja_template("").environment
     environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
     environment.filters.update(theirs.filters)

@@ -20,7 +20,8 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from lesion.atomic import replace
-from lesion.errors import LesionError, UsageError
+from lesion.edits.files.presence import refuse_absent
+from lesion.errors import LesionError
 
 KEY = "lesion"
 FORMAT = "lesion edit"
@@ -143,16 +144,7 @@ def read_bytes(path: Path) -> bytes:
         UsageError: there is none, or it is a folder.
         LesionError: it cannot be read.
     """
-    if path.is_dir():
-        inside = sorted(entry.name for entry in path.glob("*.edit"))
-        hint = f": it has {', '.join(inside[:5])}" if inside else ""
-        raise UsageError(f"{path} is a folder; give an .edit file{hint}.")
-    if not path.exists():
-        near = sorted(entry.name for entry in path.parent.glob("*.edit")) if path.parent.is_dir() else []
-        hint = f" In {path.parent} there are {', '.join(near[:5])}." if near else ""
-        raise UsageError(f"There is no file {path}.{hint}")
-    if not path.is_file():
-        raise UsageError(f"{path} is not a file; give an .edit file.")
+    refuse_absent(path)
     try:
         return path.read_bytes()
     except OSError as error:

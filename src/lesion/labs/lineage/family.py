@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lesion.bounds import check
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage import chat, shipping
 from lesion.labs.lineage.base import FAMILIES, check_family, recipe_of
 from lesion.labs.lineage.card import Facts
@@ -14,14 +14,11 @@ from lesion.labs.lineage.checkpoints import DOZEN
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
+from lesion.labs.lineage.stages import ALL, STAGES, refuse_stage
 from lesion.models.device import device_of
 from lesion.models.load import Model, configuration, load
 from lesion.models.source import bundled, find
 from lesion.progress import Silent, Watcher
-
-STAGES = ("base", "instruct", "rlvr", "distill")
-"""In the order in which they are trained: the teacher of the distilled child is the reinforced one."""
-ALL = "all"
 
 
 def train(
@@ -60,9 +57,7 @@ def train(
             child has no base; or the seed is negative.
         LesionError: `out` holds another training, or cannot be written; or GRPO has nothing to learn.
     """
-    if stage not in (*STAGES, ALL):
-        close = nearest(stage, (*STAGES, ALL))
-        raise UsageError(f"The lineage has no stage '{stage}'{close}; there are {', '.join((*STAGES, ALL))}.")
+    refuse_stage(stage)
     if stage == "base" and base is not None:
         raise UsageError(f"A base is trained from scratch, and {base} would not be looked at; leave out --base.")
     if seed < 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
 from lesion.core.fields import MODEL, Number, Several
-from lesion.core.layers import LAYERS, Layers
+from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import OneModel, Questions, Table
@@ -79,6 +79,11 @@ class Study(Questions):
         must="true or false",
         panel=STATISTICS,
     )
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            parse_layers(self.edits.layers, count, name)
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from lesion.core.fields import SEED, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
 from lesion.core.options import option
 from lesion.core.study_file import StudyFile
+from lesion.errors import UsageError
 
 
 class OverlayStudy(StudyFile):
@@ -25,6 +29,12 @@ class OverlayStudy(StudyFile):
         argument="DIR …",
     )
     seed: Seed = option(0, help="Random seed of the permutation test (models of more than 8 blocks).", must=SEED)
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for folder in self.folders:
+            if not Path(folder).is_dir():
+                raise UsageError(f"{folder} is no folder; name the folders of finished studies.")
 
 
 METHOD = Method(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.fields import ONE_MODEL, Listed, Number, Several, Text, Whole
-from lesion.core.layers import LAYERS, Layers
+from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import OneModel, Questions, Table
@@ -100,6 +101,11 @@ class TruncationStudy(Questions):
         must="a list of branches, tags or checkpoints",
         many="comma",
     )
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            parse_layers(self.layers, count, name)
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(

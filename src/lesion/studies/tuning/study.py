@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
 from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text
-from lesion.core.layers import canonical_layers
+from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, STATISTICS, Option, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
@@ -192,6 +193,13 @@ class TuningStudy(GreedyStudy):
                 " on that; leave it out, or tune critical."
             )
         return self
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            for arm in self.arms:
+                if arm not in NAMED:
+                    parse_layers(arm, count, name)
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(

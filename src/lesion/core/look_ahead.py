@@ -1,0 +1,77 @@
+"""A look ahead: what names, files and configurations alone show to be wrong, before a large library is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lesion.core.study_file import ModelChoice, StudyFile, TaskChoice
+from lesion.errors import LesionError
+from lesion.files import read_object
+from lesion.models.names import refuse_device
+from lesion.models.source import find as find_source
+from lesion.tasks.catalogue import find
+from lesion.tasks.harness.name import HEAD
+
+_BLOCKS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def look_ahead(study: StudyFile) -> None:
+    """Refuse a study whose models, tasks, blocks or edits are not there, as far as a look tells.
+
+    Raises:
+        UsageError: a device, a model, a task, a file or a block does not exist, or a text is no edit.
+        LesionError: a folder holds no model.
+    """
+    refuse_device(getattr(study, "device", "auto"))
+    for name in _tasks(study):
+        if not _of_harness(name):
+            find(name)
+    blocks = {chosen.name: blocks_of(chosen.source, chosen.revision) for chosen in _models(study)}
+    study.look_ahead({name: count for name, count in blocks.items() if count is not None})
+
+
+def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
+    """The number of blocks by the config.json of a local or bundled model; None of a hub id, or where it says none.
+
+    Raises:
+        UsageError: there is no such folder, bundled model or revision.
+        LesionError: the folder holds no model.
+    """
+    place = find_source(str(source), revision)
+    if not place.local:
+        return None
+    config: Any = read_object(Path(place.place) / "config.json")
+    config = config["text_config"] if isinstance(config.get("text_config"), dict) else config
+    stated = [config[key] for key in _BLOCKS if type(config.get(key)) is int]
+    return stated[0] if len(set(stated)) == 1 else None
+
+
+def _models(study: StudyFile) -> Iterator[ModelChoice]:
+    for value in (getattr(study, "model", None), *getattr(study, "models", ())):
+        if isinstance(value, ModelChoice):
+            yield value
+
+
+def _tasks(study: StudyFile) -> Iterator[str]:
+    single = (getattr(study, "task", None), getattr(study, "skill", None))
+    for value in (*getattr(study, "tasks", ()), *single, *getattr(study, "controls", ())):
+        if isinstance(value, TaskChoice | str):
+            yield value.name if isinstance(value, TaskChoice) else value
+
+
+def _of_harness(name: str) -> bool:
+    """Whether it is a task of lm-evaluation-harness, whose library takes seconds to load."""
+    return HEAD in name.split(":")[:-1]
+
+
+def refuse_no_folder(folder: str | Path) -> None:
+    """Refuse to read a study where there is no folder.
+
+    Raises:
+        LesionError: there is none, or it is a file.
+    """
+    if not Path(folder).is_dir():
+        what = "a file" if Path(folder).exists() else "not there"
+        raise LesionError(f"There is no study in {folder}: it is {what}. Give the folder that a study was run into.")

@@ -1,0 +1,70 @@
+"""What is refused before a large library is loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from lesion.core.look_ahead import blocks_of
+from lesion.models.load import peek
+from lesion.models.source import bundled
+
+ABLATE = ("ablate", "bundled:llama-base", "--task", "primer:atlas")
+EVALUATE = ("evaluate", "bundled:llama-base", "--task", "primer:atlas", "--out", "new")
+REFUSED = {
+    ("ablat",): "No such command 'ablat'",
+    (*ABLATE, "--items", "many"): "items must be a whole number",
+    ("ablate", "bundled:llama-base", "--task", "primer:atlass"): "nearest: primer:atlas",
+    ("ablate", "bundled:llama-base", "--task", "nowhere.jsonl"): "There is no file nowhere.jsonl",
+    ("ablate", "bundled:lama", "--task", "primer:atlas"): "There is no bundled model 'lama'",
+    ("ablate", "./nowhere", "--task", "primer:atlas"): "There is no folder ./nowhere",
+    (*ABLATE, "--layers", "12"): "there is no block 12: bundled:llama-base has blocks 0 to 7",
+    (*ABLATE, "--device", "gpu"): "There is no device 'gpu'",
+    (*ABLATE, "--out", "drift"): "drift belongs to `lesion drift`",
+    (*EVALUATE, "--edit", "banana"): "'banana' is not an edit",
+    (*EVALUATE, "--edit", "nowhere.edit"): "There is no file nowhere.edit",
+    (*EVALUATE, "--edit", "0x0+12.mlp.up top 0.1"): "there is no block 12",
+    ("truncate", "bundled:llama-base", "--task", "primer:atlas", "--layers", "9", "--out", "new"): "no block 9",
+    ("tune", "bundled:llama-base", "--task", "primer:atlas", "--layers", "9", "--out", "new"): "no block 9",
+    ("drift", "bundled:llama-base", "--task", "primer:atlass", "--out", "new"): "nearest: primer:atlas",
+    ("overlay", "nowhere", "--out", "new"): "nowhere is no folder",
+    ("show", "bundled:lama"): "There is no bundled model 'lama'",
+    ("show", "bundled:llama-base", "--dtype", "float8"): "There is no dtype 'float8'",
+    ("edit", "show", "nowhere.edit"): "There is no file nowhere.edit",
+    ("report", "nowhere"): "There is no study in nowhere",
+    ("run", "demoo"): "There is no study 'demoo'",
+    ("lab", "lineage", "--stage", "bas"): "The lineage has no stage 'bas' (nearest: base)",
+}
+PROCESS = """
+import json, sys
+from lesion.cli.main import code
+print(json.dumps([[code(arguments), "torch" in sys.modules] for arguments in json.load(sys.stdin)]))
+"""
+
+
+def test_wrong_use_is_refused_before_torch_is_loaded(tmp_path):
+    (tmp_path / "drift").mkdir()
+    (tmp_path / "drift" / "lesion.json").write_text('{"kind": "drift"}', encoding="utf-8")
+    (tmp_path / "drift" / "summary.json").write_text("{}", encoding="utf-8")
+    asked = json.dumps([list(arguments) for arguments in REFUSED])
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS],
+        input=asked,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [[1 if arguments[0] == "report" else 2, False] for arguments in REFUSED]
+    said = done.stderr.splitlines()
+    assert [words for words, line in zip(REFUSED.values(), said, strict=True) if words not in line] == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drift"]
+
+
+def test_the_number_of_blocks_is_read_from_the_configuration_as_transformers_reads_it():
+    assert {name: blocks_of(f"bundled:{name}") for name in bundled()} == {
+        name: peek(f"bundled:{name}") for name in bundled()
+    }
+    assert blocks_of("somebody/model") is None
