@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
 from commandline import lesion, questions, save
+from lesion.cli.main import _command
 
 COMMANDS = ("demo", "show", "ablate", "run", "report", "lab")
 WRONG = ("ablate", "bundled:nobody", "--task", "primer:atlas")
@@ -56,17 +60,39 @@ def test_the_version_is_that_of_the_package(capsys):
     assert lesion(capsys, "--version").out == f"lesion {version('lesion')}\n"
 
 
-def test_a_flag_has_no_type_in_help_since_it_takes_no_value(capsys):
-    lines = lesion(capsys, "ablate", "--help").out.splitlines()
-    (flag,) = (line for line in lines if " --screen " in line)
-    assert "<" not in flag
+def leaves(command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every command that is no group, with the words that name it."""
+    inner = getattr(command, "commands", {})
+    for name, each in inner.items():
+        yield from leaves(each, (*path, name))
+    if not inner:
+        yield path, command
 
 
-def test_alone_the_command_shows_its_help_and_where_to_start_and_is_wrong_use(capsys):
+def test_every_help_has_panels_in_one_order_examples_that_parse_and_no_types(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    panels = ("What", "Statistics", "Decoding", "Hardware", "Help")
+    known = dict(leaves(_command()))
+    for path, command in known.items():
+        if path == ("lm-eval",):  # its arguments and its help are those of the harness
+            continue
+        said = lesion(capsys, *path, "--help").out
+        titles = [line.split()[1] for line in said.splitlines() if line.startswith("╭─")]
+        assert [title for title in titles if title != "Arguments"] == [title for title in panels if title in titles]
+        assert not re.search("<(bool|str|int|float|list.*)>", said), said
+        examples = [line.strip() for line in said.splitlines() if line.startswith(" lesion ")]
+        assert examples, path
+        for example in examples:
+            words = shlex.split(example)
+            assert tuple(words[1 : len(path) + 1]) == path
+            command.make_context("lesion", words[len(path) + 1 :])  # refuses what is no option
+
+
+def test_alone_the_command_says_where_to_start_and_is_wrong_use(capsys):
     done = lesion(capsys)
-    assert "lesion ablate MODEL --task questions.jsonl" in done.out + done.err
+    for start in ("lesion show bundled:llama-base", "lesion ablate MODEL --task questions.jsonl", "lesion demo"):
+        assert start in done.out
     assert done.code == 2
-    assert "Usage: lesion" in done.out + done.err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lesion.cli.help import register
 from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
 from lesion.edits.files.presence import refuse_absent
@@ -25,8 +26,6 @@ class Operation(StrEnum):
     either = "or"
 
 
-@app.command()
-@checked
 def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
     """Show what an edit changes, in which model, and the data it was made from."""
 
@@ -37,8 +36,6 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit fil
     Terminal().print(describe(read_edit(file)))
 
 
-@app.command()
-@checked
 def combine(
     first: Annotated[Path, typer.Argument(metavar="A", help="An .edit file.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, made for the same model.")],
@@ -82,3 +79,7 @@ def combine(
     clauses += [f"of {cut.address} {cut} kept" for cut in made.cuts]
     say(f"{made.label} ({made.digest}): {'; '.join(clauses)}")
     say(f"edit: {path}")
+
+
+register(app, "show", checked(show), example="show an edit")
+register(app, "combine", checked(combine))

@@ -9,9 +9,11 @@ import typer
 
 from lesion.cli import running
 from lesion.cli.commands import command
+from lesion.cli.help import epilog, register
 from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
 from lesion.core.method import Method
+from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice
 from lesion.labs.lineage.stages import ALL, refuse_stage
 from lesion.labs.recall.study_file import METHOD, RecallStudy
@@ -24,8 +26,6 @@ def _group() -> None:
     """Keeps every laboratory a command of its own."""
 
 
-@app.command()
-@checked
 def lineage(
     stage: Annotated[str, typer.Option(help="Model to train: base, instruct, rlvr or distill; or all.")] = "base",
     family: Annotated[str | None, typer.Option(help="llama or qwen2; llama, unless --base is of the other.")] = None,
@@ -41,7 +41,7 @@ def lineage(
         int | None,
         typer.Option(min=1, help="Groups of 2,048 documents to train the base on; fewer make a quicker, weaker model."),
     ] = None,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu or cuda.", rich_help_panel=HARDWARE)] = "auto",
     checkpoints: Annotated[
         int,
         typer.Option(help="Number of base checkpoints to keep (revisions stepN, early ones closer together); 0: none."),
@@ -94,4 +94,5 @@ def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choi
     running.show(RecallResult(out, summary))
 
 
-app.command("recall")(checked(command(METHOD, _run_recall)))
+register(app, "lineage", checked(lineage))
+app.command("recall", epilog=epilog(METHOD.examples))(checked(command(METHOD, _run_recall)))

@@ -30,7 +30,7 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import about, apply, demo, edit, harness, lab, show, study
+    from lesion.cli import about, apply, demo, edit, harness, help, lab, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import methods
@@ -38,25 +38,25 @@ def app() -> typer.Typer:
     made = typer.Typer(
         name="lesion",
         help="Lesion studies for language models: find what a skill depends on in the weights, and test it by cutting.",
-        epilog="Start with `lesion show MODEL`, `lesion ablate MODEL --task questions.jsonl` and `lesion demo`. With"
-        " --debug, any command shows the traceback of an error.",
-        no_args_is_help=True,
+        epilog="`lesion` alone says where to start. With --debug, any command shows the traceback of an error.",
         add_completion=False,
         pretty_exceptions_enable=False,
     )
     made.callback()(about.about)
-    made.command("demo")(checked(demo.demo))
-    made.command("show")(checked(show.show))
+    help.register(made, "demo", checked(demo.demo), panel=help.FIRST)
+    help.register(made, "show", checked(show.show), panel=help.FIRST)
     for method in methods().values():
         *group, name = method.command.split() or [""]
         if name:
-            (lab.app if group else made).command(name)(checked(command(method)))
-    made.command("apply")(checked(apply.apply))
-    made.command("run")(checked(study.run_study))
-    made.command("report")(checked(study.report))
-    made.command("lm-eval", context_settings=harness.SETTINGS)(harness.lm_eval)
-    made.add_typer(edit.app, name="edit")
-    made.add_typer(lab.app, name="lab")
+            place, panel = (lab.app, None) if group else (made, help.STUDIES)
+            shown = help.epilog(method.examples)
+            place.command(name, rich_help_panel=panel, epilog=shown)(checked(command(method)))
+    help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
+    help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
+    help.register(made, "report", checked(study.report), panel=help.FOLDERS)
+    made.command("lm-eval", context_settings=harness.SETTINGS, rich_help_panel=help.EDITS)(harness.lm_eval)
+    made.add_typer(edit.app, name="edit", rich_help_panel=help.EDITS)
+    made.add_typer(lab.app, name="lab", rich_help_panel=help.LABS)
     return made
 
 
@@ -64,18 +64,11 @@ def _command() -> Any:
     if not _commands:
         import typer
 
+        from lesion.cli.help import finish
+
         _commands.append(typer.main.get_command(app()))
-        _without_types_of_flags(_commands[0])
+        finish(_commands[0])
     return _commands[0]
-
-
-def _without_types_of_flags(command: Any) -> None:
-    """A flag takes no value, so its help shows no type."""
-    for parameter in command.params:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    for inner in getattr(command, "commands", {}).values():
-        _without_types_of_flags(inner)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,6 +132,11 @@ def _code(arguments: list[str]) -> int:
     wrong_option: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    if not arguments:
+        from lesion.cli.help import START
+
+        print(START, end="")
+        return 2
     try:
         result = _command().main(arguments, prog_name="lesion", standalone_mode=False)
         if result == 128 + signal.SIGINT:  # typer has caught Ctrl-C by itself

@@ -13,10 +13,13 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from typer.models import OptionInfo, ParameterInfo
 
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, WHAT
 from lesion.errors import UsageError
 from lesion.files import named
 from lesion.plain import short
 
+PANELS = (WHAT, STATISTICS, DECODING, HARDWARE)
+_PLACEHOLDERS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 Number = TypeVar("Number", int, float)
 # Python reads more: 1_0, and the digits of every script.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -62,13 +65,18 @@ def whole(text: str) -> int | str:
 def checked(command: Callable[..., None]) -> Callable[..., None]:
     """The command for typer, its paths read by `lesion.files.named` and its numbers by `number`.
 
+    Its help has a panel for every subject, in the order of `PANELS`, and a placeholder for what an option takes.
     A path is expanded (`~`); one that is empty, broken or cannot be followed is wrong use before anything begins.
     """
     signature = inspect.signature(command, eval_str=True)
     parameters = [
-        parameter.replace(annotation=_strict(parameter.name, parameter.annotation))
+        parameter.replace(
+            annotation=_shown(parameter.name, _strict(parameter.name, parameter.annotation)),
+            kind=inspect.Parameter.KEYWORD_ONLY,
+        )
         for parameter in signature.parameters.values()
     ]
+    parameters.sort(key=lambda parameter: _place(parameter.annotation))
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -82,9 +90,7 @@ def checked(command: Callable[..., None]) -> Callable[..., None]:
 
 def _strict(name: str, annotation: Any) -> Any:
     """The annotation with a parser, where it is one of a path or a number."""
-    information = next(
-        (entry for entry in getattr(annotation, "__metadata__", ()) if isinstance(entry, ParameterInfo)), None
-    )
+    information = _information(annotation)
     if information is None or information.parser is not None:
         return annotation
     kind = get_args(annotation)[0]
@@ -99,6 +105,31 @@ def _strict(name: str, annotation: Any) -> Any:
     changed = copy.copy(information)
     changed.parser, changed.min = parser, None
     return Annotated[kind, changed]
+
+
+def _information(annotation: Any) -> ParameterInfo | None:
+    return next((entry for entry in getattr(annotation, "__metadata__", ()) if isinstance(entry, ParameterInfo)), None)
+
+
+def _shown(name: str, annotation: Any) -> Any:
+    """The annotation with a placeholder for its value and the panel of its help, where it says none."""
+    information = _information(annotation)
+    if information is None:
+        return annotation
+    kind, shown = get_args(annotation)[0], copy.copy(information)
+    if not isinstance(shown, OptionInfo):
+        shown.metavar = shown.metavar or name.upper()
+    else:
+        shown.metavar = shown.metavar or _PLACEHOLDERS.get(_inner(kind))
+        shown.rich_help_panel = shown.rich_help_panel or WHAT
+    return Annotated[kind, shown]
+
+
+def _place(annotation: Any) -> int:
+    """Arguments first, then options in the order of their panels."""
+    information = _information(annotation)
+    panel = information.rich_help_panel if isinstance(information, OptionInfo) else None
+    return 0 if panel is None else 1 + (PANELS.index(panel) if panel in PANELS else len(PANELS))
 
 
 def _inner(kind: Any) -> Any:

@@ -7,15 +7,22 @@ from typing import Annotated
 import typer
 
 from lesion.cli.terminal import Terminal
+from lesion.core.options import HARDWARE
 from lesion.models.names import refuse_device, refuse_dtype
 from lesion.models.source import find
 
 
 def show(
-    model: Annotated[str, typer.Argument(help="Model: bundled:NAME, a local folder, or a hub id (OWNER/NAME).")],
-    dtype: Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
-    device_map: Annotated[str | None, typer.Option(help="Distribute over devices with accelerate: auto.")] = None,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id (OWNER/NAME).")
+    ],
+    dtype: Annotated[
+        str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.", rich_help_panel=HARDWARE)
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …", rich_help_panel=HARDWARE)] = "auto",
+    device_map: Annotated[
+        str | None, typer.Option(help="Distribute over devices with accelerate: auto.", rich_help_panel=HARDWARE)
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that came with the checkpoint.")

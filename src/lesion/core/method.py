@@ -40,6 +40,7 @@ class Method(Generic[S]):
             so that a report need not wait for torch.
         command: of the command line, `logit-lens` or `lab memory`; empty: there is none but `lesion run`.
         help: what the command does, one sentence.
+        examples: command lines that stand under the help, each as it is typed.
         folder: the kind that output folders are noted to belong to; empty: `kind`.
         default_name: the name of studies from the command line and Python; empty: `kind`.
         needs_out: whether the command has no folder of its own to write into.
@@ -53,6 +54,7 @@ class Method(Generic[S]):
     result: str
     command: str = ""
     help: str = ""
+    examples: tuple[str, ...] = ()
     folder: str = ""
     default_name: str = ""
     needs_out: bool = True

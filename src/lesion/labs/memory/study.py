@@ -93,4 +93,5 @@ METHOD = Method(
     "Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
     kept="Nothing is kept of an unfinished memory; the same command starts it anew.",
     distributed=False,
+    examples=("lesion lab memory --classes 20 --out memory",),
 )

@@ -94,4 +94,5 @@ METHOD = Method(
     folder="recall-sweep",
     kept="What is trained is kept in {folder}; the same command goes on from there.",
     distributed=False,
+    examples=("lesion lab recall --noise 0.6 --out recall",),
 )

@@ -160,4 +160,8 @@ METHOD = Method(
     kept="Every answer so far is kept in {folder}; the same command goes on from there, and `lesion report {folder}`"
     " shows what there is.",
     expanded=_expanded,
+    examples=(
+        "lesion ablate bundled:llama-base --task primer:arithmetic",
+        "lesion ablate ./my-model --task questions.jsonl --layers 0-7 --out study",
+    ),
 )

@@ -160,4 +160,5 @@ METHOD = Method(
     "drift",
     "Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
     kept="Every solution and clustering so far is kept in {folder}; the same command goes on.",
+    examples=("lesion drift bundled:llama-base --task primer:arithmetic --out drift",),
 )

@@ -198,6 +198,7 @@ METHOD = Method(
     "lesion.studies.isolation.report:IsolationResult",
     "isolate",
     "Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
+    examples=("lesion isolate MODEL --skill sums.jsonl --control facts.jsonl --out weights",),
     kept="What was observed and answered so far is kept in {folder}; the same command goes on.",
 )
 EVALUATION = Method(
@@ -206,5 +207,9 @@ EVALUATION = Method(
     "lesion.studies.isolation.report:EvaluationResult",
     "evaluate",
     "Evaluate baseline and edits on the same items, each edit with its matched random controls.",
+    examples=(
+        "lesion evaluate MODEL --edit 3x0 --edit 0-1x0.5 --task a.jsonl --out edits",
+        "lesion evaluate MODEL --edit a.edit --factor 0,0.5 --task a.jsonl --out edits",
+    ),
     folder="isolation",
 )

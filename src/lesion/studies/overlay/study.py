@@ -45,4 +45,5 @@ METHOD = Method(
     "Compare the block profiles of several studies, with rank correlations.",
     kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",
     distributed=False,
+    examples=("lesion overlay study drift --out overlay",),
 )

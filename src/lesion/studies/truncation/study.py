@@ -141,4 +141,5 @@ METHOD = Method(
     "lesion.studies.truncation.report:TruncationResult",
     "truncate",
     "Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
+    examples=("lesion truncate MODEL --task facts.jsonl --matrices mlp.up --out truncation",),
 )

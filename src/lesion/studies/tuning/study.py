@@ -241,4 +241,5 @@ METHOD = Method(
     "tune",
     "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
+    examples=("lesion tune bundled:llama-base --task primer:arithmetic --out tuned",),
 )

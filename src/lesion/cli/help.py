@@ -1,0 +1,67 @@
+"""What help shows beside options: the panels of commands, examples, and where to start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    pass
+
+FIRST, STUDIES, EDITS, FOLDERS, LABS = "Start", "Studies", "Edits and checkpoints", "Study files and folders", "Labs"
+START = """\
+lesion finds the parts of a language model that a skill depends on, and tests it by changing them. To begin:
+
+  lesion show bundled:llama-base
+      The blocks and matrices of a model: what can be changed.
+
+  lesion ablate bundled:llama-base --task primer:arithmetic --items 50
+      Which blocks arithmetic depends on; takes a minute on a laptop.
+      With your own: lesion ablate MODEL --task questions.jsonl
+
+  lesion demo
+      All methods on the bundled models, in one report; takes minutes.
+
+All commands: lesion --help. Options of one: lesion COMMAND --help.
+"""
+EXAMPLES = {
+    "demo": ("lesion demo --out demo",),
+    "show": ("lesion show bundled:llama-base", "lesion show OWNER/NAME --revision step1000"),
+    "apply": ("lesion apply bundled:llama-base --edit skill.edit --factor 0 --out pruned",),
+    "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
+    "report": ("lesion report study",),
+    "show an edit": ("lesion edit show skill.edit",),
+    "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
+    "lineage": ("lesion lab lineage --stage all --out lineage",),
+}
+"""Of commands that are no method; those of a method are `Method.examples`."""
+
+
+def register(group: typer.Typer, name: str, command: Any, *, panel: str | None = None, example: str = "") -> None:
+    """Put a command into a group, with its examples under its help."""
+    shown = epilog(EXAMPLES[example or name])
+    group.command(name, rich_help_panel=panel, epilog=shown)(command)
+
+
+def epilog(examples: tuple[str, ...]) -> str | None:
+    """Examples as typer prints them below help; None where there are none."""
+    if not examples:
+        return None
+    # Typer makes one line of each paragraph.
+    title = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n\n".join([title, *examples])
+
+
+def finish(command: Any) -> None:
+    """Flags, `--help` too, and arguments show no type in help, and `--help` comes last; of a command and all inside."""
+    help_option = command.get_help_option(typer.Context(command))
+    if help_option is not None:
+        help_option.rich_help_panel = "Help"
+    for parameter in (*command.params, *filter(None, [help_option])):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        elif parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    for inner in getattr(command, "commands", {}).values():
+        finish(inner)
