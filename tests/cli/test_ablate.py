@@ -201,10 +201,16 @@ def test_a_study_file_is_run(capsys, checkpoint, sums, tmp_path, out):
 def test_the_studies_shipped_are_listed_with_kind_models_and_title(capsys):
     done = lesion(capsys, "run", "--list")
     assert done.code == 0
-    heading, *lines = done.out.splitlines()
-    assert heading.split() == ["study", "kind", "models", "question"]
+    table, _, legend = done.out.partition("\n\n")
+    heading, *lines = table.splitlines()
+    assert heading.split() == ["study", "kind", "models", "items", "needs", "question"]
+    assert "lesion run NAME --show" in legend
     (demo,) = (line for line in lines if line.startswith("demo-drift "))
-    assert demo.split()[1:3] == ["drift", "8"]
+    assert demo.split()[1:4] == ["drift", "8", "60"]
+    (llama,) = (line for line in lines if line.startswith("layer-importance-llama3.1 "))
+    assert "  a GPU, 24 GB  " in llama
+    (bundled,) = (line for line in lines if line.startswith("layer-importance-bundled "))
+    assert bundled.split()[1:5] == ["layers", "8", "600", "minutes"]
     assert [line.split()[0] for line in lines] == sorted(shipped())
     assert all(len(line.split()) > 3 for line in lines)
 

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from lesion.cli import worker_options
+from lesion.cli.listing import lines
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
 from lesion.core.options import schema
-from lesion.core.study_file import shipped, study_file
+from lesion.core.study_file import study_file
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError, nearest
 
@@ -35,16 +36,11 @@ def run_study(
     ] = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
-    from lesion.registry import faults, load_study, method_of
+    from lesion.registry import load_study, method_of
 
     if listing:
-        say(f"{'study':36} {'kind':10} {'models':>6}  question")
-        for name in shipped():
-            plan = load_study(name)
-            models = len(getattr(plan, "models", ())) or int(hasattr(plan, "model"))
-            say(f"{name:36} {method_of(plan).kind or 'layers':10} {models or '–':>6}  {plan.title or ''}")
-        for fault in faults():
-            say(f"note: {fault}")
+        for line in lines():
+            say(line)
     elif schemata:
         _print_schema(study)
     elif study is None:
