@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,12 @@ WORKERS = {
     "workers": worker_options.Workers,
     "ray": worker_options.Ray,
     "gpus_per_worker": worker_options.GpusPerWorker,
+    "device_map": worker_options.DeviceMap,
+    "trust_remote_code": worker_options.TrustRemoteCode,
 }
+"""Options that are fields of `EngineChoice`."""
+MODELS = ("model", "models")
+REVISION = "Branch, tag or commit of the model; for one of several give MODEL@REVISION."
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
@@ -36,11 +41,16 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
+        revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
         given = [
             option for option in options if not (values[option.name] in (None, []) or values[option.name] is False)
         ]
         chosen = {option.name: _value(option, values[option.name]) for option in given}
+        if revision is not None and "models" in chosen and "revisions" in chosen:
+            raise UsageError("--revision is one checkpoint and --revisions are several; give one of the two.")
+        if revision is not None:
+            chosen |= _at(revision, {name: chosen[name] for name in MODELS if name in chosen})
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
@@ -49,6 +59,24 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
     run_method.__doc__ = method.help
     run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
     return run_method
+
+
+def _at(revision: str, models: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a command with the one model that they name at a revision.
+
+    Raises:
+        UsageError: there are several models.
+    """
+    for name, given in models.items():
+        (first, *others) = [given] if isinstance(given, str) else given
+        if others:
+            raise UsageError(
+                f"--revision is of one model, and {len(others) + 1} are given; write {first}@{revision} in place of"
+                " the one that is meant."
+            )
+        at = {"source": first, "revision": revision}
+        return {name: at if isinstance(given, str) else [at]}
+    return {}
 
 
 def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.Parameter]:
@@ -62,9 +90,13 @@ def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.
     out = typer.Option("--out", help=help, rich_help_panel=WHAT)
     kind, default = (Path, inspect.Parameter.empty) if method.needs_out else (Path | None, None)
     parameters.append(_named("out", Annotated[kind, out], default))
+    names = {option.name for option in options}
+    if names.intersection(MODELS) and "revision" not in names:
+        revision = typer.Option("--revision", metavar="TEXT", help=REVISION, rich_help_panel=WHAT)
+        parameters.append(_named("revision", Annotated[str | None, revision], None))
     if method.distributed:
         for name, annotation in WORKERS.items():
-            parameters.append(_named(name, annotation, 1 if name == "gpus_per_worker" else None))
+            parameters.append(_named(name, annotation, getattr(EngineChoice(), name)))
     return parameters
 
 

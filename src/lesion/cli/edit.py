@@ -50,6 +50,7 @@ def combine(
     model: Annotated[
         str | None, typer.Option(help="Model that A and B were made for, to count the selected weights.")
     ] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of that model.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
     """Combine the selections of two edits; truncations of different matrices are joined."""
@@ -58,7 +59,7 @@ def combine(
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists; give --out another name, or --overwrite to replace it.")
     if model is not None:
-        find(model)
+        find(model, revision)
     from lesion.edits.files.artefact import read_edit
     from lesion.edits.files.combine import combined
 
@@ -67,7 +68,7 @@ def combine(
     if model is not None:
         from lesion.models.load import load
 
-        loaded = load(model)
+        loaded = load(model, revision=revision)
     path = combined(*files, op.value, out, factor=factor, model=loaded)
     made = read_edit(path)
     counts = made.selected

@@ -31,6 +31,8 @@ def run_study(
     workers: worker_options.Workers = None,
     ray: worker_options.Ray = None,
     gpus_per_worker: worker_options.GpusPerWorker = 1,
+    device_map: worker_options.DeviceMap = None,
+    trust_remote_code: worker_options.TrustRemoteCode = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Output folder; running again into it continues the study.")
     ] = None,
@@ -49,7 +51,8 @@ def run_study(
         _print(study_file(study).read_text("utf-8"))
     else:
         plan = load_study(study)
-        choice = EngineChoice(getattr(plan, "engine", None) or "transformers", workers, ray, gpus_per_worker)
+        engine = getattr(plan, "engine", None) or "transformers"
+        choice = EngineChoice(engine, workers, ray, gpus_per_worker, device_map, trust_remote_code)
         run(method_of(plan), plan, out, choice)
 
 

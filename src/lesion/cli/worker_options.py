@@ -1,4 +1,4 @@
-"""Options of every command whose models may answer on workers: how many, on which cluster, on how many GPUs each."""
+"""Options of every command that loads models: on how many workers, on which cluster and devices they answer."""
 
 from __future__ import annotations
 
@@ -33,5 +33,20 @@ GpusPerWorker = Annotated[
         metavar="N",
         help="Number of GPUs that one model is spread over.",
         rich_help_panel=HARDWARE,
+    ),
+]
+DeviceMap = Annotated[
+    str | None,
+    typer.Option(
+        "--device-map",
+        metavar="TEXT",
+        help="Spread a model over the devices here with accelerate: auto, balanced, …; in place of --device.",
+        rich_help_panel=HARDWARE,
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code", help="Run code that came with a checkpoint; read it first.", rich_help_panel=HARDWARE
     ),
 ]

@@ -30,6 +30,7 @@ from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
@@ -75,6 +76,12 @@ class Run:
         """
         refuse_another_kind(Path(folder), kind)
         return cls(Path(folder), kind, watcher or Silent(), make_engine, loaded or {})
+
+    @property
+    def trusts_code(self) -> bool:
+        """Whether code that came with a checkpoint may run."""
+        choice = getattr(self.make_engine, "choice", None)
+        return isinstance(choice, EngineChoice) and choice.trust_remote_code
 
     def load(self, study: Questions, chosen: ModelChoice, *, finite: bool = False) -> Model:
         """A model of the study: the one that is loaded already, or loaded now.

@@ -23,6 +23,9 @@ class EngineChoice:
         ray: address of a Ray cluster (`auto`, `HOST:PORT`, `ray://HOST:PORT`); None: workers run on this machine.
         gpus_per_worker: over how many GPUs a model is spread, by tensor parallelism (vllm) or block by block
             (transformers).
+        device_map: how accelerate spreads a model over the devices of this process (`auto`, `balanced`, …), in place of
+            a device.
+        trust_remote_code: run the code that came with a checkpoint. Off unless you have read it.
 
     Raises:
         UsageError: there is no such engine, or a number is less than 1.
@@ -32,6 +35,8 @@ class EngineChoice:
     workers: int | None = None
     ray: str | None = None
     gpus_per_worker: int = 1
+    device_map: str | None = None
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -43,6 +48,11 @@ class EngineChoice:
             raise UsageError(f"At least 1 worker is needed, not {self.workers}; leave --workers out for none.")
         if self.gpus_per_worker < 1:
             raise UsageError(f"A worker has at least 1 GPU or none at all, not {self.gpus_per_worker}.")
+        if self.device_map is not None and (self.distributed or self.engine != "transformers"):
+            raise UsageError(
+                "A device map spreads a model that this process runs with transformers; for workers and vllm give"
+                " --gpus-per-worker."
+            )
 
     @classmethod
     @validated

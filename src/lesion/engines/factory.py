@@ -56,11 +56,12 @@ class Opened:
 
     def load(self, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
         """Load a model for the engines made here: where others answer with it, it stays in main memory."""
-        spread = self.choice.gpus_per_worker > 1
+        spread, trusted = self.choice.gpus_per_worker > 1, self.choice.trust_remote_code
+        device_map = self.choice.device_map or ("auto" if spread and device == "auto" else None)
         if self.cluster is None and self.choice.engine == "transformers":
-            if spread and device == "auto":
-                return load(source, revision=revision, dtype=dtype, device_map="auto")
-            return load(source, revision=revision, dtype=dtype, device=device)
+            return load(
+                source, revision=revision, dtype=dtype, device=device, device_map=device_map, trust_remote_code=trusted
+            )
         if self.cluster is not None:
             self.cluster.prepare(device)
             device = "auto"
@@ -68,8 +69,9 @@ class Opened:
         else:
             accelerated = torch.cuda.is_available()
         if dtype == "auto" and accelerated and device == "auto":
-            dtype = stated_dtype(source, revision)
-        return load(source, revision=revision, dtype=dtype, device="cpu" if device == "auto" else device)
+            dtype = stated_dtype(source, revision, trusted)
+        device = "cpu" if device == "auto" else device
+        return load(source, revision=revision, dtype=dtype, device=device, trust_remote_code=trusted)
 
     def _let_go(self) -> None:
         if self._running is not None:
@@ -86,9 +88,10 @@ def refuse_few_gpus(choice: EngineChoice) -> None:
         )
 
 
-def stated_dtype(source: str | Path, revision: str | None) -> str:
+def stated_dtype(source: str | Path, revision: str | None, trust_remote_code: bool = False) -> str:
     """The dtype that a checkpoint is stored in, by its configuration; float32 where it does not say."""
-    stated = str(getattr(configuration(source, revision=revision), "dtype", None)).removeprefix("torch.")
+    config = configuration(source, revision=revision, trust_remote_code=trust_remote_code)
+    stated = str(getattr(config, "dtype", None)).removeprefix("torch.")
     return stated if stated in DTYPES else "float32"
 
 

@@ -38,7 +38,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
         refuse_scored({choice: find(choice.name) for choice in study.tasks}, SCORED)
         for note in notes_on_other_plan(run.folder, study.stop):
             run.watcher.note(note)
-    _look_ahead(study, run.loaded)
+    _look_ahead(study, run)
     plan: dict[str, Sequence[Scale]] = {}
     with run.evaluation(study, items) as evaluation:
         for chosen in study.models:
@@ -81,9 +81,11 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
     evaluation.planned += pending.total if stopping is None else stopping.answers
 
 
-def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
+def _look_ahead(study: Study, run: Run) -> None:
     """What is wrong with a later model is said before the first one works for hours."""
     for chosen in study.models[1:]:
-        blocks = None if chosen.name in loaded else peek(chosen.source, revision=chosen.revision)
+        if chosen.name in run.loaded:
+            continue
+        blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lesion.core.differences import study_differences
@@ -51,7 +51,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     runs = draw_runs(study, task)
     run.note_if_fewer(study.task.name, len(runs[0]), study.items)
     critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
-    _look_ahead(study, run.loaded)
+    _look_ahead(study, run)
     _refuse_another(folder, study)
     measured = 0
     finished: list[DriftOfModel] = []
@@ -104,12 +104,12 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
     )
 
 
-def _look_ahead(study: DriftStudy, loaded: Mapping[str, Model]) -> None:
+def _look_ahead(study: DriftStudy, run: Run) -> None:
     """What is wrong with a later model is told before the first one works for hours."""
     for chosen in study.models:
-        if chosen.name in loaded:
+        if chosen.name in run.loaded:
             continue
-        blocks = peek(chosen.source, revision=chosen.revision)
+        blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)
         style = study.questions().prompt_style_of(chosen, study.task)
