@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say
@@ -15,6 +17,11 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.outputs import default_folder, refuse_another_kind
+from lesion.plain import plain
+from lesion.report.finding import LIMITS, Finding
+
+MOST = 4
+"""The terminal has so many headlines at most; the report has all."""
 
 
 def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice) -> None:
@@ -44,13 +51,38 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:
-    """Write the report of a result and print its tables, and the notes that were not told while it ran."""
+    """Write the report of a result and print the verdict, what limits it, the tables, and where the report is.
+
+    Notes that were said while it ran are not said again.
+    """
     path = result.report()
     console = Terminal()
-    console.print(result.text())
+    lines = list(verdict(result.found()))
+    for text, style in lines:
+        console.print(Text(plain(text.replace("\N{NO-BREAK SPACE}", " ")), style=style))
     for note in result.notes:
         if note not in shown_notes:
             console.note(note)
+    if lines:
+        console.print()
+    console.print(result.text())
     for line in result.done():
         say(line)
     say(f"report: {path}")
+
+
+def verdict(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """Findings in short, each with its style: their headlines, or the first sentence; then what limits them."""
+    limits = [finding for finding in found if finding.subject == LIMITS]
+    told = [finding for finding in found if finding.headline] or list(found)[:1]
+    for finding in told[:MOST]:
+        sentences = finding.headline or finding.sentences[:1]
+        if len(told) == len(sentences) == 1 and finding.headline:
+            sentences = (*sentences, *finding.sentences[:1])
+        subject = f"{finding.subject}: " if finding.subject else ""
+        yield subject + " ".join(sentences), "bold"
+    if len(told) > MOST:
+        yield f"{len(told) - MOST} more {'is' if len(told) == MOST + 1 else 'are'} in the report.", ""
+    for finding in limits:
+        for sentence in finding.sentences:
+            yield sentence, ""

@@ -160,7 +160,6 @@ def test_one_kind_of_study_alone_is_not_tested_against_itself():
     assert len(missing.headline) == 1
     assert missing.headline[0].startswith("Of made and other there is one kind of study (layer abl")
     assert "add a folder of `lesion drift`, `lesion isolate` or `lesion truncate` on" in missing.headline[0]
-    assert printed(overlay(*models), 300).count("one kind of study") == 1
 
 
 def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_number_is_told():

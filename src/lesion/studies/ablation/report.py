@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.core import cost
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
-from lesion.plain import plain, visible
+from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
@@ -86,9 +85,7 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def text(self) -> RenderableType:
-        families = self.summary.invariance.families if self.summary.invariance else ()
-        verdicts = [Text("\n" + plain(f"{family.family}: {family.verdict.text}")) for family in families]
-        return Group(tables.text(self.summary, cost.read(self.folder).get(ASKING) or {}), *verdicts)
+        return tables.text(self.summary, cost.read(self.folder).get(ASKING) or {})
 
     @override
     def chapter(self) -> Chapter:

@@ -13,7 +13,6 @@ from lesion.core.values import Mean
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
-from lesion.studies.drift import findings as prose
 from lesion.studies.drift.charts import place_text, plain
 from lesion.studies.drift.result import CHECKS, Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
 from lesion.studies.drift.token_drift import token_text
@@ -190,7 +189,7 @@ def text_tables(summary: DriftSummary) -> RenderableType:
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
-    return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(prose.verdict(summary)), style="bold"))
+    return Group(*parts, Text(caption, style="dim"))
 
 
 def _shape_cell(shape: Shape) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.report.finding import Finding
+from lesion.report.finding import Finding, limits
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
 from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
@@ -26,6 +26,13 @@ def findings(summary: IsolationSummary) -> list[Finding]:
             every.extend(_without_skill(evaluation))
         if evaluation.choice:
             every.append(Finding("The chosen edit on test items", (chosen(evaluation.choice, evaluation),)))
+    if evaluation is not None:
+        every.extend(
+            limits(
+                (task.name, "item", None if task.scored else task.baseline.result.value, task.items)
+                for task in evaluation.tasks
+            )
+        )
     if isolation is not None and (sentences := selected(isolation)):
         every.append(Finding("What was selected" if every else "", (sentences[0],), tuple(sentences[1:])))
     return every or [Finding("", ("Nothing has been measured yet.",))]

@@ -14,7 +14,7 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import terminal_table
 from lesion.report.wording import WORTH_SAYING
-from lesion.studies.isolation import findings, tables
+from lesion.studies.isolation import tables
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation
 from lesion.studies.isolation.result import IsolationSummary
 
@@ -28,9 +28,6 @@ def text_tables(summary: IsolationSummary) -> RenderableType:
     evaluation = summary.evaluation
     if evaluation is not None:
         parts += [_effects(evaluation), Text(_caption(summary, evaluation), style="dim")]
-        if evaluation.choice:
-            sentence = plain(findings.chosen(evaluation.choice, evaluation))
-            parts += [Text("\nThe chosen edit on test items", style="bold"), Text(sentence)]
     return Group(*parts) if parts else Text("Nothing has been selected or evaluated yet.")
 
 

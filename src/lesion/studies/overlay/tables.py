@@ -61,7 +61,8 @@ def text_tables(summary: OverlaySummary) -> RenderableType:
     tables = {model.model: tested(model).terminal(most=MOST) for model in summary.models if model.tested}
     for finding in prose.findings(summary.models):
         title = Text(visible(finding.subject), style="bold")
+        if not finding.sentences and finding.subject not in tables:
+            continue  # its headline stands above
         parts += [tables[finding.subject], Text()] if finding.subject in tables else [title]
-        sentences = (*finding.headline, *finding.sentences)
-        parts += [*(Text(visible(sentence.replace(wording.SPACE, " "))) for sentence in sentences), Text()]
+        parts += [*(Text(visible(sentence.replace(wording.SPACE, " "))) for sentence in finding.sentences), Text()]
     return Group(*parts)

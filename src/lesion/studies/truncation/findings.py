@@ -6,7 +6,7 @@ from typing import Literal
 
 from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.report.finding import Finding
+from lesion.report.finding import Finding, limits
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.numbers import (
     nats,
@@ -34,7 +34,10 @@ ROLES: tuple[Role, ...] = ("right", "tempting")
 
 def findings(summary: TruncationSummary, work: Decompositions | None = None) -> list[Finding]:
     """The verdict on the test items first, then tokens, composition and how the search went."""
-    parts = [_chosen(summary)]
+    parts = [
+        _chosen(summary),
+        *limits((base.task, f"{base.part} item", base.accuracy.value, base.items) for base in summary.unedited),
+    ]
     if summary.composed and summary.composed_tests:
         parts.append(_composed(summary))
     if sentences := tokens(summary):

@@ -1,4 +1,4 @@
-"""What `lesion truncate` prints: short tables within 80 columns, and the verdict."""
+"""What `lesion truncate` prints below the verdict: short tables within 80 columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import terminal_table
 from lesion.studies.truncation import tables
-from lesion.studies.truncation.findings import verdict
 from lesion.studies.truncation.numbers import (
     log_probability,
     nats,
@@ -46,8 +45,7 @@ def text_tables(summary: TruncationSummary) -> RenderableType:
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
-    end = plain(verdict(summary))
-    return Group(*parts, Text(plain(caption), style="dim"), Text(f"\n{end}", style="bold"))
+    return Group(*parts, Text(plain(caption), style="dim"))
 
 
 def _best(summary: TruncationSummary, best: Sequence[Cell]) -> Table:

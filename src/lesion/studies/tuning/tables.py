@@ -170,12 +170,7 @@ def text_tables(summary: TuningSummary, training: Mapping[str, float] | None = N
         caption += f" Seconds of training, mean over seeds: {took}."
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
-    lines = [
-        Text(visible(" ".join(finding.headline).replace(wording.SPACE, " ")))
-        for finding in prose.findings(summary)
-        if finding.badge or len(tasks) > 1
-    ]
-    return Group(table, Text(visible(caption), style="dim"), *lines)
+    return Group(table, Text(visible(caption), style="dim"))
 
 
 def _lines(change: Change) -> Text:
