@@ -50,5 +50,6 @@ METHOD = Method(
     "Compare studies item by item: what changed, and which items both got wrong.",
     needs_out=False,
     kept="Nothing is kept of an unfinished comparison; the same command starts it anew.",
+    examples=("lesion compare base-study tuned-study",),
     distributed=False,
 )
