@@ -81,7 +81,9 @@ def test_the_demo_goes_on_where_it_stopped_and_tells_every_chapter_in_one_report
     for part in ("layers", "drift", "isolation", "truncation", "overlay"):
         assert f'href="{part}/report.html"' in told
         assert (out / part / "report.html").is_file()
-    assert told.count("<section") == 5
+    assert told.count("<section") == 1 + 5  # the verdict, and a chapter per study
+    for part in ("layers", "drift", "isolation", "truncation", "overlay"):
+        assert 'href="../report.html"' in (out / part / "report.html").read_text(encoding="utf-8")
     assert "<svg" in told
     assert "bundled:llama-rlvr" in (out / "layers" / "report.html").read_text(encoding="utf-8")
     assert Path(done.out.rsplit("report: ", 1)[1].strip()) == out / "report.html"

@@ -8,15 +8,29 @@ import hashlib
 import io
 import json
 import re
+import time
 import xml.dom.minidom
 
+import chromium
 import pandas as pd
 import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, inflated, marks
 
 from lesion.errors import LesionError, UsageError
 from lesion.report import drawing, plots, theme
-from lesion.report.blocks import Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, Series
+from lesion.report.blocks import (
+    Facts,
+    Figure,
+    Findings,
+    Folded,
+    Link,
+    Opening,
+    Page,
+    Panel,
+    Prose,
+    Section,
+    Series,
+)
 from lesion.report.finding import Finding
 from lesion.report.plots import Axis
 from lesion.report.publishing import html, publish
@@ -137,7 +151,7 @@ def test_every_chart_has_a_picture_on_the_page_and_a_specification_for_the_scrip
         r'<div class="vega" data-chart="(\d+)" role="img" aria-label="[^"]+">(<svg .*?</svg>)</div>', text
     )
     config, charts = specifications(text)
-    assert [int(number) for number, _ in places] == [0, 1, 2, 3]
+    assert [int(number) for number, _ in places] == [0, 1, 0, 1, 2, 3]  # the first panel stands in the first screen too
     assert len(charts) == 4
     assert config == theme.config()
     assert all("config" not in chart and "datasets" in chart for chart in charts)
@@ -147,7 +161,7 @@ def test_every_chart_has_a_picture_on_the_page_and_a_specification_for_the_scrip
 
 
 def test_a_figure_has_one_legend_and_a_figure_without_one_leaves_it_to_its_charts(text):
-    first, second = text.split("<figure>")[1:]
+    _, first, second = re.split("<figure [^>]*>", text)[1:]
     assert first.count('<div class="legend">') == 1
     assert first.count('<svg class="swatch"') == len(NAMES)
     assert "legend" not in second.split("<figcaption>")[0]
@@ -168,7 +182,7 @@ def test_a_figure_has_one_legend_and_a_figure_without_one_leaves_it_to_its_chart
 
 
 def test_figures_are_numbered_in_reading_order_the_folded_ones_too(text):
-    assert re.findall(r"<b>Figure (\d)\.</b>", text) == ["1", "2"]
+    assert re.findall(r"<b>Figure (\d)\.</b>", text) == ["1", "2", "3"]
 
 
 def test_the_policy_allows_these_scripts_by_their_hash_and_nothing_else(text):
@@ -225,3 +239,93 @@ def test_a_folder_of_another_study_or_one_that_cannot_be_written_is_refused(tmp_
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(LesionError, match="--out"):
         publish(tmp_path / "file", "drift", plain)
+
+
+def places(text: str) -> list[tuple[str, str]]:
+    """The parts of the page with the name of their sections, in reading order."""
+    named = [(a.get("data-part"), a.get("id")) for tag, a in Elements(text).found if tag == "section"]
+    return [(str(part), str(name)) for part, name in named]
+
+
+def test_verdict_evidence_charts_tables_and_method_follow_one_another_whatever_the_order_of_sections():
+    facts, frame = Facts((("seed", "1"),)), pd.DataFrame({"a": [1.0]})
+    sections = (
+        Section("Study", "The study", (facts,)),
+        Section("Numbers", "Numbers", (Table("numbers", frame, (Column("a", "A"),)),)),
+        Section("Curves", "Curves", (Figure("a", (Panel((curves(NAMES),)),), "A."), Prose(("More.",)))),
+        Section("Findings", "Findings", (Findings((Finding("", ("It is so.", "p .01."), ("From 1 to 0 [0, 1].",)),)),)),
+        Section("Plan", "Plan", (Prose(("A plan.",)), Table("", frame, (Column("a", "A"),))), within="method"),
+    )  # fmt: skip
+    text = html(Page("A study", "made", sections))
+    assert places(text) == [
+        ("verdict", "verdict"), ("evidence", "findings"), ("charts", "curves"), ("tables", "numbers"),
+        ("method", "study"), ("method", "plan"),
+    ]  # fmt: skip
+    links = [a["href"] for tag, a in Elements(text).found if tag == "a" and a.get("class") != "skip"]
+    assert links == [f"#{name}" for _, name in places(text)]
+    opening = text.split('id="verdict"')[1].split("</section>")[0]
+    assert "It is so. p .01. From 1 to 0 [0, 1]." in opening
+    assert opening.count('class="vega"') == 1  # moved there from its section
+    assert text.count('class="vega"') == 1
+
+
+def test_a_study_says_itself_what_its_first_screen_shows():
+    section = Section("Findings", "Findings", (Findings((Finding("", ("Long.",)),)),))
+    own = Opening(("Short, 5 %.",), Figure("own", (Panel((curves(NAMES),)),), "Own."))
+    page = Page("A study", "made", (section,), opening=own, back=Link("all", "../report.html"))
+    opening = html(page).split('id="verdict"')[1].split("</section>")[0]
+    assert "Short, 5 %." in opening
+    assert "Own." in opening
+    assert [block.name for block in page.blocks() if isinstance(block, Figure)] == ["own"]
+    assert '<a href="../report.html">all</a>' in html(page)
+
+
+def test_every_figure_and_every_table_names_the_file_that_it_is_downloaded_as(text):
+    figures = [a["data-name"] for tag, a in Elements(text).found if tag == "figure"]
+    assert figures == ["figure-1", "curves", "small"]
+    assert [a["data-name"] for tag, a in Elements(text).found if tag == "table"] == ["folded"]
+
+
+def test_a_map_says_how_wide_it_must_be_for_its_texts():
+    frame = pd.DataFrame([{"x": x, "y": "a", "value": 0.1, "text": "12.5", "tip": "", "marked": False}
+                          for x in range(40)])  # fmt: skip
+    wide = plots.heat(frame, "", "", full=1.0).to_dict()["usermeta"]["least"]
+    narrow = plots.heat(frame[:5], "", "", full=1.0).to_dict()["usermeta"]["least"]
+    assert wide > 40 * 0.5 * 11 * 4 > 300 > narrow
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_the_colour_of_a_map_grows_with_the_value_up_to_its_full_strength(bend):
+    strengths = [plots.strength(size, 10.0, bend) for size in (0.0, 0.1, 1.0, 10.0)]
+    assert strengths == sorted(strengths)
+    assert (strengths[0], strengths[-1]) == (0.0, pytest.approx(1.0))
+    assert (strengths[2] > 0.4) == (bend > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")
+def test_downloads_hold_the_data_the_picture_and_the_specification_and_request_nothing(tab, tmp_path):
+    publish(tmp_path, "drift", page())
+    address = (tmp_path / "report.html").as_uri()
+    tab.open(address)
+    tab.ask("window.saved = {}; URL.createObjectURL = (blob) => { window.saved[blob.type] = blob; return '#'; }")
+    buttons = "[...document.querySelectorAll('figure[data-name=small] .downloads button')]"
+    tab.ask("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert tab.ask(f"{buttons}.map(b => b.textContent)") == ["CSV", "PNG", "SVG", "Vega-Lite"]
+    tab.ask(f"{buttons}.forEach(b => b.click())")
+    for _ in range(100):
+        if tab.ask("Object.keys(window.saved).length") == 4:
+            break
+        time.sleep(0.05)
+    rows = list(csv.DictReader(io.StringIO(tab.ask("window.saved['text/csv'].text()"))))
+    expected = [(name, float(x), 0.3 * (x + number)) for number, name in enumerate(NAMES) for x in range(4)]
+    assert [(row["series"], float(row["x"]), pytest.approx(float(row["y"]))) for row in rows] == expected
+    chart = json.loads(tab.ask("window.saved['application/json'].text()"))
+    assert chart["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+    assert "var(--" not in json.dumps(chart)
+    drawn = tab.ask("window.saved['image/svg+xml'].text()")
+    assert "var(--" not in drawn
+    xml.dom.minidom.parseString(drawn)
+    assert tab.ask("window.saved['image/png'].size") > 5_000
+    assert tab.complaints == []
+    assert [request for request in tab.requests if not request.startswith("data:")] == [address]

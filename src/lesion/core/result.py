@@ -7,7 +7,7 @@ import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -251,8 +251,11 @@ def write_report(folder: Path, summary: Summary, page: Page) -> Path:
     Raises:
         LesionError: the folder cannot be written.
     """
+    from lesion.report.blocks import Link
     from lesion.report.publishing import publish
 
+    if kind_of(folder.parent) == "demo":
+        page = replace(page, back=Link("all studies of the demo", "../report.html"))
     written = publish(folder, summary.kind, page)
     summary.write(folder)
     return written

@@ -7,7 +7,8 @@ its tables as CSV. Every text in a value is plain text and is escaped where it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -111,13 +112,46 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """The first screen of a page: the verdict in a sentence or two, with its number, and the one chart that shows it.
+
+    What is not given is taken from the page: the headline of its first finding, the first panel of its first figure.
+    """
+
+    verdict: tuple[str, ...] = ()
+    figure: Figure | None = None
+
+
+SHORT, LONG = 200, 380
+"""Characters of a verdict: from the first on no further sentence of the headline, from the second on no number."""
+
+
+def brief(finding: Finding) -> tuple[str, ...]:
+    """A finding for the first screen: its first sentences, and one with an interval if none of them has one."""
+    texts: list[str] = []
+    for sentence in finding.headline:
+        if texts and len(" ".join(texts)) + len(sentence) > SHORT:
+            break
+        texts.append(sentence)
+    number = next(iter(finding.sentences), "")
+    if not texts or ("[" not in " ".join(texts) and len(" ".join(texts)) + len(number) <= LONG):
+        texts += [number] if number else []
+    return tuple(texts)
+
+
+@dataclass(frozen=True)
 class Chapter:
-    """What a study adds to the page over several studies: its question, its method in a sentence or two, findings."""
+    """What a study adds to the page over several studies: its question, its method in a sentence or two, findings.
+
+    `opening` is that of the whole page where the chapter is its first; `short` is its name in the contents.
+    """
 
     title: str
     method: str
     findings: tuple[Finding, ...]
     figures: tuple[Figure, ...] = ()
+    opening: Opening = Opening()
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,16 +181,34 @@ class Choice:
 
 
 Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
+PARTS = ("evidence", "charts", "tables", "method")
+"""The parts of every page, in this order; the answers stand before the method."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; `short` is its name in the navigation, `named` what a link to it ends in."""
+    """Blocks under a heading.
+
+    Attributes:
+        short: its name in the contents.
+        named: what a link to it ends in.
+        within: the part of the page where it stands, one of `PARTS`; by default as its blocks say.
+    """
 
     short: str
     title: str
     blocks: tuple[Block, ...]
     named: str = ""
+    within: str = ""
+
+    @property
+    def part(self) -> str:
+        """`evidence` where there are findings, `method` where there are facts; charts stand before tables."""
+        if self.within:
+            return self.within
+        kinds = {block.kind for block in flat(self.blocks)}
+        of_kind = {"findings": "evidence", "facts": "method", "figure": "charts", "part": "charts", "table": "tables"}
+        return next((part for kind, part in of_kind.items() if kind in kinds), "evidence")
 
     @property
     def anchor(self) -> str:
@@ -182,6 +234,8 @@ class Page:
         approximate: what makes its numbers approximate, as sentences.
         carried: what the item browser reads.
         tables: those that are written as CSV beside the page without being shown on it.
+        opening: its first screen.
+        back: a link to the page over several studies that this one belongs to.
     """
 
     title: str
@@ -191,11 +245,45 @@ class Page:
     approximate: str = ""
     carried: Carried = field(default_factory=lambda: NOTHING)
     tables: tuple[Table, ...] = ()
+    opening: Opening = Opening()
+    back: Link | None = None
+
+    @cached_property
+    def first(self) -> Opening:
+        """The first screen, with what `opening` leaves open taken from the sections."""
+        blocks = list(self._shown())
+        figures = [block for block in blocks if isinstance(block, Figure)]
+        figure = self.opening.figure
+        if figure is None and figures:
+            only = figures[0]
+            figure = only if len(only.panels) == 1 else replace(only, name="", panels=only.panels[:1])
+        return Opening(self.opening.verdict or self._headline(blocks), figure)
+
+    def _headline(self, blocks: Sequence[Block]) -> tuple[str, ...]:
+        findings = [one for block in blocks if isinstance(block, Findings) for one in (*block.findings, *block.more)]
+        return next((texts for one in findings if (texts := brief(one))), ())
+
+    def parted(self, part: str) -> list[Section]:
+        """The sections of a part of the page, without the figure that stands in the first screen."""
+        first = self.first.figure
+        sections = [section for section in self.sections if section.part == part]
+        kept = [
+            replace(section, blocks=tuple(block for block in section.blocks if block is not first))
+            for section in sections
+        ]
+        return [section for section in kept if section.blocks]
 
     def blocks(self) -> Iterator[Block]:
-        """Every block of every section, also the folded ones."""
-        for section in self.sections:
-            yield from flat(section.blocks)
+        """Every block of the page, also the folded ones."""
+        if self.opening.figure is not None and all(block is not self.opening.figure for block in self._shown()):
+            yield self.opening.figure
+        yield from self._shown()
+
+    def _shown(self) -> Iterator[Block]:
+        for part in PARTS:
+            for section in self.sections:
+                if section.part == part:
+                    yield from flat(section.blocks)
 
 
 def flat(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -22,6 +22,8 @@ from lesion.plain import layout
 from lesion.report import browser, drawing, theme, wording
 
 HERE = Path(__file__).parent
+SCRIPTS = ("page.js", "charts.js", "downloads.js", "answers.js")
+"""Parts of the page's one script, in order: each uses those before it."""
 FORMULAS = ("=", "@", "+", "-", "\t", "\r")
 """What a text begins with that a spreadsheet takes for a formula."""
 
@@ -104,7 +106,8 @@ def rendered(carried: browser.Carried, charts: Sequence[drawing.Specification], 
         charts: specifications of Vega-Lite that are drawn on the page.
         values: whatever else `report.html.jinja` names; every text is escaped.
     """
-    style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+    style = (HERE / "page.css").read_text("utf-8")
+    script = "\n".join((HERE / name).read_text("utf-8") for name in SCRIPTS)
     compressed = {"data": browser.compressed(carried)}
     if charts:
         compressed |= {"charts": browser.compressed([theme.config(), *charts]), "vega": _library()}

@@ -23,6 +23,8 @@ unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
 
 
+LINES = "split(datum.label, '\\n')"
+"""Writes the label of a row of several lines."""
 FEW = 6
 """An axis of whole numbers that is no longer has a tick at each of them."""
 
@@ -196,6 +198,7 @@ def heat(
     rows: Sequence[Any] | None = None,
     colours: tuple[str, str] = (theme.LOSS, theme.GAIN),
     height: int = 28,
+    bend: float = 0.0,
 ) -> alt.LayerChart:
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
@@ -210,30 +213,35 @@ def heat(
         rows: likewise.
         colours: of values above and below 0.
         height: of a row, in pixels.
+        bend: values of about this size and below are told apart as well as large ones (a symmetric logarithm); 0: the
+            colour is in proportion to the value.
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
     values = pd.to_numeric(frame["value"])
     font, widths = _fitting(frame["text"], len(columns))
+    least = _least(frame["text"], len(columns), rows)
     cells = frame.assign(
         size=values.abs(),
-        ink=[_ink(value / full, colours) for value in values],
+        ink=[_ink(math.copysign(strength(abs(value), full, bend), value), colours) for value in values],
         room=[round(width) for width in widths],
     )
     base = alt.Chart()
     known = base.transform_filter("isValid(datum.value)")
-    strength = alt.Opacity(
-        field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
-    )
+    scale = {"type": "symlog", "constant": bend} if bend else {}
+    opacity = alt.Opacity(
+        field="size", type="quantitative", legend=None,
+        scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True, **scale),
+    )  # fmt: skip
     sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
     unknown = base.transform_filter("!isValid(datum.value)")
     fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= datum.room"
     layers = [
         unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2]),
         known.mark_rect(fill=theme.SHADE),
-        known.mark_rect().encode(fill=sign, opacity=strength),
+        known.mark_rect().encode(fill=sign, opacity=opacity),
         base.mark_text(
-            fontSize=font,
+            fontSize=alt.ExprRef(f"(width || {theme.WIDTH}) > {theme.WIDTH} || {font:g} >= 11 ? 11 : {font:g}"),
             lineBreak="\n",
             lineHeight=font + 2,
             dy=alt.ExprRef(f"-{(font + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
@@ -245,17 +253,22 @@ def heat(
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
     # What the layers share stands above them once: Altair copies every layer several times.
-    return alt.layer(*layers, data=cells, height=height * max(1, len(rows))).encode(
+    return alt.layer(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}).encode(
         x=alt.X(
             field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
         ),
         y=alt.Y(
             field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
-            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
+            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False, labelExpr=LINES),
         ),
         tooltip=tip(),
     )  # fmt: skip
+
+
+def strength(size: float, full: float, bend: float = 0.0) -> float:
+    """How strong the colour of a value without its sign is, in 0…1, before it is clamped."""
+    return math.log1p(size / bend) / math.log1p(full / bend) if bend else size / full
 
 
 def _ink(strength: float, colours: tuple[str, str]) -> str:
@@ -394,12 +407,14 @@ def forest(
     names = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
     row = alt.Y(
         field="y", type="nominal", sort=names, scale=alt.Scale(domain=names),
-        axis=alt.Axis(title=None, minExtent=0, maxExtent=200, labelLimit=190, labelColor=theme.INK),
+        axis=alt.Axis(
+            title=None, minExtent=0, maxExtent=200, labelLimit=190, labelColor=theme.INK, labelExpr=LINES
+        ),
     )  # fmt: skip
     own = alt.Color(field="colour", type="nominal", scale=None, legend=None)
 
     def at(field: str) -> alt.X:
-        axis = alt.Axis(title=across.title, grid=True, tickCount=6)
+        axis = alt.Axis(title=across.title, grid=True, tickCount=6, **({"format": across.form} if across.form else {}))
         return alt.X(field=field, type="quantitative", scale=across.scale, axis=axis)
 
     base = alt.Chart(frame).encode(y=row, color=own)
@@ -416,6 +431,17 @@ def forest(
         alt.Chart(frame).mark_rect(opacity=0).encode(y=row, tooltip=tip()),
     ]
     return alt.layer(*layers).properties(height=36 * max(1, len(names)))
+
+
+MOST_WIDE = 1400
+"""A chart asks for at most so much room, in pixels."""
+
+
+def _least(texts: pd.Series, columns: int, rows: Sequence[Any]) -> int:
+    """How wide a map must be so that its texts have 11 pixels: a narrower screen moves it sideways."""
+    letters = max((len(line) for text in texts for line in str(text).split("\n")), default=0)
+    label = max((len(line) for row in rows for line in str(row).split("\n")), default=0)
+    return min(MOST_WIDE, round(min(170, 5.8 * label) + 18 + columns * (0.56 * 11 * letters + 4)))
 
 
 def _fitting(texts: pd.Series, columns: int) -> tuple[float, list[float]]:

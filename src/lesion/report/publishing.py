@@ -53,9 +53,11 @@ def html(page: Page) -> str:
 
 def _html(page: Page, specified: Specified) -> str:
     charts: list[Specification] = []
+    numbers: dict[int, list[int]] = {}
+    first = [page.first.figure] if page.first.figure else []
     panels = {
-        id(figure): [_drawn(panel, specified, charts, small=figure.small) for panel in figure.panels]
-        for figure in _figures(page)
+        id(figure): [_drawn(panel, specified, charts, numbers, small=figure.small) for panel in figure.panels]
+        for figure in (*first, *(figure for figure in _figures(page) if figure is not page.first.figure))
     }
     return rendered(
         page.carried,
@@ -116,15 +118,31 @@ def _specified(page: Page) -> Specified:
     return specifications
 
 
-def _drawn(panel: Panel, specified: Specified, carried: list[Specification], *, small: bool) -> Drawn:
+def _drawn(
+    panel: Panel, specified: Specified, carried: list[Specification], numbers: dict[int, list[int]], *, small: bool
+) -> Drawn:
+    """The panel's pictures; a chart that stands on the page twice is carried once.
+
+    Args:
+        panel: of a figure.
+        specified: all charts.
+        carried: the specifications that the page carries; those of new charts are added.
+        numbers: of every chart drawn so far its number, once for each time that it was drawn; this time is added.
+        small: whether the figure has small panels.
+    """
     pictures = []
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
         still = _still(own) | {"datasets": own["datasets"], "config": own["config"]}
-        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), f"c{len(carried)}-")
-        pictures.append((Markup(picture), len(carried)))
-        carried.append({key: value for key, value in own.items() if key != "config"})
+        before = numbers.setdefault(id(chart), [])
+        number = before[0] if before else len(carried)
+        name = f"c{number}-" + "again-" * len(before)
+        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), name)
+        pictures.append((Markup(picture), number))
+        if not before:
+            carried.append({key: value for key, value in own.items() if key != "config"})
+        before.append(number)
     return Drawn(panel.title, pictures, panel.legend)
 
 
@@ -162,7 +180,7 @@ _OWN_SCALES = {
 
 def _still(specified: Specification) -> Specification:
     """A chart as part of another, without what follows the pointer."""
-    kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
+    kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params", "usermeta")}
     if "layer" in kept:
         kept["layer"] = [_still(layer) for layer in kept["layer"] if not _unseen(layer)]
     return kept

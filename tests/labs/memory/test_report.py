@@ -387,4 +387,4 @@ def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_s
         assert [request for request in tab.requests if not request.startswith(("file:", "data:"))] == []
         assert tab.complaints == []
         assert tab.ask("document.documentElement.scrollWidth") == width
-        assert tab.ask("document.querySelectorAll('.vega svg').length") == 2 + 3 + 2 * 3 + 3
+        assert tab.ask("document.querySelectorAll('.vega svg').length") == 1 + 2 + 3 + 2 * 3 + 3

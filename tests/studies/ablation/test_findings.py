@@ -31,7 +31,7 @@ def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
 
 def test_what_all_models_share_comes_first():
     text = told(study()[0])
-    assert text.strip().startswith("In all 2 models block 2 is critical for sums, in none for facts.")
+    assert text.strip().startswith("In both models block 2 is critical for sums, in none for facts.")
 
 
 def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
@@ -40,14 +40,14 @@ def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
         task["cells"].pop()
     text = told(valid(summary))
     depth = len(summary["models"][0]["tasks"][0]["cells"])
-    assert f"In all 2 models of {depth} blocks, block 2 is critical for sums" in text
+    assert f"In both models of {depth} blocks, block 2 is critical for sums" in text
     assert "In all 3 models" not in text
 
 
 def test_models_that_share_nothing_are_said_to_share_nothing():
     summary = form()
     summary["models"][1]["tasks"][0]["cells"][2]["critical"] = False
-    assert "No block is critical for the same task in all 2 models." in told(valid(summary))
+    assert "No block is critical for the same task in both models." in told(valid(summary))
 
 
 def test_a_model_that_knew_nothing_can_lose_nothing():

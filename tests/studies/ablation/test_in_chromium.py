@@ -15,7 +15,8 @@ pytestmark = [
     pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
 ]
 
-LIST = "[...document.querySelectorAll('#item-list button')]"
+LIST = "[...document.querySelectorAll('#grid [role=rowheader]')]"
+CELLS = "[...document.querySelectorAll('#grid [role=gridcell]')]"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_choosing_a_cut_shows_both_answers_side_by_side(tab, address):
     before, after = (tab.ask(f"document.querySelectorAll('.answer')[{i}].innerText") for i in (0, 1))
     assert "✓ right · read as: 0 · ended by itself · 7 tokens" in before
     assert "sums 0 so yes" in before
-    assert "✗ wrong · no answer could be read · hit the token limit" in after
+    assert "✗ wrong · unparsed: no answer could be read · hit the token limit" in after
     assert "sums 0 so no 2" in after
     differs = tab.ask("[...document.querySelectorAll('.differs')].map(e => e.textContent)")
     assert differs == ["yes", "no 2"]
@@ -64,13 +65,66 @@ def test_filters_show_and_count_what_they_name(tab, address, edit, kind, shown):
     assert f"({shown})" in tab.ask(f"document.querySelector('#filters input[value={kind}]').parentNode.innerText")
 
 
-def test_the_keyboard_walks_through_the_items(tab, address):
+def place(tab):
+    """Row and column of the grid's cell that has the focus."""
+    return tab.ask("[document.activeElement.dataset.row, document.activeElement.dataset.column].map(Number)")
+
+
+def test_the_grid_has_a_row_per_item_a_column_per_edit_and_a_cell_opens_its_answers(tab, address):
+    tab.open(address)
+    choose(tab, "edit", "1×0")
+    heads = tab.ask("[...document.querySelectorAll('#grid [role=columnheader]')].map(e => e.textContent)")
+    assert len(heads) == 1 + 1 + 4  # the item, the unedited model, and four blocks
+    assert heads[1] == "unedited"
+    kinds = tab.ask(f"{CELLS}.filter(c => c.dataset.column === '4').map(c => c.className)")
+    assert kinds == ["unparsed"] * 10  # without block 2 no sum can be read
+    tab.ask(f"{CELLS}.find(c => c.dataset.row === '3' && c.dataset.column === '4').click()")
+    assert tab.ask("document.getElementById('choose-edit').value") == "2×0"
+    assert text(tab, "#item-view h3").startswith("sums-3")
+
+
+def test_every_state_of_a_cell_has_a_sign_and_a_name_besides_its_colour(tab, address):
+    tab.open(address)
+    told = tab.ask(f"{CELLS}.map(c => [c.className, c.textContent, c.getAttribute('aria-label')])")
+    signs = {kind: sign for kind, sign, _ in told}
+    assert len(set(signs.values())) == len(signs) > 2
+    assert all(": " in label for _, _, label in told)
+
+
+def test_the_keyboard_walks_through_the_grid(tab, address):
     tab.open(address)
     tab.ask(f"{LIST}[0].focus()")
-    tab.press("ArrowDown")
-    tab.press("ArrowDown")
+    tab.ask(f"{CELLS}.find(c => c.dataset.row === '0' && c.dataset.column === '2').click()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        tab.press(key)
+    assert place(tab) == [2, 3]
+    tab.press("Enter")
     assert text(tab, "#item-view h3").startswith("sums-2")
-    assert tab.ask(f"document.activeElement === {LIST}[2]")
+    assert tab.ask("document.getElementById('choose-edit').value") == "1×0"
+    assert place(tab) == [2, 3]
+
+
+def test_several_edits_stand_side_by_side_and_the_address_keeps_the_view(tab, address):
+    tab.open(address)
+    choose(tab, "edit", "1×0")
+    tab.ask("document.querySelector('#grid .top[data-column=\"4\"]').click()")
+    tab.ask("(f => { f.value = 'FACTS 7'; f.dispatchEvent(new Event('input')) })(document.getElementById('find'))")
+    choose(tab, "task", 1)
+    kept = tab.ask("location.href")
+    tab.open(kept)
+    assert tab.ask("document.querySelectorAll('.answer').length") == 3
+    assert tab.ask(f"{LIST}.length") == 1
+    assert text(tab, "#item-view h3").startswith("facts-7")
+
+
+def test_the_search_is_over_questions_and_answers(tab, address):
+    tab.open(address)
+    choose(tab, "edit", "2×0")
+    for wanted, shown in (("question 3", 1), ("no 2", 10), ("nowhere to be found", 0)):
+        tab.ask(
+            f"(f => {{ f.value = '{wanted}'; f.dispatchEvent(new Event('input')) }})(document.getElementById('find'))"
+        )
+        assert tab.ask(f"{LIST}.length") == shown, wanted
 
 
 def test_an_address_leads_to_an_item(tab, address):

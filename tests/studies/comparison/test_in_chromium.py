@@ -28,12 +28,12 @@ def address(tmp_path_factory):
 def test_answers_of_both_sides_stand_beside_each_other_and_the_filters_say_what_changed(tab, address):
     chromium.assert_quiet(tab, address)
     tab.open(f"{address}#answers?model={quote('3×0')}&task=sums&edit=b&show=broken")
-    assert tab.ask("[...document.querySelectorAll('#item-list button')].length") == 8
+    assert tab.ask("[...document.querySelectorAll('#grid [role=rowheader]')].length") == 8
     assert tab.ask("[...document.querySelectorAll('.answer h4')].map(e => e.textContent)") == ["a", "b"]
     names = tab.ask("[...document.querySelectorAll('#filters label')].map(e => e.textContent)")
     assert names == ["all (10)", "gained (0)", "lost (8)", "wrong in both (2)", "right in both (0)"]
     chosen = tab.ask("[...document.querySelectorAll('#choices label')].map(e => e.firstChild.textContent.trim())")
-    assert chosen == ["Edit", "Task", "Compared with"]
+    assert chosen == ["Edit", "Task", "Compared with", "Search"]
     assert "m 3×0 i0" in tab.ask("document.querySelector('.answer .said').textContent")
 
 

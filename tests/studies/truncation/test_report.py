@@ -41,7 +41,7 @@ def shown(summary, width=80) -> str:
 
 
 def test_a_whole_search_becomes_a_page_tables_and_figures(written):
-    figures = ("map", "map-1", "map-2", "tokens", "revisions-1", "revisions-2", "composition", "spectra")
+    figures = ("test", "map", "map-1", "map-2", "tokens", "revisions-1", "revisions-2", "composition", "spectra")
     csv = ("baseline", "cells", "test", "composition", "spectra", "tokens", "revisions")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
@@ -60,7 +60,7 @@ def test_a_search_that_finds_nothing_says_so_and_why():
     json = made.few()
     summary = made.summary(json)
     page = html(page_of(TruncationResult, summary))
-    assert f'<p class="lead">{json["nothing"]}</p>' in page
+    assert f'<p class="lead">{json["nothing"]}' in page
     assert "best, not chosen" in page
     assert "improves" not in page
     assert tables.revisions(summary).name == tables.composition(summary).name == ""

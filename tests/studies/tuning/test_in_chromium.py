@@ -31,8 +31,8 @@ def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, addres
 
 def test_pointing_at_an_arm_shows_its_change_with_interval_and_seeds(tab, address):
     tab.open(address)
-    tab.ask("document.querySelector('#gains .vega').scrollIntoView({ block: 'center' })")
-    row = "document.querySelector('#gains .vega g.mark-rect path')"
+    tab.ask("document.querySelector('#verdict .vega').scrollIntoView({ block: 'center' })")
+    row = "document.querySelector('#verdict .vega g.mark-rect path')"
     deadline = time.monotonic() + 30
     while not tab.ask(f"!!{row}"):
         assert time.monotonic() < deadline, "the chart was not drawn within 30 seconds"

@@ -20,6 +20,11 @@ def shared(views: Sequence[View]) -> list[Finding]:
     return [Finding("", tuple(sentences)) for view in views if view.factor is not None and (sentences := _shared(view))]
 
 
+def leads(view: View) -> list[str]:
+    """Of models of each depth the first sentence on what they share."""
+    return [sentences[0] for sentences in _by_depth(view) if sentences]
+
+
 def by_model(views: Sequence[View]) -> list[Finding]:
     """Which places each model needs for what."""
     return [finding for view in views for label in view.labels if (finding := _model(view, label)) is not None]
@@ -213,6 +218,10 @@ def _shared(view: View) -> list[str]:
 
     Models of different depth are told apart: the same number is another place in a model of another depth.
     """
+    return [sentence for sentences in _by_depth(view) for sentence in sentences]
+
+
+def _by_depth(view: View) -> list[list[str]]:
     by_depth: dict[int, list[list[Curve]]] = {}
     for label in view.labels:
         model = [curve for curve in view.curves if curve.label == label]
@@ -222,14 +231,15 @@ def _shared(view: View) -> list[str]:
         if len(models) < 2:
             continue
         curves = [curve for model in models for curve in model]
-        named = f"all {len(models)} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
+        number = "both" if len(models) == 2 else f"all {len(models)}"
+        named = f"{number} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
         among = f"In {named}{',' if len(by_depth) > 1 else ''} "
         of_depth = _by_tasks(_needed(curves, all), curves, among, _needed(curves, any))
         cells = [cell for curve in curves for cell in curve.cells]
         if not of_depth and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
             what = wording.UNIT_NAMES[view.unit]
             of_depth = [f"No {what} {wording.called(view.stopped)} for the same task in {named}."]
-        sentences += of_depth
+        sentences.append(of_depth)
     return sentences
 
 

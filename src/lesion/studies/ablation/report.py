@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +15,7 @@ from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, wording
-from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Opening, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
@@ -29,6 +29,10 @@ from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screening import ASKING
 
+FEW_MODELS = 3
+"""Curves of so many models are told apart in one chart."""
+IDLE = 0.05
+"""A task that no cut changes by as much has its chart folded."""
 MOST_GAPS = 12  # of an unfinished study that are named
 OPEN_GROUPS = 2  # tables of groups that are not folded
 FULL_TABLE = (
@@ -89,7 +93,8 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        return invariance.chapter(self.summary)
+        views = self.summary.views
+        return replace(invariance.chapter(self.summary), opening=_opening(self.summary, views), short="Layers")
 
     def _stored(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return self.stored or recall(self.folder)[2:]
@@ -130,7 +135,48 @@ def report(
         version=summary.version,
         approximate=summary.approximate or "",
         carried=browser.data(offered(summary), answers, items, budget),
+        opening=_opening(summary, views, sections),
     )
+
+
+def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence[Section] = ()) -> Opening:
+    """Which blocks are critical, with one example; the curve of the task that loses most, or of many models a map."""
+    own = prose.by_model(views[:1])
+    if not own:
+        return Opening()
+    heads = prose.leads(views[0]) if views[0].factor is not None else []
+    several = len(own) > 1
+    examples = [f"{each.subject}: {each.sentences[0]}" if several else each.sentences[0] for each in own]
+    lead = heads or ([] if several else list(own[0].headline))
+    verdict = (*lead[:2], *examples[: 1 if lead else 2])
+    view = views[0]
+    marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
+    task = max(marked, key=lambda name: marked[name])
+    drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
+    alone = [figure for figure in drawn if figure.name.startswith("accuracy-") and len(figure.panels) == 1]
+    if len(_groups_of(summary, view)) == 1 and len(view.labels) <= FEW_MODELS:
+        if len(alone) == 1:
+            return Opening(verdict, alone[0])
+        figure = _curves(summary, view, f"accuracy-{view.slug}", (task,))
+        return Opening(verdict, replace(figure, name=""))
+    map_of = Panel((charts.drops(view, view.panels[task], full_drop(view.curves)),), f"{task}: drop in points")
+    caption = (
+        "Accuracy lost with one block switched off at a time, a row per model. Orange: lost, blue: gained. Boxed:"
+        f" {wording.call(view.stopped)}. The same number is another depth in a model with more blocks."
+    )
+    return Opening(verdict, Figure("", (map_of,), caption))
+
+
+def _groups_of(summary: AblationSummary, view: View) -> list[View]:
+    """The view once per family and number of blocks: models of different depth share no axis."""
+    families = summary.invariance.families if summary.invariance else ()
+    family = {member.model: of.family for of in families for member in of.members}
+    depth = {label: max(len(c.layers) for c in view.curves if c.label == label) for label in view.labels}
+    groups: dict[tuple[str, int], list[Curve]] = {}
+    for curve in view.curves:
+        groups.setdefault((family.get(curve.model, ""), depth[curve.label]), []).append(curve)
+    slugs = [view.slug, *(f"{view.slug}-{number}" for number in range(2, len(groups) + 1))]
+    return [View.of(curves, view.unit, view.factor, slug) for curves, slug in zip(groups.values(), slugs, strict=True)]
 
 
 def _findings(
@@ -178,32 +224,43 @@ def _view_name(view: View) -> str:
 
 
 def _accuracy(summary: AblationSummary, views: Sequence[View]) -> Section:
-    figures = []
-    for view in views:
-        same, kind = "on the same n items", "Wilson interval"
-        if view.stopped:
-            same, kind = "on the items that the cell of each block was asked", "confidence sequence"
-        undecided = any(cell.decided == "open" for curve in view.curves for cell in curve.cells)
-        panels = [
-            Panel((charts.accuracy(view, task),), f"{task}, n = {_items(curves)}")
-            for task, curves in view.panels.items()
-        ]
-        figures.append(
-            Figure(
-                f"accuracy-{view.slug}",
-                tuple(panels),
-                f"Accuracy with {_view_name(view)}. Dashed: the unedited model {same}. Shaded: {_level(summary)}"
-                f" {kind}s. Filled marks with a number: {wording.call(view.stopped)}."
-                f"{' ?: left open.' if undecided else ''}",
-                charts.legend(view, summary.study.level),
-                small=len(view.panels) > 2,
-            )
-        )
+    figures: list[Block] = []
+    for view in (group for whole in views for group in _groups_of(summary, whole)):
+        idle = tuple(task for task, curves in view.panels.items() if all(map(_idle, curves)))
+        shown = tuple(task for task in view.panels if task not in idle) or idle
+        figures.append(_curves(summary, view, f"accuracy-{view.slug}", shown))
+        if idle and shown != idle:
+            label = f"Tasks that no cut changes by {wording.points(IDLE, 0)} points: {wording.listed(idle)}"
+            figures.append(Folded(label, (_curves(summary, view, f"accuracy-{view.slug}-idle", idle),)))
     note = (
         "Where a line stays at its dashed baseline, the task does without that block. Point at a block to read its"
         " numbers; click it to see the answers."
     )
     return Section("Accuracy", "Accuracy against the block that is cut", (Prose((note,)), *figures))
+
+
+def _idle(curve: Curve) -> bool:
+    """Whether no cut changes the curve by as much as `IDLE`."""
+    return not curve.marked and all(abs(cell.drop.value or 0.0) < IDLE for cell in curve.cells)
+
+
+def _curves(summary: AblationSummary, view: View, name: str, tasks: Sequence[str]) -> Figure:
+    same, kind = "on the same n items", "Wilson interval"
+    if view.stopped:
+        same, kind = "on the items that the cell of each block was asked", "confidence sequence"
+    undecided = any(cell.decided == "open" for curve in view.curves for cell in curve.cells)
+    panels = [
+        Panel((charts.accuracy(view, task),), f"{task}, n{wording.SPACE}={wording.SPACE}{_items(view.panels[task])}")
+        for task in tasks
+    ]
+    return Figure(
+        name,
+        tuple(panels),
+        f"Accuracy with {_view_name(view)}. Dashed: the unedited model {same}. Shaded: {_level(summary)} {kind}s."
+        f" Filled marks with a number: {wording.call(view.stopped)}.{' ?: left open.' if undecided else ''}",
+        charts.legend(view, summary.study.level),
+        small=len(tasks) > 2,
+    )
 
 
 def _drops(summary: AblationSummary, views: Sequence[View]) -> Section:

@@ -113,6 +113,7 @@ class DriftResult(StudyResult[DriftSummary]):
             " much those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
             tuple(finding for finding in prose.findings(summary) if finding.headline),
             tuple(figures(summary)),
+            short="Drift",
         )
 
     @override

@@ -93,6 +93,48 @@ def tradeoff(
     ).properties(height=HEIGHT)
 
 
+MOST_ROWS = 8
+"""Of the chart of drops."""
+
+
+def drops(evaluation: Evaluation) -> alt.LayerChart | None:
+    """The drop of every task under the edits that take most of the first task, random controls as small dots.
+
+    None where no task has an accuracy.
+    """
+    tasks = [task for task in evaluation.tasks if not task.scored and task.effects]
+    if not tasks:
+        return None
+    main = next((task for task in tasks if task.role == "skill"), tasks[0])
+    edits = sorted(main.effects, key=lambda edit: -abs(main.effects[edit].change.value or 0.0))
+    tried = {edit.edit for edit in evaluation.tried}
+    strongest = [edit for edit in edits if edit in tried][: max(1, MOST_ROWS // len(tasks))]
+    several = len(strongest) > 1
+    rows, random = [], []
+    for edit in strongest:
+        for task in tasks:
+            effect = task.effects.get(edit)
+            if effect is None:
+                continue
+            name = f"{wording.short(evaluation.name_of(edit), 30)}\n{task.name}" if several else task.name
+            change = effect.change
+            colour = theme.LOSS if task is main else theme.GAIN
+            tip = f"{evaluation.name_of(edit)}\n{task.name}: {effect_text(task, effect)}"
+            row: dict[str, object] = {"y": name, "x": change.value, "low": change.low, "high": change.high}
+            row |= {"model": evaluation.model, "task": task.name, "edit": edit}
+            rows.append(row | {"colour": colour, "tip": tip})
+            base = task.baseline.result.value
+            if effect.random is not None and base is not None:
+                ends = (effect.random.lowest, effect.random.mean, effect.random.highest)
+                random += [{"y": name, "x": base - end, "colour": theme.SOFT} for end in ends if end is not None]
+    frame = pd.DataFrame(rows)
+    known = [value for field in ("x", "low", "high") for value in frame[field] if value is not None]
+    known += [float(str(row["x"])) for row in random]
+    room = 0.04 * (max(0.1, *known) - min(0.0, *known))
+    across = Axis("drop in accuracy", min(0.0, *known) - room, max(0.1, *known) + room, form=".0%")
+    return plots.forest(frame, across, repeats=pd.DataFrame(random) if random else None)
+
+
 def _points(evaluation: Evaluation, lines: Sequence[Line], **tasks: EvaluatedTask) -> pd.DataFrame:
     """A row per edit that was evaluated on all tasks, each of which has a channel, x or y.
 

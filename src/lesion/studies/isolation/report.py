@@ -20,6 +20,7 @@ from lesion.report.blocks import (
     Figure,
     Findings,
     Folded,
+    Opening,
     Page,
     Panel,
     Prose,
@@ -108,6 +109,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
             " beside random ones, as many in every matrix.",
             tuple(findings.findings(summary)),
             () if evaluation is None else tuple(_tradeoffs(evaluation, _level(summary))),
+            short="Weights",
         )
 
 
@@ -141,7 +143,26 @@ def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items
         approximate=summary.approximate or "",
         carried=carried,
         tables=tuple(files),
+        opening=_opening(summary),
     )
+
+
+def _opening(summary: IsolationSummary) -> Opening:
+    """What the edits do to the skill and the controls, side by side."""
+    evaluation = summary.evaluation
+    chart = None if evaluation is None else charts.drops(evaluation)
+    if evaluation is None or chart is None:
+        return Opening()
+    first = findings.findings(summary)[0]
+    numbers = tuple(text.partition(". ")[0].rstrip(".") + "." for text in first.sentences[:1])
+    random = any(effect.random is not None for task in evaluation.tasks for effect in task.effects.values())
+    caption = (
+        "Drop in accuracy under the edits that take most, on the same items; to the left of 0 is a gain. Orange:"
+        f" {'the skill' if evaluation.skills else 'the first task'}, blue: the other tasks. Bars: {_level(summary)}"
+        f" intervals.{' Grey dots: lowest, mean and highest of the matched random controls.' if random else ''}"
+    )
+    verdict = (*first.headline[:1], *numbers) if evaluation.skills else tuple(first.sentences[:2])
+    return Opening(verdict, Figure("drops", (Panel((chart,)),), caption))
 
 
 def _offered(evaluation: Evaluation, answers: pd.DataFrame) -> Iterator[browser.Offered]:

@@ -26,6 +26,8 @@ KINDS: Mapping[Kind, tuple[int, str]] = {
 UNITS = {"points": "points", "nmi": "NMI", "share": "% of the weights", "nats": "nats"}
 LINE = 46
 """Characters of a line of a chart's title, so that it fits on a phone."""
+LABEL = 24
+"""Characters of a line of a row's name in the matrix."""
 COLUMN = 0.36
 """Half the width of a column, in blocks."""
 
@@ -137,7 +139,7 @@ def legend(model: ModelProfiles) -> tuple[Series, ...]:
 def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
     """Spearman's ρ between every two ranked profiles, below it the corrected p; boxed: at most `ALPHA`."""
     ranked = model.ranked
-    names = {profile.label: _name(model, profile) for profile in ranked}
+    names = {profile.label: "\n".join(textwrap.wrap(_name(model, profile), LABEL)) for profile in ranked}
     rows = [
         {"x": str(place), "y": names[b.label], "value": pair.rho, "text": _pair_text(pair), "tip": _pair_tip(pair)}
         | {"marked": pair.p_corrected is not None and pair.p_corrected <= ALPHA}
@@ -148,7 +150,7 @@ def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
     columns, upright = [str(place) for place in range(1, len(ranked))], list(names.values())
     return plots.heat(
         pd.DataFrame(rows), "number of the other profile", "", full=1.25, columns=columns, rows=upright,
-        colours=(theme.SHARE, theme.GAIN), height=44,
+        colours=(theme.SHARE, theme.GAIN), height=46,
     ).properties(width=min(theme.WIDTH, 90 * len(columns)))  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def findings(models: Sequence[ModelProfiles]) -> list[Finding]:
     for model in models:
         kinds = {profile.kind for profile in model.ranked}
         if len(kinds) > 1:
-            every.append(Finding(model.model, _headline(model), _sentences(model, pairs)))
+            every.append(Finding(model.model, _headline(model, pairs), _sentences(model, pairs)))
             continue
         alone.setdefault(next(iter(kinds), model.profiles[0].kind), []).append(model.model)
         if peaks := _peaks(model):
@@ -48,7 +48,8 @@ def _missing(kind: Kind, names: Sequence[str]) -> str:
     )
 
 
-def _headline(model: ModelProfiles) -> tuple[str, ...]:
+def _headline(model: ModelProfiles, every: int) -> tuple[str, ...]:
+    """Which profiles agree; that it cannot be told where not even perfect agreement would pass the correction."""
     tested = model.tested
     if not tested:
         return ("No two profiles of different studies can be ranked over the same blocks.",)
@@ -57,6 +58,15 @@ def _headline(model: ModelProfiles) -> tuple[str, ...]:
     if agreeing:
         return (f"Agreement beyond chance in {len(agreeing)} of {pairs}: {_agree(model, agreeing)}.",)
     most = tested[0]
+    if all(needed(pair.blocks, every) is None for pair in tested):
+        over = wording.listed([str(blocks) for blocks in sorted({pair.blocks for pair in tested})], "or")
+        many = wording.counted(every, "pair")
+        return (
+            f"Whether the studies point at the same blocks cannot be told: corrected over {many},"
+            f" not even perfect agreement over {over} blocks would pass p ≤ {ALPHA:g}.",
+            f"The strongest of {pairs} is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}"
+            f"{wording.p_value(most.p)} uncorrected).",
+        )
     return (
         f"No agreement beyond chance in {pairs} (corrected p ≤ {ALPHA:g}).",
         f"The strongest is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}{wording.p_value(most.p)},"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 from typing_extensions import override
@@ -10,7 +10,19 @@ from typing_extensions import override
 from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import (
+    Block,
+    Chapter,
+    Facts,
+    Figure,
+    Findings,
+    Folded,
+    Opening,
+    Page,
+    Panel,
+    Prose,
+    Section,
+)
 from lesion.report.finding import Finding
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
@@ -64,6 +76,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
             sections=(findings, *models, _studies(summary)),
             version=summary.version,
             tables=(tables.blocks(summary), tables.pairs(summary)),
+            opening=_opening(summary),
         )
 
     @override
@@ -75,7 +88,29 @@ class OverlayResult(StudyResult[OverlaySummary]):
             "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
             tuple(finding for finding in prose.findings(summary.models) if finding.subject == most.model),
             (_profiles(most, 0),),
+            short="Overlay",
         )
+
+
+def _opening(summary: OverlaySummary) -> Opening:
+    """The correlations of the model with most kinds of study."""
+    most = max(summary.models, key=lambda model: len({profile.kind for profile in model.ranked}), default=None)
+    if most is None or len(most.ranked) < 2:
+        return Opening()
+    figure = _correlations(most)
+    found = (finding for finding in prose.findings(summary.models) if finding.subject == most.model)
+    verdict = next((finding.headline[:2] for finding in found), ())
+    lead = (f"{most.model}: {verdict[0]}", *verdict[1:]) if verdict else ()
+    return Opening(lead, replace(figure, name=""))
+
+
+def _correlations(model: ModelProfiles, after: str = "") -> Figure:
+    return Figure(
+        name=f"correlations{after}",
+        panels=(Panel((charts.matrix_chart(model),)),),
+        caption=f"Spearman's ρ between profiles of {model.model}; below it the corrected p, for pairs of different"
+        " studies. Boxed: at most .05. Profiles of one study share its answers and are not tested.",
+    )
 
 
 def _profiles(model: ModelProfiles, number: int) -> Figure:
@@ -95,14 +130,7 @@ def _model(model: ModelProfiles, number: int) -> Section:
     after = f"-{number}" if number else ""
     blocks: list[Block] = [_profiles(model, number)]
     if len(model.ranked) > 1:
-        blocks.append(
-            Figure(
-                name=f"correlations{after}",
-                panels=(Panel((charts.matrix_chart(model),)),),
-                caption=f"Spearman's ρ between profiles of {model.model}; below it the corrected p, for pairs of"
-                " different studies. Boxed: at most .05. Profiles of one study share its answers and are not tested.",
-            )
-        )
+        blocks.append(_correlations(model, after))
     if model.tested:
         label = f"{wording.counted(len(model.tested), 'pair')} of different studies as a table"
         blocks.append(Folded(label, (tables.tested(model),)))

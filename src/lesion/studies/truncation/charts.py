@@ -265,3 +265,34 @@ def _step_tip(summary: TruncationSummary, step: Step) -> str:
     before, after = numbers.step_score(summary, step.before), numbers.step_score(summary, step.after)
     outcome = "stayed" if step.accepted else "rolled back"
     return f"step {step.step}: {summary.name(step.added)}\n{before} → {after}, {outcome}\n{step.reason}"
+
+
+def test_figure(summary: TruncationSummary) -> Figure | None:
+    """What the chosen edit changes on the test items, above what it changed on the items that chose it."""
+    tests = summary.composed_tests or summary.best_tests
+    if not tests:
+        return None
+    by_gold = summary.by_gold
+    cell = next((cell for cell in summary.cells if cell.edit == summary.chosen), None)
+    rows = []
+    for test in tests:
+        parts = [(f"{test.task}\ntest items", test.gold_gain if by_gold else test.gain, theme.GAIN)]
+        outcome = None if cell is None or summary.composed_tests else cell.on(test.task)
+        if outcome is not None and not by_gold:
+            parts.append((f"{test.task}\nitems that chose it", outcome.drop.negative, theme.SOFT))
+        for name, change, colour in parts:
+            if change.value is not None:
+                tip = f"{name}: {numbers.nats(change.value) if by_gold else numbers.points_change(change)}"
+                ends = {"x": change.value, "low": change.low, "high": change.high}
+                rows.append({"y": name, **ends, "colour": colour, "tip": tip})
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows)
+    known = [0.0, *(float(value) for field in ("x", "low", "high") for value in frame[field].dropna())]
+    room = 0.05 * (max(known) - min(known)) or 0.05
+    title = "change of the log-probability of gold answers, nats" if by_gold else "change in accuracy"
+    across = Axis(title, min(known) - room, max(known) + room, form="" if by_gold else "+.0%")
+    caption = f"Change under the chosen edit against the unedited model, with {level(summary)} intervals."
+    if not by_gold and len(rows) > len(tests):
+        caption += " Grey: on the items that chose it, where the best of many is partly luck."
+    return Figure("test", (Panel((plots.forest(frame, across),)),), caption)

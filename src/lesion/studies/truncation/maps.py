@@ -22,8 +22,8 @@ from lesion.studies.truncation.numbers import (
 from lesion.studies.truncation.result import Cell, Outcome, TruncationSummary
 
 Kind = Literal["screen", "accuracy", "gold"]
-WORTH_FULL = {"accuracy": 0.1, "gold": 1.0, "screen": 1.0}
-"""A loss of so much (in 0…1, or nats) has the full colour unless a gain is larger: gains are small beside losses."""
+FINE = {"accuracy": 0.05, "gold": 0.2, "screen": 0.2}
+"""Changes of about this size (in 0…1, or nats) are told apart beside much larger losses: the colour is logarithmic."""
 LEAST_FULL = 0.01
 MOST_CELLS = 8_000
 """A page draws at most so many cells of maps; further measures stand in the CSV file only."""
@@ -76,11 +76,10 @@ class Map:
 
 @dataclass(frozen=True)
 class Maps:
-    """All maps of one measure in one scale: the colour is full at `full` (in 0…1, or nats)."""
+    """All maps of one measure in one scale: the colour is full at the largest change, `full` (in 0…1, or nats)."""
 
     measure: Measure
     full: float
-    clipped: bool
     maps: tuple[Map, ...]
 
 
@@ -143,14 +142,23 @@ def figures(summary: TruncationSummary, maps: Maps, name: str) -> list[Figure]:
 
 
 def _chart(maps: Maps, of: Map) -> alt.LayerChart:
-    return plots.heat(of.frame, "layer", "kept · rank", full=maps.full, columns=of.layers, rows=of.rows, height=24)
+    return plots.heat(
+        of.frame,
+        "layer",
+        "kept · rank",
+        full=maps.full,
+        columns=of.layers,
+        rows=of.rows,
+        height=24,
+        bend=FINE[maps.measure.kind],
+    )
 
 
 def _legend(maps: Maps) -> tuple[Series, ...]:
-    amount = maps.measure.amount(maps.full)
+    amount = f"full colour at {maps.measure.amount(maps.full)}, logarithmic"
     return (
-        Series(f"gained, full colour at {amount}", colour=theme.GAIN, area=True),
-        Series(f"lost, full colour at {amount}{' or more' if maps.clipped else ''}", colour=theme.LOSS, area=True),
+        Series(f"gained, {amount}", colour=theme.GAIN, area=True),
+        Series(f"lost, {amount}", colour=theme.LOSS, area=True),
     )
 
 
@@ -179,11 +187,10 @@ def rank_of(keep: float, of: int) -> int:
 
 def _maps(summary: TruncationSummary, measure: Measure) -> Maps:
     changes = [value for cell in summary.cells if (value := change(summary, cell, measure)) is not None]
-    gain, loss = max(0.0, *changes, 0.0), max(0.0, *(-value for value in changes), 0.0)
-    full = max(gain, min(loss, WORTH_FULL[measure.kind]), LEAST_FULL)
+    full = max(LEAST_FULL, *map(abs, changes), 0.0)
     sides = list(dict.fromkeys(cell.side for cell in summary.cells))
     maps = [_map(summary, measure, matrix, side) for matrix in summary.matrices for side in sides]
-    return Maps(measure, full, loss > full, tuple(each for each in maps if each.layers))
+    return Maps(measure, full, tuple(each for each in maps if each.layers))
 
 
 def _map(summary: TruncationSummary, measure: Measure, matrix: str, side: str) -> Map:

@@ -13,7 +13,19 @@ from lesion.core import cost
 from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section, entries, study_section
+from lesion.report.blocks import (
+    Block,
+    Chapter,
+    Facts,
+    Findings,
+    Folded,
+    Opening,
+    Page,
+    Prose,
+    Section,
+    entries,
+    study_section,
+)
 from lesion.report.finding import Finding
 from lesion.studies.truncation import charts, maps, spectra, tables, terminal
 from lesion.studies.truncation import findings as prose
@@ -74,7 +86,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
         findings = Findings(tuple(prose.findings(summary, decompositions(self.folder))))
         sections = [
             Section("Findings", "Findings", (findings, Prose((SAME.format(level=level),)))),
-            Section("Search", "What was searched", _searched(summary)),
+            Section("Search", "What was searched", _searched(summary), within="method"),
             Section("Map", "Every matrix, layer and keep against the unedited model", tuple(_maps(summary))),
             Section("Test", "On items that had no part in the choice", (tables.test(summary),)),
         ]
@@ -101,6 +113,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
             version=summary.version,
             approximate=summary.approximate or "",
             tables=(tables.cells(summary), tables.revisions(summary), tables.spectra(summary)),
+            opening=Opening(figure=charts.test_figure(summary)),
         )
 
     @override
@@ -110,6 +123,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
             "Does removing a part of a matrix's spectrum make the model better?",
             "Truncations are tried on validation items; the best is tested on items that the search never saw.",
             tuple(prose.findings(summary)),
+            short="Truncation",
         )
 
     @override

@@ -114,14 +114,13 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
     for pair in pairs:
         first, second = sorted((names[pair.a], names[pair.b]), key=used.index)
         p = pair.rho.p if pair.rho.p_corrected is None else pair.rho.p_corrected
-        interval = limits(pair.true.low, pair.true.high) if pair.true.low is not None else wording.DASH
         rows.append(
             {"x": first, "y": second, "value": pair.rho.value, "tip": pair_text(pair, names)}
-            | {"text": f"{wording.rho(pair.rho.value)}\n{interval}\np {wording.p_value(p)}"}
-            | {"marked": p is not None and p <= wording.ALPHA}
+            | {"text": f"{wording.rho(pair.rho.value)}\np {wording.p_value(p)}"}
+            | {"marked": p is not None and p <= wording.ALPHA and pair.true.low is not None}
         )
     frame, colours = pd.DataFrame(rows, columns=HEAT[:6]), (theme.SHARE, theme.GAIN)
-    return plots.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=54)
+    return plots.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=40)
 
 
 def pair_text(pair: Pair, names: dict[str, str]) -> str:

@@ -82,7 +82,8 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
 
     blocks: list[Block] = []
     if len(of.finished.labels) > 1:
-        blocks.append(_curves(of, level, name("invariance", family.family)))
+        if family.depths_differ:  # else the curves stand in the section of accuracies
+            blocks.append(_curves(of, level, name("invariance", family.family)))
         blocks.append(
             Figure(
                 "",
@@ -97,11 +98,10 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
             Figure(
                 "",
                 tuple(Panel((matrix,), task) for task, matrix in matrices),
-                f"{family.family}, ranks. Spearman's ρ of the measured drops over blocks. Brackets: {percent} interval"
-                " for the true profiles, without noise; it may lie above ρ. –: not measurable (too much noise or too"
-                " many ties). p: one-sided, from all or 10,000 orders of the blocks, Holm-corrected over the pairs of"
-                " the task (in the verdict, over those with the base). Boxed: p ≤ .05. Ranks among blocks with small"
-                " drops are noise.",
+                f"{family.family}, ranks. Spearman's ρ of the measured drops over blocks. p: one-sided, from all or"
+                " 10,000 orders of the blocks, Holm-corrected over the pairs of the task (in the verdict, over those"
+                " with the base). Boxed: p ≤ .05, where noise and ties leave ranks to compare. Ranks among blocks with"
+                f" small drops are noise, which lowers ρ: pointing shows the {percent} interval without it.",
                 small=True,
             )
         )
@@ -209,7 +209,7 @@ def _between(family: FamilyResult, level: str) -> Table:
             | {"layers": f"{_layers(each.layers)}; {_layers(each.critical_shared)}"}
             | {"relative_a": each.relative_a, "relative_b": each.relative_b, "difference": difference.value}
             | {"difference_text": f"{wording.points(difference.value, 0)} {interval}".rstrip(), "rho": each.rho.value}
-            | {"rho_text": f"{wording.rho(each.rho.value)} {limits(each.true.low, each.true.high)}"}
+            | {"rho_text": wording.rho(each.rho.value), "true_text": limits(each.true.low, each.true.high)}
         )
 
     def share(value: float | None) -> str:
@@ -224,10 +224,11 @@ def _between(family: FamilyResult, level: str) -> Table:
             Column("relative_b", "By the other", share),
             Column("difference", "Difference", row=lambda row: str(row["difference_text"])),
             Column("rho", "ρ of all blocks", row=lambda row: str(row["rho_text"])),
+            Column("true_text", "ρ without noise", number=False),
             Column("word", "Other loses far less", number=False),
         ),
         title=f"Tasks against each other in {family.family}",
         caption="Lost there: share of the model's accuracy on each task that is lost without a block, averaged over the"
-        f" blocks critical for the first; difference in points with its {level} interval. Brackets after ρ: interval"
-        " for the true profiles, without noise.",
+        f" blocks critical for the first; difference in points with its {level} interval. ρ without noise: the"
+        " interval for the true profiles; noise lowers the ρ that was measured.",
     )
