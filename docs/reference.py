@@ -24,7 +24,7 @@ GROUPS = {
     "Models": ["load", "Model", "observe", "calibration"],
     "Studies": ["ablate", "isolate", "evaluate", "truncate", "drift", "tune", "overlay", "compare", "study", "result"],
     "Edits": [
-        *("applied", "apply", "apply_edits", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
+        *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
         *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Truncate", "ScaleParameters", "Compose"),
     ],
     "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Random"],

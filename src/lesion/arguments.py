@@ -73,6 +73,7 @@ def _validated(function: Callable[..., Any], called: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def with_converted(*args: Any, **kwargs: Any) -> Any:
         name = type(args[0]).__name__ if function.__name__ == "__init__" else called
+        kwargs = _as_declared(kwargs, signature, getattr(function, "other_names", {}))
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -91,6 +92,15 @@ def _validated(function: Callable[..., Any], called: str) -> Callable[..., Any]:
         return function(*bound.args, **bound.kwargs)
 
     return with_converted
+
+
+def _as_declared(
+    given: Mapping[str, Any], signature: inspect.Signature, other_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Arguments under the names of the signature: `task=` for `tasks=`, where both words mean the same."""
+    known = signature.parameters
+    declared = {key: other_names.get(key, key) if key not in known else key for key in given}
+    return {(new if new in known and new not in given else key): given[key] for key, new in declared.items()}
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -68,6 +68,16 @@ def test_workers_have_devices_of_their_own(study_of, half, monkeypatch):
     assert study_of(lesion.ablate, half, "primer:atlas", device="cuda", engine=engine).device == "cuda"
 
 
+def test_the_names_of_options_and_of_keys_are_both_taken(study_of):
+    wanted = study_of(lesion.ablate, "bundled:llama-base", tasks="primer:atlas")
+    assert study_of(lesion.ablate, models="bundled:llama-base", task="primer:atlas") == wanted
+    assert study_of(lesion.drift, "bundled:llama-base", tasks="primer:atlas").task.name == "primer:atlas"
+    with pytest.raises(lesion.UsageError, match="unexpected keyword argument 'task'"):
+        lesion.ablate("bundled:llama-base", tasks="primer:atlas", task="primer:atlas")
+    with pytest.raises(lesion.UsageError, match=r"unexpected keyword argument 'taskk' \(nearest: tasks"):
+        lesion.ablate("bundled:llama-base", taskk="primer:atlas")
+
+
 def test_choices_of_blocks_and_seeds_of_a_tuning_may_be_several(study_of):
     study = study_of(lesion.tune, "m", "primer:arithmetic", layers=["critical", "random", "0-3"], seed=[0, 1])
     assert (study.arms, study.seeds) == (("critical", "random", "0-3"), (0, 1))

@@ -34,6 +34,7 @@ NOT_RUN = {
     "docs/architecture.md": "parts of examples/logit_lens, which tests/examples installs and runs",
     "docs/how-to/lm-eval.md": "asks the harness for a data set of the hub; tests/test_harness_model.py runs the call",
     "lesion.api:study": "runs the whole demo, five minutes",
+    "lesion.api:result": "reads a folder of the demo; docs/guide.md runs the call",
     "lesion.core.store:Store": "names what the code around it has",
     "lesion.studies.tuning.api:tune": "trains eight times; tests/studies/tuning trains in such calls",
     "lesion.studies.comparison.api:compare": "compares two finished folders; docs/how-to/compare.md runs the call",

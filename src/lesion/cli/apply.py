@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from lesion.cli.terminal import Terminal, say
+from lesion.core.layers import refuse_no_edit
+from lesion.core.look_ahead import blocks_of
+from lesion.errors import UsageError
+from lesion.plain import short
 
 
 def apply(
@@ -21,8 +25,8 @@ def apply(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     factor: Annotated[
-        float | None,
-        typer.Option(help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
+        str | None,
+        typer.Option(metavar="<float>", help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Accept other weights of the same shapes; the selection is recomputed.")
@@ -34,6 +38,10 @@ def apply(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
+
+    number = None if factor is None else _one(factor)
+    blocks = blocks_of(model, revision)
+    refuse_no_edit(edit, {} if blocks is None else {model: blocks})
 
     from lesion.edits.files import checkpoint
     from lesion.edits.files.thin_factors import counted
@@ -60,7 +68,7 @@ def apply(
             console.note(text)
 
     done = checkpoint.apply(
-        model, edit, out, factor=factor, force=force, thin=thin, revision=revision, watcher=Shards()
+        model, edit, out, factor=number, force=force, thin=thin, revision=revision, watcher=Shards()
     )
     for deed in done.deeds:
         name = f"{deed.edit.label} ({deed.edit.digest})"
@@ -81,3 +89,21 @@ def apply(
     if done.thin is not None:
         say(f"factors: {done.thin}")
     say(f"model: {done.folder}")
+
+
+def _one(factor: str) -> float:
+    """The factor that was typed.
+
+    Raises:
+        UsageError: it is no number, or there are several.
+    """
+    try:
+        return float(factor)
+    except ValueError:
+        pass
+    if "," in factor:
+        raise UsageError(
+            f"--factor takes one number here, not '{short(factor)}': a checkpoint has one factor. Repeat the"
+            " command with another --out for the next; `lesion evaluate` takes several."
+        )
+    raise UsageError(f"--factor takes a number, not '{short(factor)}'.")

@@ -79,7 +79,8 @@ def verdict(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
         sentences = finding.headline or finding.sentences[:1]
         if len(told) == len(sentences) == 1 and finding.headline:
             sentences = (*sentences, *finding.sentences[:1])
-        subject = f"{finding.subject}: " if finding.subject else ""
+        named = any(finding.subject in sentence for sentence in sentences)
+        subject = f"{finding.subject}: " if finding.subject and not named else ""
         yield subject + " ".join(sentences), "bold"
     if len(told) > MOST:
         yield f"{len(told) - MOST} more {'is' if len(told) == MOST + 1 else 'are'} in the report.", ""

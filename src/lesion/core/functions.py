@@ -111,10 +111,19 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
                     return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
 
         run.__signature__ = signature  # type: ignore[attr-defined]
+        run.other_names = _other_names(method)  # type: ignore[attr-defined]
         run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+def _other_names(method: Method[Any]) -> dict[str, str]:
+    """What may be said for an argument: the name of the option for the key in study files, and the other way round."""
+    pairs = {(option.name, option.path[-1]) for option in options_of(method.study) if option.path}
+    pairs |= {("model", "models"), ("task", "tasks")}
+    both = [(first, second) for first, second in pairs if first != second]
+    return dict(both) | {second: first for first, second in both}
 
 
 def _unpacked(function: Callable[..., Any], signature: inspect.Signature, method: Method[Any]) -> Iterator[Any]:

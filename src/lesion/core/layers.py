@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
 from lesion.core.options import option
+from lesion.edits.edit import parse, parts, path_of
+from lesion.edits.files.presence import refuse_absent
 from lesion.errors import UsageError
 from lesion.plain import short
 
 ALL = "all"
+_BLOCK = re.compile("[0-9]+")  # of an edit in text form
 _PIECE = re.compile(r"^([0-9]{1,6})(?:\s*-\s*([0-9]{1,6}))?$")
 
 
@@ -95,3 +98,23 @@ LAYERS = option(
     help="Blocks: all, or numbers and ranges such as 0-3,7.",
     must="all, text such as 0-3,7, or a list of whole numbers from 0",
 )
+
+
+def refuse_no_edit(edits: Sequence[str], blocks: Mapping[str, int]) -> None:
+    """Refuse texts that are no edits, files that are not there and blocks that a model does not have.
+
+    Args:
+        edits: as text, or paths of `.edit` files.
+        blocks: by name of model, how many blocks it has.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+    for text in edits:
+        file = path_of(text)
+        if file is not None:
+            refuse_absent(file)
+            continue
+        layers = {int(match[0]) for match in map(_BLOCK.match, map(str, parts(parse(text)))) if match}
+        for name, count in blocks.items():
+            parse_layers(sorted(layers) or ALL, count, name)

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from lesion.bounds import excess
@@ -144,6 +145,15 @@ class DecodingPlan(Table):
     )
     max_new_tokens: Count | None = MOST_TOKENS
     stop_loops: StopLoops = LOOP_STOP
+
+    @model_validator(mode="after")
+    def _samples(self) -> DecodingPlan:
+        if self.temperature == 0 and self.top_p != 1:
+            raise ValueError(
+                "top_p chooses what is sampled from, and temperature 0 is greedy; give a temperature above 0, or leave"
+                " top_p out."
+            )
+        return self
 
 
 S = TypeVar("S", bound="StudyFile")

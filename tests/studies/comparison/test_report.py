@@ -11,9 +11,11 @@ import pytest
 from made_answers import folder
 from page_checks import HOSTILE, Elements
 from rich.console import Console
+from rich.text import Text
 
 import lesion
 from commandline import lesion as command
+from lesion.cli import running
 from lesion.report import drawing
 from lesion.report.publishing import html
 
@@ -66,8 +68,12 @@ def made(tmp_path, first=YES, second=NO, **options):
 
 
 def printed(result, width=100) -> str:
+    """What `lesion compare` prints: the verdict above the tables."""
     out = io.StringIO()
-    Console(file=out, width=width).print(result.text())
+    console = Console(file=out, width=width)
+    for text, _ in running.verdict(result.found()):
+        console.print(Text(text))
+    console.print(result.text())
     return " ".join(out.getvalue().replace("\N{NO-BREAK SPACE}", " ").split())
 
 

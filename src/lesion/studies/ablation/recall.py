@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from lesion.core.store import Store
@@ -42,7 +43,8 @@ def _answers_and_items(
     of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
     answers = store.answers()
     wanted = {(model, str(edit)) for model, edits in plan.items() for edit in (BASELINE, *edits)}
-    planned = [place in wanted for place in zip(answers["model_name"], answers["edit"], strict=True)]
+    places = zip(answers["model_name"], answers["edit"], strict=True)
+    planned = np.array([place in wanted for place in places], dtype=bool)
     return answers[planned].reset_index(drop=True), items[of_tasks].reset_index(drop=True)
 
 

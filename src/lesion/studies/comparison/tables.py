@@ -130,10 +130,10 @@ def drops(summary: ComparisonSummary) -> Table:
 
 
 def text(summary: ComparisonSummary) -> RenderableType:
-    """The verdicts, then a table per pair and task, for a terminal."""
+    """What the verdicts rest on, then a table per pair and task, for a terminal; the verdicts stand above."""
     parts: list[RenderableType] = []
     for finding in prose.findings(summary):
-        parts += [_line(" ".join(finding.headline)), *(_line(f"  {sentence}") for sentence in finding.sentences)]
+        parts += map(_line, finding.sentences)
     parts.append(Text())
     wanted = ["shown", "value_a", "value_b", "difference", "p_corrected", "gained", "both_wrong"]
     for pair in summary.pairs:

@@ -8,7 +8,7 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
-from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation
+from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation, RandomControls
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
 from lesion.studies.isolation.result import Isolation, IsolationSummary, Overlap, Selected
 from lesion.studies.isolation.sweeps import regimes
@@ -222,10 +222,18 @@ def _without_skill(evaluation: Evaluation) -> list[Finding]:
         sentences.append(
             f"{task.name}: largest drop of {counted(len(effects), 'edit')} {points(drop.value)} points"
             f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
-            f"{'' if sure else ': no evidence of a loss'}."
+            f"{'' if sure else ': no evidence of a loss'}{_beside(worst.random)}."
         )
-    headline = "Selectivity is not judged: no task was named as the skill (--skill)."
-    return [Finding("", (headline,), tuple(sentences))] if sentences else []
+    several = ("Selectivity is not judged: no task was named as the skill (--skill).",) if len(sentences) > 1 else ()
+    return [Finding("", tuple(sentences), several)] if sentences else []
+
+
+def _beside(random: RandomControls | None) -> str:
+    """The accuracies under an edit's matched random controls, as the end of a sentence."""
+    if random is None:
+        return ""
+    ends = dict.fromkeys(points(value, 0) for value in (random.lowest, random.highest))
+    return f"; under {counted(random.draws, 'matched random control')} accuracy is {'–'.join(ends)}{SPACE}%"
 
 
 def selected(isolation: Isolation) -> list[str]:

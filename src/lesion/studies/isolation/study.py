@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -10,19 +9,16 @@ from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, OneOrSeveral, Several, Text, Whole
-from lesion.core.layers import ALL, parse_layers
+from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import OneModel, OneTask, Questions, Table
-from lesion.edits.edit import parse, parts, path_of
-from lesion.edits.files.presence import refuse_absent
 from lesion.errors import UsageError
 
 SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
 METHODS: tuple[SelectionMethod, ...] = get_args(SelectionMethod)
 
 Share = Annotated[Number, Field(gt=0, le=1)]
-_LAYER = re.compile("[0-9]+")  # of an edit in text form
 SAMPLES = 100
 """Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
 95 %; they take a fifth of the time."""
@@ -182,14 +178,7 @@ class EvaluationStudy(Questions):
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
-        for text in self.edits:
-            file = path_of(text)
-            if file is not None:
-                refuse_absent(file)
-                continue
-            layers = {int(match[0]) for match in map(_LAYER.match, map(str, parts(parse(text)))) if match}
-            for name, count in blocks.items():
-                parse_layers(sorted(layers) or ALL, count, name)
+        refuse_no_edit(self.edits, blocks)
 
 
 METHOD = Method(
