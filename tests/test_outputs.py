@@ -15,7 +15,7 @@ from commandline import lesion
 from lesion.atomic import replace
 from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
-from lesion.outputs import KINDS, MARK, clear_leftovers, default_folder, kind_of, own, refuse_links
+from lesion.outputs import KINDS, MARK, clear_leftovers, default_folder, kind_of, own, refuse_another_kind, refuse_links
 from lesion.report.files import writing
 
 needs_links = pytest.mark.skipif(os.name != "posix", reason="makes links and pipes as POSIX has them")
@@ -293,3 +293,9 @@ def test_a_study_file_does_not_lead_out_of_the_folder_of_all(tmp_path, monkeypat
     done = lesion(capsys, "run", "study.toml")
     assert (done.code, "control characters" in done.complaint) == (2, True)
     assert [path.name for path in tmp_path.rglob("*")] == ["at", "study.toml"]
+
+
+def test_a_folder_that_holds_a_model_takes_no_study(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"holds a model \(config\.json\).*--out"):
+        refuse_another_kind(tmp_path, "layers")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import lesion
+from lesion import playing
 from tiny import model
 
 PROMPT = "the cat sat on"
@@ -72,3 +73,10 @@ def test_what_cannot_be_is_refused(llama, options, message):
 def test_nothing_to_compare_is_refused(llama):
     with pytest.raises(lesion.UsageError, match="at least one edit"):
         llama.compare(PROMPT, [])
+
+
+def test_a_prompt_that_is_no_text_and_edits_of_a_generator(llama):
+    with pytest.raises(lesion.UsageError, match="prompt must be text, not None"):
+        playing.generate(llama, None)
+    said = llama.compare("2 + 2", (edit for edit in ["0x0", "1x0"]), max_new_tokens=1, prompt_style="raw")
+    assert list(said["edit"]) == ["baseline", "0×0", "1×0"]

@@ -139,6 +139,8 @@ def described(hint: Any) -> str:
     """What a hint wants, in words: `text or several of these`."""
     if hint is Any:
         return "a value"
+    if hint == LongText:
+        return "text"
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
         several = [part for part in get_args(hint) if get_origin(part) in _SEVERAL]
         covered = {int} if float in get_args(hint) else set()
@@ -151,8 +153,8 @@ def described(hint: Any) -> str:
         return "several values" if get_args(hint)[0] is Any else f"several, each {described(get_args(hint)[0])}"
     if get_origin(hint) is not None:
         return "a mapping" if issubclass(get_origin(hint), Mapping) else described(get_origin(hint))
-    if hint in _WORDS or hint is LongText:
-        return "text" if hint is LongText else _WORDS[hint]
+    if hint in _WORDS:
+        return _WORDS[hint]
     name = getattr(hint, "__name__", str(hint))
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 

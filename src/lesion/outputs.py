@@ -42,6 +42,7 @@ _SIGNS = (
 """What shows that a study lies in a folder."""
 _SIGNS_OF = {"recall-sweep": ("study.toml",), "tuning": ("model", "cells")}
 """What else such a study would overwrite."""
+_MODEL = "config.json"
 
 
 _DELETE = f"delete {MARK} and write the report again, which makes it anew"
@@ -111,12 +112,16 @@ def refuse_another_kind(folder: Path, kind: str) -> bool:
         kind: one of `KINDS`.
 
     Raises:
-        UsageError: it belongs to another kind, or a study of no noted kind lies in it.
+        UsageError: it belongs to another kind, or a study of no noted kind or a model lies in it.
         LesionError: its note is damaged.
     """
     noted = kind_of(folder)
     if noted == kind:
         return True
+    if noted is None and os.path.lexists(folder / _MODEL):
+        raise UsageError(
+            f"{folder} holds a model ({_MODEL}), and a study would be mixed with it; give another folder with --out."
+        )
     sign = next((name for name in (*_SIGNS, *_SIGNS_OF.get(kind, ())) if os.path.lexists(folder / name)), None)
     if sign is not None and noted is None:
         raise UsageError(

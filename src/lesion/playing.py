@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -45,8 +46,10 @@ def compare(
     stop: str | tuple[str, ...] = (),
 ) -> pd.DataFrame:
     """What a model says to a prompt as it is and under each of several edits; see `Model.compare`."""
+    edits = list(edits) if isinstance(edits, Iterator) else edits
     one = isinstance(edits, Single | Compose) or several(edits) is None
-    listed = [BASELINE, *(edit_for(model, edit) for edit in ([edits] if one else several(edits) or []))]
+    given = [edits] if one else several(edits) or []
+    listed = [BASELINE, *(edit_for(model, edit) for edit in given)]
     if len(listed) == 1:
         raise UsageError("Give at least one edit to compare with the model as it is, such as '3×0'.")
     answers = _answers(model, prompt, listed, max_new_tokens, prompt_style, stop)

@@ -13,10 +13,10 @@ from lesion.studies.ablation.study import Study
     [
         ({"seed": 0}, {"seed": 0}, ""),
         ({"seed": 0}, {"seed": 1}, "seed: 0 there, 1 here"),
-        ({}, {"seed": 1}, "seed: absent there, 1 here"),
+        ({}, {"seed": 1}, "seed: not set there, 1 here"),
         ({"keep": [0.5, 1]}, {"keep": [0.75]}, "keep: 0.5, 1 there, 0.75 here"),
         ({"a": 1, "b": 2}, {"a": 2, "b": 3}, "a: 1 there, 2 here; b: 2 there, 3 here"),
-        ({"decoding": {"n": 1, "m": 2}}, {"decoding": {"n": 1}}, "decoding.m: 2 there, absent here"),
+        ({"decoding": {"n": 1, "m": 2}}, {"decoding": {"n": 1}}, "decoding.m: 2 there, not set here"),
         ({"prompt": "x" * 200}, {"prompt": "y"}, f"prompt: {'x' * 159}… there, y here"),
     ],
 )

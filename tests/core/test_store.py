@@ -258,7 +258,7 @@ def test_a_store_made_by_another_study_is_refused_and_says_what_differs(tmp_path
     with pytest.raises(LesionError) as caught:
         Store.open(tmp_path, "b" * 64, other)
     message = str(caught.value)
-    assert "another study (seed: absent there, 3 here)" in message
+    assert "another study (seed: not set there, 3 here)" in message
     assert "--out" in message
     with Store.open(tmp_path, *STUDY) as store:  # the refusal let go of the lock, and nothing is lost
         assert len(store) == 1

@@ -128,3 +128,23 @@ def test_an_unknown_judge_and_two_tasks_of_one_name_are_refused(llama):
         lesion.ablate(llama, [Echo("a"), Echo("b")], **QUICK)
     with pytest.raises(lesion.UsageError, match="must give items"):
         lesion.ablate(llama, type("Empty", (Echo,), {"load": lambda self: []})(), **QUICK)
+
+
+def longer_than(letters: int):
+    return lambda text, gold: len(text) > letters
+
+
+def test_what_a_judge_takes_from_around_it_is_part_of_it(llama, tmp_path):
+    def asked(judge, folder):
+        return lesion.ablate(llama, tasks=lesion.task("sums", SUMS, judge=judge), out=folder, **QUICK)
+
+    asked(longer_than(0), tmp_path / "out")
+    with pytest.raises(lesion.LesionError, match="--out"):
+        asked(longer_than(50), tmp_path / "out")
+    assert asked(longer_than(0), tmp_path / "out").evaluated == 0
+
+
+@pytest.mark.parametrize("judge", [lambda text: True, lambda text, gold: text[1000] == gold])
+def test_a_judge_that_fails_is_told_with_its_item(llama, judge):
+    with pytest.raises(lesion.UsageError, match=r"The judge failed on item \d: (TypeError|IndexError): .* two texts"):
+        lesion.ablate(llama, tasks=lesion.task("sums", SUMS, judge=judge), **QUICK)

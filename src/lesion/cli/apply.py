@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from lesion.cli.terminal import Terminal, say
-from lesion.core.layers import refuse_no_edit
-from lesion.core.look_ahead import blocks_of
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -38,6 +36,9 @@ def apply(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
+
+    from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
+    from lesion.core.look_ahead import blocks_of
 
     number = None if factor is None else _one(factor)
     blocks = blocks_of(model, revision)

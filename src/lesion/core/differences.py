@@ -38,7 +38,7 @@ def study_differences(there: BaseModel, here: BaseModel, keys: Iterable[str]) ->
 
 def _text(value: object) -> str:
     """A value as a person would list it: no brackets, and of a table what is set."""
-    return "absent" if value is None else short(_listed(value), _LONGEST)
+    return "not set" if value is None else short(_listed(value), _LONGEST)
 
 
 def _listed(value: object) -> str:

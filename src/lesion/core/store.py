@@ -323,6 +323,15 @@ class Store:
         rows = [row for row in rows if not row[0].startswith("gold:")]  # those stand beside tasks that are named too
         return [task for task, _, asked in rows if not asked], {task: count for task, count, asked in rows if asked}
 
+    def edits(self) -> list[str]:
+        """The edits under which there are answers to items that the study asks, as text, in alphabetical order."""
+        with advice(self.file):
+            rows = self._connection.execute(
+                "SELECT DISTINCT a.edit FROM answers AS a JOIN asked AS q ON q.task = a.task AND q.item = a.item"
+                " ORDER BY a.edit"
+            ).fetchall()
+        return [edit for (edit,) in rows]
+
     def models(self) -> pd.DataFrame:
         """The models in the order in which they were noted: columns fingerprint, name, metadata (a dict)."""
         frame = self._frame("SELECT fingerprint, name, metadata FROM models ORDER BY position", {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import CodeType
@@ -192,7 +192,13 @@ def _judged_by(item: Item, judge: str) -> Item:
 
 def _rule(judge: Callable[[str, str], Any]) -> Rule:
     def verdict(item: Item, answer: Answer) -> Verdict:
-        right = judge(answer.text, item.gold)
+        try:
+            right = judge(answer.text, item.gold)
+        except Exception as error:
+            raise UsageError(
+                f"The judge failed on item {short(item.id)}: {type(error).__name__}: {short(str(error))}. It is called"
+                " with two texts, the model's answer and the right one, and says True or False."
+            ) from error
         right = right.item() if hasattr(right, "item") else right
         if not isinstance(right, bool):
             raise UsageError(f"The judge of item {short(item.id)} returned {shown(right)}, not True or False.")
@@ -202,12 +208,36 @@ def _rule(judge: Callable[[str, str], Any]) -> Rule:
 
 
 def _identity(judge: Any, version: str) -> str:
-    """What tells a judge from another: its name, its version, and a digest of its code where Python shows it."""
+    """What tells a judge from another: its name, its version, and a digest of its code where Python shows it.
+
+    The plain values that the code takes from around it (of a closure, of its module, defaults) count as its own.
+    """
     function = getattr(judge, "__func__", judge)
     name = getattr(function, "__qualname__", type(judge).__qualname__)
     code = getattr(function, "__code__", None)
-    digest = hashlib.sha256(_code(code)).hexdigest()[:12] if isinstance(code, CodeType) else ""
+    digest = ""
+    if isinstance(code, CodeType):
+        digest = hashlib.sha256(_code(code) + repr(_around(function, code)).encode()).hexdigest()[:12]
     return "@".join(filter(None, (name, version, digest)))
+
+
+def _around(function: Any, code: CodeType) -> list[tuple[str, object]]:
+    """The plain values that a function takes from around it, by name; of all else the type alone."""
+    cells = {}
+    for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not filled yet
+            cells[free] = cell.cell_contents
+    from_module = {used: function.__globals__[used] for used in code.co_names if used in function.__globals__}
+    defaults = {"": (function.__defaults__, tuple((function.__kwdefaults__ or {}).items()))}
+    return [(name, _plainly(value)) for name, value in sorted({**from_module, **cells, **defaults}.items())]
+
+
+def _plainly(value: object) -> object:
+    if isinstance(value, str | int | float | bytes | None):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plainly(each) for each in value]
+    return type(value).__qualname__
 
 
 def _code(code: CodeType) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from oracle import Oracle
+from oracle import Listener, Oracle
 
 from commandline import write
 from lesion.core.store import Store
@@ -66,7 +66,8 @@ def test_what_is_added_is_all_that_is_asked_and_the_result_is_that_of_one_run(ch
 def test_a_smaller_study_shows_its_part_and_asks_nothing(models, tmp_path):
     run(study(LARGE), tmp_path / "out", models=models, make_engine=Oracle())
     oracle = Oracle()
-    part = run(study(SMALL), tmp_path / "out", models=models, make_engine=oracle)
+    listener = Listener()
+    part = run(study(SMALL), tmp_path / "out", watcher=listener, models=models, make_engine=oracle)
     alone = run(study(SMALL), tmp_path / "alone", models=models, make_engine=Oracle())
     assert oracle.asked == []
     assert part.summary == alone.summary
@@ -74,6 +75,7 @@ def test_a_smaller_study_shows_its_part_and_asks_nothing(models, tmp_path):
     recalled = AblationResult.recall(tmp_path / "out")
     assert recalled.summary == alone.summary
     assert sorted(recalled.answers["key"]) == sorted(alone.answers["key"])
+    assert any("under 10 edits that this study does not ask for" in note for note in listener.notes)
     oracle = Oracle()  # nothing was thrown away
     run(study(LARGE), tmp_path / "out", models=models, make_engine=oracle)
     assert oracle.asked == []
@@ -84,10 +86,10 @@ def test_a_smaller_study_shows_its_part_and_asks_nothing(models, tmp_path):
     [
         ({"decoding": {"max_new_tokens": 5}}, "decoding.max_new_tokens: 4 there, 5 here"),
         ({"seed": 1}, "seed: 0 there, 1 here"),
-        ({"prompt_style": "plain"}, "prompt_style: absent there, plain here"),
+        ({"prompt_style": "plain"}, "prompt_style: not set there, plain here"),
         ({"dtype": "bfloat16"}, "dtype: auto there, bfloat16 here"),
-        ({"tasks": [{"name": "sums.jsonl", "stop": "#"}]}, "sums.jsonl.stop: absent there, # here"),
-        ({"models": [{"source": "one", "prompt_style": "plain"}]}, "one.prompt_style: absent there, plain here"),
+        ({"tasks": [{"name": "sums.jsonl", "stop": "#"}]}, "sums.jsonl.stop: not set there, # here"),
+        ({"models": [{"source": "one", "prompt_style": "plain"}]}, "one.prompt_style: not set there, plain here"),
     ],
 )
 def test_answers_that_are_not_comparable_are_refused_by_the_key_that_differs(change, words, models, tmp_path):

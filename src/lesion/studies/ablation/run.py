@@ -10,9 +10,10 @@ from lesion.core.layers import parse_layers
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import Scale
+from lesion.edits.edit import BASELINE, Scale
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
+from lesion.report.wording import counted
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.report import AblationResult
@@ -22,6 +23,9 @@ from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, n
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import sweep
 from lesion.tasks.catalogue import find
+
+NAMED = 4
+"""So many edits are named in a note."""
 
 
 def run_ablation(study: Study, run: Run) -> AblationResult:
@@ -50,9 +54,22 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             _evaluate(study, evaluation, chosen, model, edits)
             del model  # makes room for the next
             evaluation.release()
+        _note_left_out(plan, evaluation)
         summary, _, _ = summarised(study, plan, evaluation.store)
     summary.write(run.folder)
     return AblationResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
+
+
+def _note_left_out(plan: Mapping[str, Sequence[Scale]], evaluation: Evaluation) -> None:
+    """Say which edits of the folder the study does not ask for: correction does not count them."""
+    asked = {str(BASELINE), *(str(edit) for edits in plan.values() for edit in edits)}
+    others = [edit for edit in evaluation.store.edits() if edit not in asked]
+    if others:
+        some = f"{', '.join(others[:NAMED])}{', …' if len(others) > NAMED else ''}"
+        evaluation.run.watcher.note(
+            f"{evaluation.run.folder} also has answers under {counted(len(others), 'edit')} that this study does not"
+            f" ask for ({some}); they are kept, not shown, and not counted in the correction of p."
+        )
 
 
 def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
-from lesion.report.wording import counted
+from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,
     SHARES,
@@ -41,6 +41,8 @@ from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import by_edit, by_kind, complete
 
 Right = Bool[np.ndarray, " items"]
+CUT = 0.2
+"""The share of unedited answers at the token limit from which that is named as a cause of a low accuracy."""
 
 
 def summarise(
@@ -258,7 +260,12 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
         return []
     tests = max(each.tests for each in result.sensitivity)
     note = out_of_reach(model, result.task, result.sensitivity[0].right, result.items, tests)
-    return [] if note is None else [note]
+    if note is None:
+        return []
+    cut = result.baseline.truncated or 0.0
+    if cut >= CUT:
+        note += f" {percent(cut, 0)} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
+    return [note]
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:

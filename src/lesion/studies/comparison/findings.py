@@ -30,6 +30,8 @@ def findings(summary: ComparisonSummary) -> list[Finding]:
             edits, limits = _edits(pair, cells), _limits(summary, pair, cells)
             lead = 1 if pair.same_model else 0  # of one model the question is what its edits do
             headline = (verdict(pair, cells), *edits[:lead])
+            if not pair.same_model and any(cell.extra_drop and shown(cell.extra_drop) for cell in cells):
+                headline = (*headline, edits.pop())
             every.append(Finding(subject, headline, (*edits[lead:], *limits)))
     if any(task.wrong is not None and task.sides > 2 for task in summary.tasks):
         every.insert(1, _all(summary))
@@ -152,7 +154,8 @@ def _extra(cells: Sequence[Compared], pair: Pair) -> str:
 
     if found:
         more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        return f"{wording.capital('; '.join(told(cell) for cell in found[:NAMED]))}{more}."
+        each = (f"{told(cell)}, {_p(_extra_of(cell))}" for cell in found[:NAMED])
+        return f"{wording.capital('; '.join(each))}{more}."
     most = _strongest(cells, _extra_of)[0]
     if not _extra_of(most).value:
         return "Every edit takes as much from one as from the other."

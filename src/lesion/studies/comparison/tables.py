@@ -156,7 +156,8 @@ def _legend(summary: ComparisonSummary) -> str:
     scored = " Of scored tasks: the mean log-probability of an item, in nats." if some else ""
     return (
         f"Accuracy in %; difference in points with its paired {level} interval; p corrected over all comparisons of"
-        f" unedited models, or of edits. Changed: +{wording.SPACE}only the second is right,"
+        f" unedited models, or of edits; a difference is shown where that is at most .05. Intervals are not corrected."
+        f" Changed: +{wording.SPACE}only the second is right,"
         f" {wording.MINUS}{wording.SPACE}only the first.{scored}"
     )
 

@@ -84,11 +84,16 @@ def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedM
         )
     if not boost and not any(control.kind == "generate" and control.informative for control in evaluation.controls):
         headline.append("No informative control is generated: damage to all generation is not ruled out.")
-    sentences = [_method(evaluation, skill, best) for best in known.values()]
+    ordered = sorted(known.values(), key=lambda best: (not best.selective, -abs(_size(skill, best))))
+    sentences = [_method(evaluation, skill, best) for best in ordered]
     subject = f"What {'boosting' if boost else 'cutting'} does to {skill.name}"
     if all(edit.selects for edit in edits):
         subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
     return [Finding(subject, tuple(headline), tuple(sentences))]
+
+
+def _size(skill: EvaluatedTask, best: Evidence) -> float:
+    return skill.effects[best.edit.edit].change.value or 0.0
 
 
 def _uninformative(control: EvaluatedTask) -> str:

@@ -182,7 +182,8 @@ def _findings(summary: IsolationSummary) -> Section:
     if summary.evaluation is not None:
         how = (
             "Baseline and edits answered the same items, with the same prompts and decoding. Brackets are"
-            f" {_level(summary)} intervals; where one reaches across 0, nothing is claimed."
+            f" {_level(summary)} intervals, which are not corrected; a change is claimed where the"
+            " corrected p is at most .05 and the interval excludes 0."
         )
         blocks += [Prose((how,)), tables.unedited(summary.evaluation, loops=bool(summary.approximate))]
     return Section("Findings", "Findings", tuple(blocks))

@@ -33,7 +33,7 @@ from lesion.studies.truncation.result import BEST, Decompositions, TruncationSum
 
 SAME = (
     "Edits and the unedited model answered the same items with the same prompts and decoding. Brackets are {level}"
-    " intervals; where one reaches across 0, nothing is claimed."
+    " intervals, which are not corrected; where one reaches across 0, nothing is claimed."
 )
 REVISIONS = (
     "The edit that was chosen on the model searched (the last place), on other revisions of it. Revisions stand side by"
