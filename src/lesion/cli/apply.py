@@ -24,7 +24,7 @@ def apply(
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     factor: Annotated[
         str | None,
-        typer.Option(metavar="<float>", help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
+        typer.Option(metavar="FLOAT", help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Accept other weights of the same shapes; the selection is recomputed.")
