@@ -164,6 +164,8 @@ def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monk
     assert command(capsys, "report", tmp_path / "two").out == done.out
     refused = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "three", "--workers", 2)
     assert (refused.code, "leave --workers and --ray out" in refused.complaint) == (2, True)
+    refused = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "three", "--device-map", "auto")
+    assert (refused.code, "loads no model of yours" in refused.complaint) == (2, True)
 
 
 @pytest.mark.parametrize("value", [lambda: 1 / 0, object, lambda: TWIN], ids=["broken", "no method", "twin"])

@@ -33,6 +33,10 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     """
     if choice.distributed and not method.distributed:
         raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
+    if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
+        raise UsageError(
+            "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
+        )
     from lesion.core.look_ahead import look_ahead  # help need not wait for the catalogue of tasks
 
     folder = out or default_folder(study.name, study.identity())
