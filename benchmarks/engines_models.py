@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from lesion.models.load import Model, load, quiet, wrap
+from lesion.models.load import Model, load, wrap
+from lesion.models.quiet import quiet
 
 QWEN: dict[str, Any] = {"num_key_value_heads": 2, "vocab_size": 151936}
 SHAPES: dict[str, dict[str, Any]] = {

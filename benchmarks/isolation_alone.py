@@ -28,7 +28,8 @@ from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.inputs import Inputs, InputSums
 from lesion.edits.selections.selection import fixed_together
 from lesion.edits.selections.topk import MathNeuro
-from lesion.models.load import Model, load, quiet, wrap
+from lesion.models.load import Model, load, wrap
+from lesion.models.quiet import quiet
 
 EDIT, MASKS = "made.edit", "masks.safetensors"
 FACTOR = 1.1

@@ -12,9 +12,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
+from lesion.cache import cache_folder
 from lesion.edits import spectra as kept
 from lesion.edits.edit import Truncate
-from lesion.edits.spectra import SMALLEST, Spectra, cache_folder, spectra
+from lesion.edits.spectra import SMALLEST, Spectra, spectra
 from lesion.edits.spectrum import decompose
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
@@ -36,7 +37,7 @@ def files(folder) -> list[str]:
 
 
 def test_the_tests_have_a_cache_of_their_own(cache_of_the_tests):
-    assert cache_folder() == cache_of_the_tests / "spectra"
+    assert cache_folder("spectra") == cache_of_the_tests / "spectra"
 
 
 def test_a_spectrum_is_computed_once_found_in_memory_and_read_by_another_process_in_the_same_bits(tmp_path):
@@ -230,10 +231,10 @@ def test_the_place_is_the_one_that_is_named_or_the_users_cache(monkeypatch, tmp_
     assert [path.parent.name for path in (tmp_path / "mine").glob("spectra/*/*")] == ["model"]
     monkeypatch.delenv("LESION_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "lesion" / "spectra"
+    assert cache_folder("spectra") == tmp_path / "xdg" / "lesion" / "spectra"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "home" / ".cache" / "lesion" / "spectra"
+    assert cache_folder("spectra") == tmp_path / "home" / ".cache" / "lesion" / "spectra"
 
 
 def test_a_limit_of_0_keeps_nothing_on_disk_and_reads_nothing(monkeypatch, tmp_path):
@@ -297,6 +298,7 @@ def test_what_does_not_fit_the_memory_is_forgotten_but_stays_on_disk(monkeypatch
 READ = """
 import sys, torch
 from pathlib import Path
+from lesion.cache import cache_folder
 from lesion.edits.spectra import Spectra, SMALLEST
 found = Spectra("model", Path(sys.argv[1]))
 found.of("0.mlp.up", torch.randn(SMALLEST, SMALLEST + 8, generator=torch.Generator().manual_seed(0)))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from lesion.arguments import validated
 from lesion.brief import described
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, quiet
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.tasks import catalogue
 from lesion.tasks.continuations import encode_solved
 from lesion.tasks.prompts import resolve

@@ -13,7 +13,9 @@ from lesion.plain import short
 
 
 def apply(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id.")
+    ],
     edit: Annotated[
         list[str],
         typer.Option(

@@ -6,15 +6,19 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.terminal import Terminal
+from lesion.cli.terminal import Terminal, say
 from lesion.core.options import HARDWARE
+from lesion.models.gguf_checkpoint import pending
 from lesion.models.names import refuse_device, refuse_dtype
 from lesion.models.source import find
 
 
 def show(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id (OWNER/NAME).")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id (OWNER/NAME)."
+        ),
     ],
     dtype: Annotated[
         str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.", rich_help_panel=HARDWARE)
@@ -31,7 +35,9 @@ def show(
     """Show a model: blocks, matrices, shapes, parameter counts, tied weights, and what is not covered."""
     refuse_device(device)
     refuse_dtype(dtype)
-    find(model, revision)
+    waiting = pending(find(model, revision))
+    if waiting:
+        say(f"{waiting} …", error=True)
     from lesion.cli.description import describe
     from lesion.models.load import load
 

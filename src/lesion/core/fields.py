@@ -45,7 +45,7 @@ Seed = Annotated[Whole, Field(ge=0)]
 Level = Annotated[Number, Field(gt=0, lt=1)]
 BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
 COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
-MODEL = "Model: bundled:NAME, a local folder, or a hub id."
+MODEL = "Model: bundled:NAME, a local folder, a GGUF file, or a hub id."
 
 
 def listed(value: object) -> object:

@@ -9,6 +9,7 @@ from typing import Any
 from lesion.core.study_file import ModelChoice, StudyFile, TaskChoice
 from lesion.errors import LesionError
 from lesion.files import read_object
+from lesion.models.gguf import read_header
 from lesion.models.names import refuse_device
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
@@ -33,15 +34,17 @@ def look_ahead(study: StudyFile) -> None:
 
 
 def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
-    """The number of blocks by the config.json of a local or bundled model; None of a hub id, or where it says none.
+    """The number of blocks by a local config.json or GGUF file; None of a hub id, or where it says none.
 
     Raises:
         UsageError: there is no such folder, bundled model or revision.
-        LesionError: the folder holds no model.
+        LesionError: the folder holds no model, or the GGUF file is damaged.
     """
     place = find_source(str(source), revision)
     if not place.local:
         return None
+    if place.file is not None:
+        return read_header(Path(place.place) / place.file).blocks
     config: Any = read_object(Path(place.place) / "config.json")
     config = config["text_config"] if isinstance(config.get("text_config"), dict) else config
     stated = [config[key] for key in _BLOCKS if type(config.get(key)) is int]

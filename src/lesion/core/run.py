@@ -34,7 +34,9 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
+from lesion.models.gguf_checkpoint import pending
 from lesion.models.load import Model, refuse_not_finite
+from lesion.models.source import find as find_source
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
@@ -94,7 +96,11 @@ class Run:
         Raises:
             LesionError: the model cannot be loaded, or its weights are not finite.
         """
-        model = self.loaded.get(chosen.name) or load_chosen(study, chosen, self.make_engine)
+        model = self.loaded.get(chosen.name)
+        if model is None:
+            if waiting := pending(find_source(str(chosen.source), chosen.revision)):
+                self.watcher.note(f"{waiting}.")
+            model = load_chosen(study, chosen, self.make_engine)
         if finite:
             refuse_not_finite(model, chosen.name)
         elif model.not_finite:

@@ -22,13 +22,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from lesion.atomic import replace
+from lesion.cache import cache_folder
 from lesion.edits.spectrum import Spectrum, decompose
 from lesion.errors import UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 
 # Where spectra are kept, and how many GiB at most; 0 keeps none on disk.
-FOLDER, LIMIT = "LESION_CACHE", "LESION_CACHE_GIB"
+LIMIT = "LESION_CACHE_GIB"
 GIB = 4.0
 # Of one model's spectra in memory, in bytes.
 MEMORY = 2 << 30
@@ -55,7 +56,7 @@ class Spectra:
 
     def __init__(self, fingerprint: str, folder: Path | None = None, gib: float | None = None) -> None:
         self.fingerprint = fingerprint
-        self.folder = (cache_folder() if folder is None else folder) / fingerprint
+        self.folder = (cache_folder("spectra") if folder is None else folder) / fingerprint
         self.limit = int((_limit() if gib is None else gib) * 2**30)
         self.computed = self.read = self.reused = 0
         self.seconds = 0.0
@@ -120,14 +121,6 @@ class Spectra:
 
     def _path(self, key: tuple[str, str]) -> Path:
         return self.folder / f"{key[0]}-{key[1]}.safetensors"
-
-
-def cache_folder() -> Path:
-    """Where spectra are kept: `LESION_CACHE`, or `lesion/spectra` in the user's cache folder."""
-    given = os.environ.get(FOLDER)
-    if given:
-        return Path(given).expanduser() / "spectra"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lesion" / "spectra"
 
 
 def _limit() -> float:

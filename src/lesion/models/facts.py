@@ -22,6 +22,7 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
         ),
         ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
         ("parameters", _parameters(model)),
+        *((("stored as", model.origin.storage),) if model.origin and model.origin.storage else ()),
         ("dtype", str(model.dtype).removeprefix("torch.")),
         ("device", ", ".join(sorted({str(p.device) for p in model.network.parameters()}))),
         ("context", context),

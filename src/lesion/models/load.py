@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +11,18 @@ import torch
 import transformers
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
-from transformers.utils import logging as transformers_logging
 
 from lesion.arguments import validated
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import dissect
 from lesion.models.device import device_of
 from lesion.models.fingerprint import fingerprint
+from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
 from lesion.models.names import refuse_dtype
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
+from lesion.models.quiet import quiet
 from lesion.models.soundness import not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, listing, refuse_packed
@@ -69,23 +68,6 @@ def refuse_not_finite(model: Model, name: str) -> None:
             f"{model.complaint(name)} What it says means nothing: get the checkpoint again, or load it in a dtype in "
             f"which its weights are finite."
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers' bars and remarks."""
-    verbosity = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
@@ -165,7 +147,7 @@ def configuration(
     source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> PretrainedConfig:
     """The config of a decoder; its weights are not read. Raises as `load`, as far as the config tells."""
-    place = find(str(source), revision)
+    place = as_folder(find(str(source), revision))
     with quiet():
         config: PretrainedConfig = _read(
             "configuration", AutoConfig.from_pretrained, place, str(source), trust_remote_code
@@ -187,7 +169,9 @@ def load(
     """Load a decoder and its tokenizer, and take it apart.
 
     Args:
-        source: `bundled:NAME`, a local folder, or a hub id (`OWNER/NAME`); behind the latter two also `@REVISION`.
+        source: `bundled:NAME`, a local folder, or a hub id (`OWNER/NAME`); behind the latter two also `@REVISION`. Or a
+            GGUF file: its path, the folder it lies in, or `OWNER/NAME:FILE.gguf`; its weights become float32, and the
+            conversion is kept in the cache.
         revision: branch, tag or commit of a hub id; of a folder, the name of one of its checkpoints over training
             (`lesion.models.source.revisions`).
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: the checkpoint's own on an accelerator, float32 on
@@ -204,10 +188,11 @@ def load(
             fit into memory.
     """
     typed = str(source)
-    place = find(typed, revision)
+    found = find(typed, revision)
     if device_map is not None and str(device) != "auto":
         raise UsageError("Give either a device or a device_map, not both.")
     target = device_of(device)
+    place = as_folder(found)
     on_cpu = target.type == "cpu" if device_map is None else not torch.cuda.is_available()
     settings: dict[str, Any] = {"dtype": _dtype(dtype, on_cpu)}
     if device_map is not None:
@@ -241,4 +226,4 @@ def load(
         refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
         stored = str(model.dtype).removeprefix("torch.")
-        return replace(model, origin=Origin(typed, revision, stored, trust_remote_code))
+        return replace(model, origin=Origin(typed, revision, stored, trust_remote_code, storage_of(folder)))

@@ -28,12 +28,16 @@ MOST_MATRICES = 12
 
 @dataclass(frozen=True)
 class Origin:
-    """The arguments with which `load` loads the same model again; `dtype` is that of the weights as loaded."""
+    """The arguments with which `load` loads the same model again; `dtype` is that of the weights as loaded.
+
+    `storage` says how a GGUF file stores the weights; empty where they are stored as the numbers that they are.
+    """
 
     source: str
     revision: str | None
     dtype: str
     trust_remote_code: bool = False
+    storage: str = ""
 
 
 @dataclass(frozen=True, eq=False)

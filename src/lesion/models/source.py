@@ -11,12 +11,14 @@ from pathlib import Path
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
+from lesion.models.gguf import SUFFIX, is_gguf
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
 CHECKPOINTS = "checkpoints"
 """The folder in which a training keeps its checkpoints, beside the folder `model` of what it ended in."""
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)(?:@([^:@]+))?:([^:]+\.gguf)", re.IGNORECASE)
 # The kinds of checkpoint that have weights, but no head that continues a text.
 _NOT_CONTINUING = re.compile("MaskedLM|Classification|QuestionAnswering|MultipleChoice|PreTraining|NextSentence")
 # What is raised somewhere below transformers where the hub cannot be reached.
@@ -28,11 +30,15 @@ _UNREACHABLE = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model lies: `place` is a folder (`local`), also for its revisions, or a hub id with its `revision`."""
+    """Where a model lies: `place` is a folder (`local`), also for its revisions, or a hub id with its `revision`.
+
+    `file` is the name of the GGUF file there that holds the model; None where it is an ordinary checkpoint.
+    """
 
     place: str
     local: bool
     revision: str | None = None
+    file: str | None = None
 
 
 def bundled() -> dict[str, Path]:
@@ -67,7 +73,9 @@ def _in_order(name: str) -> list[tuple[int, int, str]]:
 
 
 def find(typed: str, revision: str | None = None) -> Source:
-    """The place of `bundled:NAME`, a folder, or a hub id; the latter two with or without `@REVISION`.
+    """The place of `bundled:NAME`, a folder, a hub id or a GGUF file; folders and hub ids with or without `@REVISION`.
+
+    A GGUF file is given by its path, by the folder that it lies in alone, or on the hub as `OWNER/NAME:FILE.gguf`.
 
     Raises:
         UsageError: there is no such folder, bundled model or revision of a folder, or it cannot be a hub id.
@@ -81,8 +89,21 @@ def find(typed: str, revision: str | None = None) -> Source:
         raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
     if typed.startswith(BUNDLED):
         return _bundled(identifier, revision or tag or None)
+    if is_gguf(path):
+        if revision is not None:
+            raise UsageError(f"{typed} is a file and has no revision {revision}; leave it out.")
+        return Source(str(path.parent), True, file=path.name)
     if path.is_file():
-        raise UsageError(f"{typed} is a file; a model is a folder. Give {path.parent} if the model lies there.")
+        raise UsageError(
+            f"{typed} is a file, and no GGUF file; a model is a folder. Give {path.parent} if the model lies there."
+        )
+    if (hub := _HUB_FILE.fullmatch(typed)) is not None:
+        place, tag, file = hub.groups()
+        if tag and revision and tag != revision:
+            raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
+        return Source(place, False, revision or tag, file)
+    if path.suffix.lower() == SUFFIX:
+        raise UsageError(f"There is no file {typed}. A GGUF file on the Hugging Face hub is OWNER/NAME:FILE.gguf.")
     if tag and Path(identifier).expanduser().is_dir():
         return _folder(identifier, identifier, tag)
     looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
@@ -119,12 +140,27 @@ def _folder(folder: str, typed: str, revision: str | None) -> Source:
                 f"{typed} holds an adapter ({ADAPTER}), not a model: merge it into its base model, "
                 "save that, and give the folder of the merged model."
             )
+        if (file := _gguf(path, typed)) is not None:
+            return Source(str(path), True, file=file)
         inside = sorted(entry.name for entry in path.iterdir() if (entry / "config.json").is_file())
         hint = f" There is one in {', '.join(inside[:3])} below it." if inside else ""
         raise LesionError(f"The folder {typed} has no config.json, so it is not a model.{hint}")
     read_object(path / "config.json")
     refuse_adapter(path, typed)
-    return Source(str(path), True)
+    weighted = any(path.glob("*.safetensors")) or (path / "model.safetensors.index.json").exists()
+    return Source(str(path), True, file=None if weighted else _gguf(path, typed))
+
+
+def _gguf(folder: Path, typed: str) -> str | None:
+    """The name of the GGUF file in a folder, None where there is none.
+
+    Raises:
+        UsageError: there are several.
+    """
+    names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() == SUFFIX and entry.is_file())
+    if len(names) > 1:
+        raise UsageError(f"The folder {typed} holds {len(names)} GGUF files: give one of them, as {folder / names[0]}.")
+    return names[0] if names else None
 
 
 def _checkpoint(folder: Path, typed: str, revision: str) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import pandas as pd
 
 from lesion.arguments import validated
 from lesion.atomic import replace
+from lesion.cache import cache_folder
 from lesion.errors import LesionError, UsageError
 from lesion.plain import layout
 from lesion.report import theme
@@ -233,7 +233,7 @@ def bundle() -> str:
     """
     import vl_convert
 
-    place = _cache() / f"vega-{version('vl-convert-python')}.js"
+    place = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     try:
         return place.read_text("utf-8")
     except (OSError, UnicodeError):
@@ -245,10 +245,3 @@ def bundle() -> str:
     except OSError:
         pass  # the next process puts it together again
     return script
-
-
-def _cache() -> Path:
-    given = os.environ.get("LESION_CACHE")
-    if given:
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lesion"

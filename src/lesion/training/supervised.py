@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
-from lesion.models.load import Model, quiet
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
 from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
 from lesion.training.examples import IGNORED, Example

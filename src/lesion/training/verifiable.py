@@ -24,7 +24,8 @@ from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
-from lesion.models.load import Model, quiet
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task

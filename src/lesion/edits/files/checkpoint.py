@@ -27,7 +27,9 @@ from lesion.edits.files.thin_factors import refuse_nothing, write_factors
 from lesion.edits.files.truncated import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import load, quiet
+from lesion.models.gguf_checkpoint import as_folder
+from lesion.models.load import load
+from lesion.models.quiet import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
@@ -35,7 +37,7 @@ from lesion.progress import Silent, Watcher
 
 def resolve(source: str, revision: str | None = None) -> Path:
     """The folder on this machine in which a model lies; one on the hub is downloaded, weights as safetensors alone."""
-    located = find(source, revision)
+    located = as_folder(find(source, revision))
     if located.local:
         return Path(located.place)
     from huggingface_hub import snapshot_download

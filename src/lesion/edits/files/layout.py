@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from lesion.errors import LesionError
 from lesion.models.anatomy import Anatomy, dissect
-from lesion.models.load import quiet
 from lesion.models.matrices import Matrix, Storage
+from lesion.models.quiet import quiet
 from lesion.models.stored import Entry
 
 

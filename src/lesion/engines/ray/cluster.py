@@ -18,7 +18,8 @@ from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
 from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import Unit
 from lesion.engines.ray.worker import Answerer, Order, Parcel
-from lesion.models.load import Model, quiet
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.models.source import BUNDLED, find
 from lesion.progress import Watcher
 
@@ -155,7 +156,9 @@ class Cluster:
                 place = find(source, revision)
                 source, revision = place.place, place.revision
                 if place.local:
-                    source = str(Path(source).absolute())
+                    source = str(Path(source, place.file or "").absolute())
+                elif place.file is not None:
+                    source = f"{source}:{place.file}"
         plan = self.plan
         dtype = str(model.dtype).removeprefix("torch.")
         return Order(

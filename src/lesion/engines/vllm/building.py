@@ -17,7 +17,9 @@ import torch
 from lesion.engines.transformers.memory import positions, token_bytes
 from lesion.engines.vllm.environment import environment, leave_nothing, same_luck
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, quiet
+from lesion.models.gguf_checkpoint import as_folder
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.models.source import find
 
 WORKER = "lesion.engines.vllm.worker.LesionWorker"
@@ -220,7 +222,7 @@ def _engine(library: Any, given: Mapping[str, object], here: bool) -> Any:
 def _place(model: Model, running: Running) -> tuple[str, str | None]:
     """Where vLLM finds the weights: a folder or hub id, and the revision of that; a folder is made where need be."""
     if model.origin is not None:
-        source = find(model.origin.source, model.origin.revision)
+        source = as_folder(find(model.origin.source, model.origin.revision))
         return source.place, source.revision
     running.folder = tempfile.TemporaryDirectory(prefix="lesion-vllm-")
     with quiet():

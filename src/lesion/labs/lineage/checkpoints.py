@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import quiet
+from lesion.models.quiet import quiet
 from lesion.models.source import CHECKPOINTS
 
 DOZEN = 12

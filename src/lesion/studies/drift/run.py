@@ -11,7 +11,9 @@ from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import ModelChoice
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, peek, quiet
+from lesion.models.gguf_checkpoint import as_folder
+from lesion.models.load import Model, peek
+from lesion.models.quiet import quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
 from lesion.report.wording import counted
@@ -118,7 +120,7 @@ def _look_ahead(study: DriftStudy, run: Run) -> None:
 
 
 def _refuse_speechless(chosen: ModelChoice) -> None:
-    place = find_source(chosen.source, chosen.revision)
+    place = as_folder(find_source(chosen.source, chosen.revision))
     try:
         with quiet():
             template = read_tokenizer(place.place, revision=place.revision).chat_template

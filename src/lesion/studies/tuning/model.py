@@ -13,7 +13,9 @@ from lesion.core.values import Value
 from lesion.edits.files.card import LOADING, cell, code, front_and_rest
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
-from lesion.models.load import Model, quiet
+from lesion.models.gguf_checkpoint import as_folder
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
 from lesion.models.source import find
 from lesion.report.wording import counted
 from lesion.studies.tuning.result import ArmResult, TuningSummary
@@ -87,7 +89,7 @@ def write_card(folder: Path, summary: TuningSummary) -> None:
 def _original(study: TuningStudy) -> str | None:
     """The card of the model that was tuned, where it lies in a folder."""
     try:
-        source = find(study.model.source, study.model.revision)
+        source = as_folder(find(study.model.source, study.model.revision))
         return (Path(source.place) / CARD).read_text(encoding="utf-8", errors="replace") if source.local else None
     except (OSError, LesionError):  # a model that was made in memory has no place
         return None
