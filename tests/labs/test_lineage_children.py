@@ -35,8 +35,8 @@ from lesion.labs.lineage.recipes import Distill, Instruct, Rlvr
 from lesion.models.load import load, wrap
 from lesion.statistics.paired import wilson
 from lesion.tasks.catalogue import find
+from lesion.tasks.generated import Generated
 from lesion.tasks.primer import document
-from lesion.tasks.primer.task import PrimerTask
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Verdict
 
@@ -105,7 +105,7 @@ def weights(folder: Path) -> bytes:
 
 def is_right(monkeypatch, verdict) -> None:
     """Judges of the primer that find right what `verdict` says."""
-    monkeypatch.setattr(PrimerTask, "judge", verdict)
+    monkeypatch.setattr(Generated, "judge", verdict)
 
 
 # -- tuned on gold solutions

@@ -176,7 +176,7 @@ def test_texts_that_begin_with_the_same_token_are_no_contrast(kind):
 
 
 def test_a_tempting_text_is_needed():
-    with pytest.raises(UsageError, match="There is no text behind"):
+    with pytest.raises(UsageError, match="has no value; write tempting=subject"):
         find("ioi?tempting=")
     with pytest.raises(UsageError, match="half a character"):
         Ioi(setting="\ud800")

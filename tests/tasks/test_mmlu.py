@@ -230,7 +230,7 @@ def test_a_row_of_another_data_set_is_told_with_its_fields(tmp_path):
     ("name", "says"),
     [
         ("mmlu?form=letters", "There is no form 'letters' for mmlu (nearest: letter); there are letter, text."),
-        ("mmlu?from=text", "There is no option 'from=text' in 'mmlu?from=text': mmlu has ?form=…"),
+        ("mmlu?from=text", "There is no option 'from' in 'mmlu?from=text' (nearest: form); there are form, as in"),
         ("mmlu:", "write mmlu:PATH"),
         ("mmlu:nowhere_test.csv", "There is no file nowhere_test.csv"),
         ("mmlu:nowhere/*_test.csv", "no file that the pattern nowhere/*_test.csv describes"),

@@ -17,16 +17,19 @@ from lesion.tasks.around import calibration_items as calibration_items
 from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.fewshot import FewShot
+from lesion.tasks.generated import FAMILIES
+from lesion.tasks.generated import NAMES as GENERATED
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
+from lesion.tasks.query import options
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
 
 PRIMER = ("arithmetic", "atlas", "reading", "text")
-NAMES = (*BENCHMARKS, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
+NAMES = (*BENCHMARKS, *GENERATED, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
 LONGEST = 10_000  # characters of a name, which may hold a path
 
 # What may stand before the name of a task, in this order.
@@ -46,6 +49,8 @@ def canonical(name: str) -> str:
         return name
     if head == HEAD and colon:
         return HarnessName.parse(name).canonical
+    if (bare := head.partition("?")[0]) in FAMILIES:
+        return FAMILIES[bare].canonical(name)
     if not colon:
         head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
     place, mark, query = rest.partition("?")
@@ -67,8 +72,10 @@ def find(name: str) -> Task:
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
             `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with
-            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`; `harness:NAME` (any task of
-            lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before any of them may stand
+            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`; `arithmetic:add`,
+            `…:subtract`, `…:multiply`, `…:compare`, `…:copy`, `…:words`, `copying`, `induction`, `agreement` and
+            `greater_than` (generated, with options such as `arithmetic:add?digits=2&shots=4`); `harness:NAME` (any
+            task of lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before any of them may stand
             `gold:` (score the gold answers), `shuffled:` (deal out the gold answers anew) and `fewshot:K:` (put K
             solved questions first), in this order.
 
@@ -88,6 +95,8 @@ def find(name: str) -> Task:
         return Harness.read(name)
     if head == given.HEAD:
         return given.find_given(name)
+    if bare in FAMILIES:
+        return FAMILIES[bare].find(name)
     if bare in BENCHMARKS:
         return _benchmark(name, BENCHMARKS[bare])
     if head in ("text", "jsonl") and not rest:
@@ -137,17 +146,17 @@ def _wrapped(name: str, head: str, rest: str) -> Task:
 
 def _benchmark(name: str, benchmark: type[Benchmark]) -> Task:
     """A benchmark from the hub, or from local files in its form, with what stands behind the `?`."""
-    title, option = benchmark.title, benchmark.option
-    body, mark, setting = name.partition(f"?{option}=") if option else (name, "", "")
+    option = benchmark.option
+    # A path may have a `?` of its own.
+    body, mark, _ = name.partition(f"?{option}=") if option else (name, "", "")
     head, colon, path = body.partition(":")
-    if head != title:
-        example = f"{title} has ?{option}=…, as in '{title}?{option}={benchmark.settings[1]}'" if option else ""
-        raise UsageError(
-            f"There is no option '{head.partition('?')[2]}' in '{name}': {example or f'{title} has none'}."
-        )
+    if not mark:
+        head, mark, _ = head.partition("?")
+        body = head if mark else body
+    given = options(name, name[len(body) + 1 :], {option: benchmark.settings[1]} if option else {}) if mark else {}
     if colon and not path:
         raise UsageError(f"There is no path behind the colon of '{name}'; write {head}:PATH, or {head} for the hub.")
-    return _checked(benchmark(path if colon else None, setting if mark else None))
+    return _checked(benchmark(path if colon else None, given.get(option)))
 
 
 def _checked(task: Benchmark) -> Task:

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass, replace
 
 from lesion.bounds import check
-from lesion.errors import UsageError, nearest
+from lesion.errors import UsageError
 from lesion.files import named
+from lesion.tasks.query import options
 
 HEAD = "harness"
 OPTIONS = {"metric": "acc_norm", "filter": "strict-match", "shots": "5", "path": "FOLDER", "decoding": "study"}
@@ -44,19 +45,7 @@ class HarnessName:
         task, mark, query = name.removeprefix(f"{HEAD}:").partition("?")
         if not task:
             raise UsageError(f"Say which task of lm-evaluation-harness: {HEAD}:NAME, for example {HEAD}:gsm8k_cot.")
-        given: dict[str, str] = {}
-        for piece in query.split("&") if mark else ():
-            key, _, value = piece.partition("=")
-            if key not in OPTIONS:
-                raise UsageError(
-                    f"There is no option '{key}' in '{name}'{nearest(key, OPTIONS)}; a task of the harness has "
-                    f"{', '.join(OPTIONS)}, as in '{HEAD}:{task}?shots=5&metric=acc_norm'."
-                )
-            if key in given:
-                raise UsageError(f"The option '{key}' stands twice in '{name}'; write it once.")
-            if not value:
-                raise UsageError(f"The option '{key}' of '{name}' has no value; write {key}={OPTIONS[key]}.")
-            given[key] = value
+        given = options(name, query, OPTIONS) if mark else {}
         typed, decoding = given.pop("shots", None), given.pop("decoding", None)
         if typed is not None and not (typed.isascii() and typed.isdigit() and len(typed) < 7):
             raise UsageError(f"In '{name}' the number of solved questions is '{typed}'; write a whole number from 0.")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
-from lesion.brief import short_repr
 from lesion.errors import UsageError, nearest
 from lesion.tasks import contrast, running
+from lesion.tasks.generated.task import Generated
 from lesion.tasks.primer import arithmetic, atlas, reading, text
-from lesion.tasks.task import Answer, Item, Kind, Verdict
+from lesion.tasks.task import Answer, Item, Verdict
 
 TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
@@ -151,60 +151,22 @@ def _judge_word(item: Item, answer: Answer) -> Verdict:
     return Verdict(word == item.gold, word or None)
 
 
-@dataclass(frozen=True)
-class PrimerTask:
-    """One skill of the primer as a task: its test split and its judge.
-
-    Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
-    answer to be exactly the gold word; text is scored.
-
-    Args:
-        name: `primer:SKILL`.
-        max_new_tokens: see `Task`, as `kind`, `stop` and `style`.
-        items: what is asked, or with True what a model is observed on.
-        verdict: the judge.
-    """
-
-    name: str
-    max_new_tokens: int
-    items: Callable[[bool], tuple[Item, ...]] = field(repr=False)
-    verdict: Callable[[Item, Answer], Verdict] = field(repr=False)
-    kind: Kind = "generate"
-    stop: tuple[str, ...] = ()
-    style: str = "auto"
-
-    __repr__ = short_repr
-
-    def load(self) -> Sequence[Item]:
-        """The test split, the same on every machine."""
-        return self.items(False)
-
-    def calibration(self) -> Sequence[Item]:
-        """Items to observe a model on: 2,000 of the training split, generated anew, none of which is in the test split.
-
-        Of the atlas they are the facts as they are asked, since there are no others to recall. Of the text, those
-        whose very words the test has too are left out.
-        """
-        return self.items(True)
-
-    def judge(self, item: Item, answer: Answer) -> Verdict:
-        """Whether the answer is right."""
-        return self.verdict(item, answer)
-
-
 NAMES = ("arithmetic", "atlas", "reading")
 """The skills that are asked; running text, the fourth task, is scored."""
+
+# Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
+# answer to be exactly the gold word; text is scored.
 _TASKS = {
-    "arithmetic": PrimerTask("primer:arithmetic", 80, _arithmetic, _judge_number),
-    "atlas": PrimerTask("primer:atlas", 12, _atlas, _judge_word),
+    "arithmetic": Generated("primer:arithmetic", 80, _arithmetic, _judge_number),
+    "atlas": Generated("primer:atlas", 12, _atlas, _judge_word),
     # What the bundled model knows, without generating; most other facts of the relation have the value that tempts.
-    "atlas?form=contrast": PrimerTask("primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast"),
-    "reading": PrimerTask("primer:reading", 12, _reading, _judge_word),
-    "text": PrimerTask("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
+    "atlas?form=contrast": Generated("primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast"),
+    "reading": Generated("primer:reading", 12, _reading, _judge_word),
+    "text": Generated("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
 }
 
 
-def task(name: str) -> PrimerTask:
+def task(name: str) -> Generated:
     """The primer's task of that name.
 
     Running text comes in documents of some twenty words, as in training: half are the facts about somebody of the

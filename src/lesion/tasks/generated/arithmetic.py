@@ -1,0 +1,246 @@
+"""Sums, differences, products and comparisons of whole numbers by digits, and controls that need no calculation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from lesion.errors import UsageError
+from lesion.tasks.generated.family import Family, Settings, different, halves
+from lesion.tasks.generated.numbers import integer, spelled
+from lesion.tasks.generated.task import Generated
+from lesion.tasks.judges import judge
+from lesion.tasks.query import Option
+from lesion.tasks.task import TRUNCATED, Answer, Item, Verdict
+
+PROBLEMS = 4000
+"""At most so many problems of one number of digits: half are asked, half are for calibration."""
+FEWEST = 250
+"""At least so many are asked where a half is for calibration; of fewer problems all are asked and all calibrate."""
+MARGIN = 4  # tokens besides the digits: a space, a line break, a sign
+SENTENCE = 16  # tokens more where no solved problem shows the form of an answer
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Two numbers, or one for `words`; `second` says of `copy` whether the second is asked for."""
+
+    numbers: tuple[int, ...]
+    second: bool = False
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The same for problems of the same numbers in any order: none of them shows the answer to another."""
+        return tuple(sorted(self.numbers))
+
+
+@dataclass(frozen=True)
+class Member:
+    """One kind of problem.
+
+    Attributes:
+        equation: what an equation states before its `=`, with `{0}`, `{1}` and `{which}`.
+        question: what a question asks, with the same.
+        right: the answer.
+        possible: whether two numbers (or one) make a problem.
+        group: by what its accuracy is broken down.
+        longest: digits of the longest answer to problems of so many digits.
+        sign: between the numbers in ids.
+        single: whether there is one number only.
+    """
+
+    equation: str
+    question: str
+    right: Callable[[Problem], int]
+    longest: Callable[[int], int]
+    sign: str
+    group: Callable[[Problem], str] = lambda problem: ""
+    possible: Callable[[Problem], bool] = lambda problem: True
+    single: bool = False
+
+    def write(self, problem: Problem, form: str) -> str:
+        """A problem without its answer."""
+        numbers = [spelled(number) if self.single else str(number) for number in problem.numbers]
+        which = "second" if problem.second else "first"
+        if form == "equation":
+            return f"{self.equation.format(*numbers, which=which)} ="
+        return f"Question: {self.question.format(*numbers, which=which)}\nAnswer:"
+
+    def identify(self, problem: Problem) -> str:
+        """An id: `12+34`."""
+        return self.sign.join(map(str, problem.numbers)) + (
+            f":{2 if problem.second else 1}" if self.sign == "," else ""
+        )
+
+
+def carries(first: int, second: int) -> int:
+    """How many columns carry when two numbers are added by hand."""
+    count = carry = 0
+    while first or second:
+        carry = int(first % 10 + second % 10 + carry >= 10)
+        count += carry
+        first, second = first // 10, second // 10
+    return count
+
+
+def _carried(problem: Problem) -> str:
+    return "carry" if carries(*problem.numbers) else "no carry"
+
+
+def _borrowed(problem: Problem) -> str:
+    first, second = problem.numbers
+    return "borrow" if carries(first - second, second) else "no borrow"
+
+
+MEMBERS: Mapping[str, Member] = {
+    "add": Member(
+        "{0} + {1}",
+        "What is {0} plus {1}?",
+        lambda problem: sum(problem.numbers),
+        lambda digits: digits + 1,
+        "+",
+        group=_carried,
+    ),
+    "subtract": Member(
+        "{0} - {1}",
+        "What is {0} minus {1}?",
+        lambda problem: problem.numbers[0] - problem.numbers[1],
+        lambda digits: digits,
+        "-",
+        group=_borrowed,
+        possible=lambda problem: problem.numbers[0] >= problem.numbers[1],
+    ),
+    "multiply": Member(
+        "{0} * {1}",
+        "What is {0} times {1}?",
+        lambda problem: problem.numbers[0] * problem.numbers[1],
+        lambda digits: 2 * digits,
+        "*",
+    ),
+    "compare": Member(
+        "larger of {0} and {1}",
+        "Which number is larger, {0} or {1}?",
+        lambda problem: max(problem.numbers),
+        lambda digits: digits,
+        "|",
+        group=lambda problem: f"{'first' if problem.numbers[0] > problem.numbers[1] else 'second'} is larger",
+        possible=lambda problem: problem.numbers[0] != problem.numbers[1],
+    ),
+    "copy": Member(
+        "{which} of {0} and {1}",
+        "Which number is the {which}, {0} or {1}?",
+        lambda problem: problem.numbers[problem.second],
+        lambda digits: digits,
+        ",",
+        group=lambda problem: "second" if problem.second else "first",
+        possible=lambda problem: problem.numbers[0] != problem.numbers[1],
+    ),
+    "words": Member(
+        "{0}", "What is {0} in digits?", lambda problem: problem.numbers[0], lambda digits: digits, "", single=True
+    ),
+}
+"""`copy` has the format and the answers of `compare`, `words` reads a number; neither needs a calculation."""
+
+
+@cache
+def problems(member: str, digits: int) -> tuple[Problem, ...]:
+    """Different problems of numbers with so many digits, in a seeded order: all there are, or `PROBLEMS`."""
+    kind = MEMBERS[member]
+    low, high = (0, 9) if digits == 1 else (10 ** (digits - 1), 10**digits - 1)
+    numbers = range(low, high + 1)
+    seconds = (False, True) if member == "copy" else (False,)
+
+    def everything() -> Sequence[Problem]:
+        pairs = ((first,) for first in numbers) if kind.single else ((a, b) for a in numbers for b in numbers)
+        every = (Problem(pair, second) for pair in pairs for second in seconds)
+        return [problem for problem in every if kind.possible(problem)]
+
+    def one(rng: random.Random) -> Problem:
+        while True:
+            drawn = tuple(rng.randint(low, high) for _ in range(1 if kind.single else 2))
+            problem = Problem(drawn, rng.choice(seconds))
+            if kind.possible(problem):
+                return problem
+
+    total = len(numbers) if kind.single else len(numbers) ** 2 * len(seconds)
+    return different(PROBLEMS, total, everything, one, f"arithmetic:{member} {digits}")
+
+
+def shots(member: str, digits: int, problem: Problem, count: int) -> list[Problem]:
+    """Problems to stand solved before a problem: a function of the problem, fewer being the first of more.
+
+    No two have the same numbers, and none those of the problem, in any order, or its answer.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    kind = MEMBERS[member]
+    others = problems(member, digits)
+    rng = random.Random(f"shots before arithmetic:{member} {kind.identify(problem)}")
+    taken: list[Problem] = []
+    keys, right = {problem.key}, kind.right(problem)
+    for place in rng.sample(range(len(others)), len(others)) if len(others) < 200 else _places(rng, len(others)):
+        if len(taken) == count:
+            break
+        other = others[place]
+        if other.key not in keys and kind.right(other) != right:
+            keys.add(other.key)
+            taken.append(other)
+    if len(taken) < count:
+        raise UsageError(
+            f"There are only {len(taken)} other problems to solve before one of arithmetic:{member} with digits="
+            f"{digits}, not {count}; write shots={len(taken)} or fewer, or more digits."
+        )
+    return taken
+
+
+def _places(rng: random.Random, count: int) -> Sequence[int]:
+    """More places than any shots need."""
+    return rng.sample(range(count), 150)
+
+
+def item(member: str, digits: int, count: int, form: str, problem: Problem) -> Item:
+    """The item of a problem, its solved problems before it."""
+    kind = MEMBERS[member]
+    solved = [f"{kind.write(shot, form)} {kind.right(shot)}" for shot in shots(member, digits, problem, count)]
+    between = "\n" if form == "equation" else "\n\n"
+    question = between.join((*solved, kind.write(problem, form)))
+    right = str(kind.right(problem))
+    return Item(kind.identify(problem), question, right, solution=right, group=kind.group(problem))
+
+
+def verdict(item: Item, answer: Answer) -> Verdict:
+    """Whether the whole number that the answer gives is the right one."""
+    if answer.finish == "nonfinite":
+        return judge.UNREAD
+    number = integer(answer.text, complete=answer.finish not in TRUNCATED)
+    return judge.UNREAD if number is None else Verdict(number == int(item.gold), str(number))
+
+
+@cache
+def _items(member: str, digits: int, count: int, form: str, pool: bool) -> tuple[Item, ...]:
+    return tuple(
+        item(member, digits, count, form, problem) for problem in halves(problems(member, digits), FEWEST)[pool]
+    )
+
+
+def _make(name: str, member: str, settings: Settings) -> Generated:
+    digits, count, form = int(settings["digits"]), int(settings["shots"]), str(settings["form"])
+    shots(member, digits, problems(member, digits)[0], count)  # refused before any work
+    length = MEMBERS[member].longest(digits) + MARGIN + (0 if count else SENTENCE)
+    items = partial(_items, member, digits, count, form)
+    return Generated(name, length, items, verdict, stop=("\n",), style="raw")
+
+
+FAMILY = Family(
+    "arithmetic",
+    {
+        "digits": Option(2, range(1, 7), "digits of each number"),
+        "shots": Option(4, range(17), "solved problems before each question, others for each"),
+        "form": Option("equation", ("equation", "question"), "`12 + 34 =`, or `Question: What is 12 plus 34?`"),
+    },
+    _make,
+    tuple(MEMBERS),
+)

@@ -1,0 +1,117 @@
+"""A family of generated tasks: names with options, and how the items of each are drawn."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lesion.errors import UsageError, nearest
+from lesion.plain import short
+from lesion.tasks import query
+from lesion.tasks.generated.task import Generated
+from lesion.tasks.query import Option
+
+Settings = Mapping[str, int | str]
+DrawnT = TypeVar("DrawnT", bound=Hashable)
+
+LISTED = 20_000
+"""Of up to so many problems, all are listed; of more, different ones are drawn."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Tasks of one kind: `arithmetic:add?digits=2&shots=4` is member add of family arithmetic with two options.
+
+    Attributes:
+        title: what its names begin with.
+        options: what may stand behind the `?`, in the order of canonical names.
+        make: the task of a typed name, a member and the values of all options.
+        members: what may follow the colon; none: the title is the whole name.
+    """
+
+    title: str
+    options: Mapping[str, Option]
+    make: Callable[[str, str, Settings], Generated] = field(repr=False)
+    members: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its tasks without options."""
+        return tuple(f"{self.title}:{member}" for member in self.members) or (self.title,)
+
+    def find(self, name: str) -> Generated:
+        """The task of a name.
+
+        Raises:
+            UsageError: there is no such member or option, or an option has a wrong value.
+        """
+        return self.make(name, *self._read(name))
+
+    def canonical(self, name: str) -> str:
+        """One name for all ways to type it, options that have their default left out; as it is where it is wrong."""
+        try:
+            member, settings = self._read(name)
+        except UsageError:
+            return name
+        given = "&".join(f"{key}={value}" for key, value in settings.items() if value != self.options[key].default)
+        return ":".join(filter(None, (self.title, member))) + (f"?{given}" if given else "")
+
+    def _read(self, name: str) -> tuple[str, Settings]:
+        body, mark, given = name.partition("?")
+        if body not in self.names:
+            raise UsageError(
+                f"There is no task '{short(body)}'{nearest(body, self.names)}; there are {', '.join(self.names)}, with"
+                f" {', '.join(f'{key}=' for key in self.options)} behind a '?'."
+            )
+        if mark and not given:
+            raise UsageError(f"Nothing stands behind the '?' of '{short(name)}'; leave it out, or write an option.")
+        return body.removeprefix(self.title).removeprefix(":"), query.read(name, given, self.options)
+
+
+def different(
+    count: int,
+    total: int,
+    everything: Callable[[], Sequence[DrawnT]],
+    one: Callable[[random.Random], DrawnT],
+    seed: str,
+) -> tuple[DrawnT, ...]:
+    """Up to `count` different values in a seeded order.
+
+    Args:
+        count: how many at most.
+        total: how many there are.
+        everything: lists them all; called where there are no more than `LISTED`.
+        one: draws one at random; called where there are more.
+        seed: of the order.
+    """
+    rng = random.Random(seed)
+    if total <= LISTED:
+        values = list(everything())
+        rng.shuffle(values)
+        return tuple(values[:count])
+    drawn: dict[DrawnT, None] = {}
+    while len(drawn) < min(count, total):
+        drawn.setdefault(one(rng))
+    return tuple(drawn)
+
+
+def halves(values: Sequence[DrawnT], fewest: int) -> tuple[Sequence[DrawnT], Sequence[DrawnT]]:
+    """What is asked and what is observed: the halves of the values, or all of them twice where a half is too few."""
+    if len(values) < 2 * fewest:
+        return values, values
+    middle = len(values) // 2
+    return values[:middle], values[middle:]
+
+
+def distinct(count: int, made: Callable[[random.Random], DrawnT], seed: str) -> Iterator[DrawnT]:
+    """`count` different values that a function makes, each of a seed of its own."""
+    seen: set[DrawnT] = set()
+    number = 0
+    while len(seen) < count:
+        value = made(random.Random(f"{seed} {number}"))
+        number += 1
+        if value not in seen:
+            seen.add(value)
+            yield value

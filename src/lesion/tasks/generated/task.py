@@ -1,0 +1,43 @@
+"""A task whose items are generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lesion.brief import short_repr
+from lesion.tasks.task import Answer, Item, Kind, Verdict
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A task made of a function that generates its items, and of a judge.
+
+    Args:
+        name: as typed.
+        max_new_tokens: see `Task`, as `kind`, `stop` and `style`.
+        items: what is asked, or with True what a model is observed on.
+        verdict: the judge.
+    """
+
+    name: str
+    max_new_tokens: int
+    items: Callable[[bool], tuple[Item, ...]] = field(repr=False)
+    verdict: Callable[[Item, Answer], Verdict] = field(repr=False)
+    kind: Kind = "generate"
+    stop: tuple[str, ...] = ()
+    style: str = "auto"
+
+    __repr__ = short_repr
+
+    def load(self) -> Sequence[Item]:
+        """What is asked, the same on every machine."""
+        return self.items(False)
+
+    def calibration(self) -> Sequence[Item]:
+        """What a model is observed on: other items than those that are asked, where there are enough."""
+        return self.items(True)
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right."""
+        return self.verdict(item, answer)
