@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lesion.cli import demo_model
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import say
 from lesion.errors import LesionError
 from lesion.files import reason
+from lesion.models.source import find
 from lesion.plain import plain
 
 if TYPE_CHECKING:
+    from lesion.core.study_file import StudyFile
     from lesion.report.blocks import Chapter
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 STUDIES = {
-    "layers": ("demo", "every block of eight models is switched off in turn"),
+    "layers": ("demo", "every block is switched off in turn"),
     "drift": ("demo-drift", "the drift of tokens from layer to layer"),
     "isolation": ("demo-isolation", "the weights that arithmetic alone needs"),
     "truncation": ("demo-truncation", "parts of spectra are removed"),
@@ -30,11 +33,21 @@ STUDIES = {
 
 
 def demo(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Any other model (a folder, a GGUF file, a hub id), with tasks that it finds neither too hard nor too"
+            " easy; by default the bundled ones."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the demo.")] = Path(
         "lesion-demo"
     ),
 ) -> None:
-    """Run all methods on the bundled models and write one report; takes minutes."""
+    """Run all methods on the bundled models, or on a model of your own, and write one report; takes minutes."""
+    if model is not None:
+        find(model)
+    demo_model.refuse_another(out, model)
     from lesion.outputs import own
     from lesion.registry import load_study, method_of
     from lesion.report.publishing import publish
@@ -49,11 +62,13 @@ def demo(
     chapters: dict[str, Chapter | None] = {}
     with Bar() as bar:
         try:
+            own_studies = demo_model.studies_of(model, out, bar) if model is not None else {}
             for number, (folder, (name, what)) in enumerate(STUDIES.items(), start=1):
                 bar.say(f"{number} of {len(STUDIES)}: {what}")
-                study = (
-                    OverlayStudy(folders=[str(out / other) for other in chapters]) if name is None else load_study(name)
-                )
+                if name is None:
+                    study: StudyFile = OverlayStudy(folders=[str(out / other) for other in chapters])
+                else:
+                    study = own_studies.get(folder) or load_study(name)
                 if folder == "drift":  # its hinges and steps are compared with the critical blocks found here
                     study = study.model_copy(update={"study": str(out / "layers")})
                 result = method_of(study).run(study, out / folder, watcher=bar)
@@ -63,7 +78,9 @@ def demo(
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
     shown = [(chapter, f"{folder}/report.html") for folder, chapter in chapters.items() if chapter is not None]
-    path = publish(out, "demo", story(TITLE, "demo", version("lesion"), shown))
+    path = publish(
+        out, "demo", story(TITLE if model is None else f"What {model} depends on", "demo", version("lesion"), shown)
+    )
     for chapter, _ in shown:
         say("")
         say(chapter.title)
