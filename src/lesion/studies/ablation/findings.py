@@ -30,7 +30,7 @@ def leads(view: View) -> list[str]:
     sentences = []
     for among, curves in _depths(view).items():
         every = list(dict.fromkeys(curve.task for curve in curves))
-        clauses = []
+        clauses: list[str] = []
         for tasks, spared, layers in _grouped(_needed(curves, all), every, _needed(curves, any)):
             alone = " alone" if tasks and len(tasks) + len(spared) == len(every) > len(tasks) else ""
             verb = "" if clauses else f" {wording.called(view.stopped, len(layers))}"
