@@ -293,7 +293,7 @@ def test_figure(summary: TruncationSummary) -> Figure | None:
     known = [0.0, *(float(value) for field in ("x", "low", "high") for value in frame[field].dropna())]
     room = 0.05 * (max(known) - min(known)) or (0.05 if by_gold else 5.0)
     title = "change of the log-probability of gold answers, nats" if by_gold else "change in accuracy, points"
-    across = Axis(title, min(known) - room, max(known) + room, form="" if by_gold else "+")
+    across = Axis(title, min(known) - room, max(known) + room, form="" if by_gold else "+f")
     caption = f"Change under the chosen edit against the unedited model, with {level(summary)} intervals."
     if not by_gold and len(rows) > len(tests):
         caption += " Grey: on the items that chose it, where the best of many is partly luck."
