@@ -190,6 +190,11 @@ def place(unit: str, layer: int) -> str:
     return block if unit == "block" else f"{UNIT_NAMES[unit]} of {block}"
 
 
+def some_unit(unit: str) -> str:
+    """A place of a kind: `block`, `block's attention`, `block's MLP`."""
+    return "block" if unit == "block" else f"block's {UNIT_NAMES[unit]}"
+
+
 def axis_name(unit: str, factor: float | None) -> str:
     """What the layers on an axis are: `block switched off`, `MLP of block scaled by 0.5`."""
     what = "block" if unit == "block" else f"{UNIT_NAMES[unit]} of block"

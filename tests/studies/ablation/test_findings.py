@@ -44,6 +44,34 @@ def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
     assert "In all 3 models" not in text
 
 
+def test_the_first_screen_names_every_shared_block_also_those_critical_for_every_task():
+    summary = form()
+    for model in summary["models"]:
+        for task in model["tasks"]:
+            task["cells"][0]["critical"] = True
+    [lead] = prose.leads(valid(summary).views[0])
+    first = form()["models"][0]["tasks"][0]["cells"][0]["layer"]
+    assert lead.replace(wording.SPACE, " ") == (
+        f"In both models block 2 is critical for sums alone and block {first} for every task."
+    )
+
+
+def test_the_example_of_several_models_names_model_place_and_task_in_one_sentence():
+    view = study()[0].views[0]
+    text = prose.example(view, view.labels[0]).replace(wording.SPACE, " ")
+    assert text.startswith(f"In {view.labels[0]}, without block 2 accuracy on sums falls from 90.0 % [59.6, 98.2] to")
+
+
+def test_a_unit_or_a_factor_is_said_of_the_loss_and_of_what_is_not_critical():
+    summary = form(models=("base",))
+    for task in summary["models"][0]["tasks"]:
+        for cell in task["cells"]:
+            cell |= {"unit": "attention", "factor": 0.5}
+    text = told(valid(summary))
+    assert "with the attention of block 2 scaled by 0.5 accuracy falls from" in text
+    assert "No block's attention is critical for facts" in text
+
+
 def test_models_that_share_nothing_are_said_to_share_nothing():
     summary = form()
     summary["models"][1]["tasks"][0]["cells"][2]["critical"] = False

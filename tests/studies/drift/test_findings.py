@@ -50,6 +50,15 @@ def layers_of(summary):
     return [layer.model_dump() for layer in summary.models[0].curve.layers]
 
 
+def test_the_first_screen_of_several_models_counts_all_of_them_within_critical_blocks():
+    summary = made.study()
+    shape, *within = drift_prose.lead(summary)
+    assert shape.startswith("A straight decline of NMI is rejected in")
+    assert within
+    assert set(within) <= set(drift_prose.verdict(summary))
+    assert drift_prose.lead(made.study(families=("llama",), variants=("base",))) == []
+
+
 def test_a_hinge_is_told_with_its_interval_its_p_and_the_slopes_on_both_sides(single):
     text = said(with_shape(single, layer=3.44, low=2.9, high=4.21, p=0.013, slopes=[-0.1, -0.02]))
     assert "It has a hinge at layer 3.4 [2.9, 4.2] (p .013)" in text

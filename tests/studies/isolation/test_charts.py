@@ -68,6 +68,28 @@ def points(chart):
     return marks.rows
 
 
+def test_drops_are_drawn_in_points(evaluation):
+    chart = charts.drops(evaluation)
+    estimates = next(layer for layer in of(chart, "point") if "tip" in layer.rows[0]).rows
+    for row in estimates:
+        task = next(task for task in evaluation.tasks if task.name == row["task"])
+        assert row["x"] == pytest.approx(100 * task.effects[row["edit"]].change.value)
+    assert any(layer.encoding["x"]["axis"]["title"] == "drop in accuracy, points" for layer in layers(chart))
+
+
+def test_a_task_is_unchanged_where_no_accuracy_on_the_lines_is_further_than_five_points_from_the_unedited(evaluation):
+    lines = sweeps.swept(evaluation.tried, "keep")
+    edits = {edit.edit for line in lines for edit in line.edits}
+    for task in evaluation.tasks:
+        if task.scored:
+            assert not charts.unchanged(task, lines)
+            continue
+        moved = [
+            abs(task.effects[edit].result.value - task.baseline.result.value) for edit in edits & set(task.effects)
+        ]
+        assert charts.unchanged(task, lines) == (max(moved) <= 0.05)
+
+
 def overlaps(*samples):
     every = Isolation.model_validate(made.isolation()).agreements
     return [one for one in every if not samples or one.samples in samples]

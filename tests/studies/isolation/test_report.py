@@ -56,8 +56,8 @@ def test_a_whole_study_becomes_a_page_tables_and_figures(tmp_path):
     few["isolation"]["selections"] = few["isolation"]["selections"][:2]
     summary = made.summary(few)
     written = write_isolation(tmp_path / "deep", summary, *made.answers(few))
-    pictures = ("drops", "tradeoff-prune", "tradeoff-boost", "sweep-keep", "sweep-factor", "consistency",
-                "distribution-mathneuro-0.001", "distribution-mathneuro-0.01")  # fmt: skip
+    pictures = ("drops", "tradeoff-prune", "tradeoff-boost", "sweep-keep", "sweep-factor", "sweep-factor-unchanged",
+                "consistency", "distribution-mathneuro-0.001", "distribution-mathneuro-0.01")  # fmt: skip
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         *("lesion.json", "report.html", "summary.json", "selections.csv", "overlap.csv", "evaluation.csv"),
         *(f"figures/{name}.{ending}" for name in pictures for ending in ("png", "svg")),

@@ -15,7 +15,7 @@ from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay.report import OverlayResult
 from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, Profile
-from lesion.studies.overlay.summary import corrected, correlations
+from lesion.studies.overlay.summary import corrected, correlations, needed
 from runs import page_of
 
 UNITS = {"layers": "points", "drift": "nmi", "isolation": "share", "truncation": "nats"}
@@ -139,7 +139,7 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
     assert finding.headline[0].startswith("Agreement beyond chance in 1 of 3 pairs of different studies: ")
     assert "drop · sums rises with lost in the block (ρ\N{NO-BREAK SPACE}1, corrected p" in finding.headline[0]
     [coarse] = [sentence for sentence in finding.sentences if sentence.startswith("After correction")]
-    assert "takes |ρ| ≥ .94 over 6 blocks and 1 over 5 blocks" in coarse.replace(wording.SPACE, " ")
+    assert "takes |ρ| ≥ .94 over 6 blocks and |ρ| = 1 over 5 blocks" in coarse.replace(wording.SPACE, " ")
     assert "Block\N{NO-BREAK SPACE}5 is the largest of drop · sums and lost in the block." in finding.sentences
     assert "By chance, about 1 in 6 pairs of profiles share it." in finding.sentences
 
@@ -149,6 +149,20 @@ def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     [finding] = prose.findings(overlay(model_of(profiles)).models)
     assert finding.headline[0].startswith("No agreement beyond chance in 1 pair of different studies")
     assert "takes |ρ|" in finding.sentences[0]
+
+
+def test_that_only_perfect_agreement_would_pass_is_no_evidence_and_the_headline_says_so():
+    profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3)), profile("lost", (3, 1, 2, 2.5, 1.5), "drift"))
+    [finding] = prose.findings(overlay(model_of(profiles)).models)
+    assert finding.headline[0].startswith("Whether the studies point at the same blocks cannot be told")
+    assert "only perfect agreement over 5 blocks would pass" in finding.headline[0]
+
+
+def test_no_agreement_is_told_with_the_least_that_would_pass():
+    profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
+    [finding] = prose.findings(overlay(model_of(profiles)).models)
+    least = needed(6, 1)
+    assert f"|ρ| ≥ {wording.rho(least)} over 6 blocks)" in finding.headline[0].replace(wording.SPACE, " ")
 
 
 def test_one_kind_of_study_alone_is_not_tested_against_itself():

@@ -1,5 +1,7 @@
 """The charts of a truncation search: values where they belong, intervals, marks, spectra with what is kept."""
 
+import re
+
 import made_truncation as made
 import pytest
 
@@ -210,3 +212,23 @@ def test_of_many_blocks_only_what_the_chosen_edit_cuts_has_a_colour():
     }
     assert len(colours) == 12
     assert [name for name, colour in colours.items() if colour != colours["0.mlp.up"]] == ["5.mlp.up"]
+
+
+def test_the_change_on_test_items_is_drawn_in_points_with_plain_ticks(summary):
+    figure = charts.test_figure(summary)
+    specification = specified(figure.panels[0])
+    drawn = {row["y"]: row["x"] for row in rows_of(specification, "colour")}
+    tests = summary.composed_tests or summary.best_tests
+    assert [drawn[f"{test.task}\ntest items"] for test in tests] == pytest.approx(
+        [100 * test.gain.value for test in tests]
+    )
+    wide = summary.model_copy(
+        update={
+            "composed_tests": tuple(
+                test.model_copy(update={"gain": test.gain.model_copy(update={"low": -0.06, "high": 0.13})})
+                for test in tests
+            )
+        }
+    )
+    ticks = re.findall(r">([+\u2212][^<]*)<", drawing.svg(specified(charts.test_figure(wide).panels[0])))
+    assert "+10" in ticks

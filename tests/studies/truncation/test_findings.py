@@ -66,6 +66,13 @@ def test_by_gold_the_interval_of_the_log_probability_decides():
     )
 
 
+def test_the_sentence_with_the_numbers_does_not_repeat_what_the_headline_concludes():
+    search = altered(made.summary(**made.SINGLE).model_dump(mode="json"), gain=gain(0.0, -0.1, 0.1, 1.0))
+    first, *_ = truncation_prose.findings(search)
+    assert "no evidence of a change in accuracy" in first.headline[0]
+    assert "no evidence" not in first.sentences[0]
+
+
 def test_what_has_no_part_in_the_verdict_is_named_too():
     verdict = truncation_prose.verdict(made.summary(**made.SINGLE))
     assert verdict.endswith("; no evidence of a change in accuracy on primer:atlas.")

@@ -54,6 +54,20 @@ def test_there_is_a_map_per_matrix_and_side_and_a_figure_per_task_and_measure(su
         assert [panel.title for panel in figure.panels] == [of.title for of in maps.maps]
 
 
+def test_a_matrix_without_a_number_has_no_map_and_the_caption_names_it():
+    json = made.study()
+    matrix, side = made.MATRICES[0], made.SIDES[0]
+    for each in json["cells"]:
+        if (each["matrix"], each["side"]) == (matrix, side):
+            each |= {"outcomes": [], "eliminated": None}
+    summary = made.summary(json)
+    maps = next(maps for maps in truncation_maps.all_maps(summary) if maps.measure == ACCURACY)
+    assert (matrix, side) not in {(of.matrix, of.side) for of in maps.maps}
+    assert len(maps.maps) == len(made.MATRICES) * len(made.SIDES) - 1
+    (figure,) = truncation_maps.figures(summary, maps, "map")
+    assert f"Not drawn, because no cell was evaluated in full: {matrix} ({side})." in figure.caption
+
+
 def test_maps_of_many_layers_stand_above_one_another_with_their_titles():
     json = made.study()
     json["cells"] += [each | {"layer": each["layer"] + made.LAYERS} for each in made.cells()]

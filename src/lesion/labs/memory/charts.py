@@ -72,11 +72,16 @@ def spectrum_chart(summary: MemorySummary) -> alt.LayerChart:
 
 
 def spectrum_legend(summary: MemorySummary) -> tuple[Series, ...]:
-    """The series of the spectrum and of the probabilities beside it."""
+    """The series of the spectrum."""
     series = [Series(NOISE, SPECTRUM[NOISE]), Series(OTHERS, colour=theme.tone(SPECTRUM[OTHERS]), area=True)]
     if summary.full.predicted is not None:
         series += [Series(name, SPECTRUM[name], dashed=True) for name in (CLOSED_NOISE, CLOSED_OTHERS)]
-    series += [Series(name, number) for name, number in PROBABILITIES.items()]
+    return tuple(series)
+
+
+def probability_legend() -> tuple[Series, ...]:
+    """The series of the probabilities."""
+    series = [Series(name, number) for name, number in PROBABILITIES.items()]
     return (*series, Series("α, the share of noise", colour=theme.SOFT, dashed=True))
 
 

@@ -59,10 +59,10 @@ class MemoryResult(StudyResult[MemorySummary]):
         if summary.notes:
             findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
         panels = (
-            Panel((charts.spectrum_chart(summary),), "Spectrum of W"),
-            Panel((charts.probability_chart(summary),), "What the full memory predicts"),
+            Panel((charts.spectrum_chart(summary),), "Spectrum of W", charts.spectrum_legend(summary)),
+            Panel((charts.probability_chart(summary),), "What the full memory predicts", charts.probability_legend()),
         )
-        training = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
+        training = Figure("training", panels, TRAINING)
         values = entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
         reading = Prose(items=READING, title="How to read this", quiet=False)
         return Page(

@@ -17,12 +17,40 @@ Needed = dict[int, frozenset[str]]
 
 def shared(views: Sequence[View]) -> list[Finding]:
     """What all models share, a finding per unit and factor."""
-    return [Finding("", tuple(sentences)) for view in views if view.factor is not None and (sentences := _shared(view))]
+    findings = []
+    for view in views:
+        by_depth = [] if view.factor is None else _depths(view).items()
+        if sentences := [text for among, curves in by_depth for text in _shared(view, among, curves)]:
+            findings.append(Finding("", tuple(sentences)))
+    return findings
 
 
 def leads(view: View) -> list[str]:
-    """Of models of each depth the first sentence on what they share."""
-    return [sentences[0] for sentences in _by_depth(view) if sentences]
+    """What models of each depth share, a short sentence per depth that names every block which all of them mark."""
+    sentences = []
+    for among, curves in _depths(view).items():
+        every = list(dict.fromkeys(curve.task for curve in curves))
+        clauses: list[str] = []
+        for tasks, spared, layers in _grouped(_needed(curves, all), every, _needed(curves, any)):
+            alone = " alone" if tasks and len(tasks) + len(spared) == len(every) > len(tasks) else ""
+            verb = "" if clauses else f" {wording.called(view.stopped, len(layers))}"
+            clauses.append(f"{_places(view.unit, layers)}{verb} for {_names(tasks, every)}{alone}")
+        sentences.append(f"In {among}{wording.listed(clauses)}." if clauses else " ".join(_shared(view, among, curves)))
+    return [sentence for sentence in sentences if sentence]
+
+
+def example(view: View, label: str) -> str:
+    """One loss of one of several models: `In base, without block 2 accuracy on sums falls from … to ….`"""
+    curves = [curve for curve in view.curves if curve.label == label and curve.cells]
+    of_model = _model(view, label)
+    if of_model is None:
+        return ""
+    needed = _needed(curves, all)
+    for curve in curves:
+        own = [cell for cell in curve.marked if len(needed.get(cell.layer, ())) < len(curves)]
+        if curve.marked:
+            return f"In {of_model.subject}, {_loss(curve, (own or curve.marked)[0], f' on {curve.task}')}."
+    return f"{of_model.subject}: {of_model.sentences[0][:1].lower()}{of_model.sentences[0][1:]}"
 
 
 def by_model(views: Sequence[View]) -> list[Finding]:
@@ -152,22 +180,30 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
     if not cells:
         so_far = "" if not curve.missing and curve.finished else " so far"
         return (
-            f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{so_far}; largest"
+            f"No {wording.some_unit(curve.unit)} {wording.called(curve.stopped)} for {curve.task}{so_far}; largest"
             f" drop {wording.points(example.drop.value)} points {wording.interval(example.drop.low, example.drop.high)}"
             f"{items} at {wording.place('block', example.layer)}.{open_}"
         )
     places = f"{wording.capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}"
-    sentence = (
-        f"{curve.task if named else places}: without {wording.place('block', example.layer)} accuracy falls from"
-        f" {_accuracy(curve.baseline_of(example))} to {_accuracy(example)}{items}"
+    return f"{curve.task if named else places}: {_loss(curve, example)}.{open_}"
+
+
+def _loss(curve: Curve, cell: Cell, on: str = "") -> str:
+    """`without block 2 accuracy falls from 90.0 % [59.6, 98.2] to 0.0 % [0.0, 27.8]`; also if it may be stopping."""
+    count = wording.item_count(cell.items, cell.decided, curve.drawn)
+    changed = f"{'' if curve.unit == 'block' else 'the '}{wording.place(curve.unit, cell.layer)}"
+    how = f"without {changed}" if curve.factor == 0 else f"with {changed} scaled by {curve.factor:g}"
+    text = (
+        f"{how} accuracy{on} falls from"
+        f" {_accuracy(curve.baseline_of(cell))} to {_accuracy(cell)}{f' ({count})' if count else ''}"
     )
-    wrong = 1 - (example.accuracy.value or 0.0)
-    if wrong > 0 and example.truncated >= STOPPING_SHARE * wrong:
-        sentence += (
-            f"; {wording.percent(example.truncated, 0)} of the answers {wording.unended(example.looped)}: part of the"
+    wrong = 1 - (cell.accuracy.value or 0.0)
+    if wrong > 0 and cell.truncated >= STOPPING_SHARE * wrong:
+        text += (
+            f"; {wording.percent(cell.truncated, 0)} of the answers {wording.unended(cell.looped)}: part of the"
             " loss may be stopping"
         )
-    return f"{sentence}.{open_}"
+    return text
 
 
 def _accuracy(scores: Scores | Cell) -> str:
@@ -197,49 +233,62 @@ def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhe
     `elsewhere` is, for several models, what the layers are marked for in any of them.
     """
     every = list(dict.fromkeys(curve.task for curve in curves))
-    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
-    for layer, tasks in needed.items():
-        spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
-        together.setdefault((tasks, spared), []).append(layer)
     sentences = []
-    for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
+    for tasks, spared, layers in _grouped(needed, every, elsewhere):
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
-        names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
-        sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
+        sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {_names(tasks, every)}"
         if spared:
-            none = ", in none for " if prefix else ", not for "
-            sentence += none + wording.listed([task for task in every if task in spared], "or")
+            sentence += (", in none for " if prefix else ", not for ") + wording.listed(spared, "or")
         sentences.append(f"{wording.capital(sentence)}.")
     return sentences
 
 
-def _shared(view: View) -> list[str]:
-    """Places marked for the same tasks in every model of the view that has as many blocks; none for a single model.
+def _grouped(
+    needed: Needed, every: Sequence[str], elsewhere: Needed | None = None
+) -> list[tuple[list[str], list[str], list[int]]]:
+    """Layers that are marked for the same tasks: those tasks, the tasks without a mark, the layers.
+
+    The most selective come first; `elsewhere` as of `_by_tasks`.
+    """
+    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
+    for layer, tasks in needed.items():
+        spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
+        together.setdefault((tasks, spared), []).append(layer)
+    return [
+        ([task for task in every if task in tasks], [task for task in every if task in spared], layers)
+        for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1]))
+    ]
+
+
+def _names(tasks: Sequence[str], every: Sequence[str]) -> str:
+    return "every task" if len(tasks) == len(every) > 1 else wording.listed(tasks)
+
+
+def _depths(view: View) -> dict[str, list[Curve]]:
+    """The curves of at least two models that have as many blocks, by how those are named: `all 4 models of 8 blocks, `.
 
     Models of different depth are told apart: the same number is another place in a model of another depth.
     """
-    return [sentence for sentences in _by_depth(view) for sentence in sentences]
-
-
-def _by_depth(view: View) -> list[list[str]]:
     by_depth: dict[int, list[list[Curve]]] = {}
     for label in view.labels:
         model = [curve for curve in view.curves if curve.label == label]
         by_depth.setdefault(max(len(curve.layers) for curve in model), []).append(model)
-    sentences = []
+    depths = {}
     for depth, models in by_depth.items():
-        if len(models) < 2:
-            continue
-        curves = [curve for model in models for curve in model]
-        number = "both" if len(models) == 2 else f"all {len(models)}"
-        named = f"{number} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
-        among = f"In {named}{',' if len(by_depth) > 1 else ''} "
-        of_depth = _by_tasks(_needed(curves, all), curves, among, _needed(curves, any))
-        cells = [cell for curve in curves for cell in curve.cells]
-        if not of_depth and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
-            what = wording.UNIT_NAMES[view.unit]
-            of_depth = [f"No {what} {wording.called(view.stopped)} for the same task in {named}."]
-        sentences.append(of_depth)
+        if len(models) > 1:
+            number = "both" if len(models) == 2 else f"all {len(models)}"
+            named = f"{number} models" + (f" of {depth} blocks, " if len(by_depth) > 1 else " ")
+            depths[named] = [curve for model in models for curve in model]
+    return depths
+
+
+def _shared(view: View, among: str, curves: Sequence[Curve]) -> list[str]:
+    """Places marked for the same tasks in every one of the models, or that there is none."""
+    sentences = _by_tasks(_needed(curves, all), curves, f"In {among}", _needed(curves, any))
+    cells = [cell for curve in curves for cell in curve.cells]
+    if not sentences and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
+        what = wording.some_unit(view.unit)
+        return [f"No {what} {wording.called(view.stopped)} for the same task in {among.rstrip(', ')}."]
     return sentences
 
 

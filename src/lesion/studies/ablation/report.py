@@ -146,7 +146,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
         return Opening()
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     several = len(own) > 1
-    examples = [f"{each.subject}: {each.sentences[0]}" if several else each.sentences[0] for each in own]
+    examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]
+    examples = examples if several else [own[0].sentences[0]]
     lead = heads or ([] if several else list(own[0].headline))
     verdict = (*lead[:2], *examples[: 1 if lead else 2])
     view = views[0]

@@ -41,6 +41,17 @@ def verdict(summary: DriftSummary) -> list[str]:
     return [*_shapes_all(summary), *_within_all(summary), *_above_all(summary), *_checks_all(summary)]
 
 
+def lead(summary: DriftSummary) -> list[str]:
+    """Of several models what stands in the first screen: the shape, critical blocks and height; of one model, nothing.
+
+    One family's steps alone would say less than all of them, and could say the opposite.
+    """
+    if len(summary.models) < 2:
+        return []
+    within = _within_all(summary)
+    return [*_shapes_all(summary), *(within or _above_all(summary))]
+
+
 def _shapes_all(summary: DriftSummary) -> list[str]:
     tested = [shape for model in summary.models if (shape := model.curve.shape) and shape.chosen != "untested"]
     if not tested:

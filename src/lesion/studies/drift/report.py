@@ -16,6 +16,7 @@ from lesion.report.blocks import (
     Chapter,
     Figure,
     Findings,
+    Opening,
     Page,
     Panel,
     Part,
@@ -102,6 +103,7 @@ class DriftResult(StudyResult[DriftSummary]):
             version=summary.version,
             approximate=summary.approximate or "",
             tables=(tables.tokens(summary), tables.flow(summary)),
+            opening=Opening(tuple(prose.lead(summary))),
         )
 
     @override

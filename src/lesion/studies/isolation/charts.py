@@ -19,6 +19,8 @@ from lesion.studies.isolation.sweeps import Along, Line
 TITLES = {"keep": "share taken of every matrix", "factor": "factor on the selected weights"}
 NEAR = 0.45
 """Accuracies that lie within less than this are drawn on an axis of their own range."""
+UNCHANGED = 0.05
+"""A task that no edit moves further from its baseline than this has no room of its own among the sweeps."""
 HEIGHT = 320
 LABEL = 0.09, 0.06
 """Room of a label, as shares of the chart's width and height."""
@@ -120,18 +122,22 @@ def drops(evaluation: Evaluation) -> alt.LayerChart | None:
             change = effect.change
             colour = theme.LOSS if task is main else theme.GAIN
             tip = f"{evaluation.name_of(edit)}\n{task.name}: {effect_text(task, effect)}"
-            row: dict[str, object] = {"y": name, "x": change.value, "low": change.low, "high": change.high}
+            ends = {"x": change.value, "low": change.low, "high": change.high}
+            row: dict[str, object] = {"y": name}
+            row |= {field: None if end is None else 100 * end for field, end in ends.items()}  # in points
             row |= {"model": evaluation.model, "task": task.name, "edit": edit}
             rows.append(row | {"colour": colour, "tip": tip})
             base = task.baseline.result.value
             if effect.random is not None and base is not None:
-                ends = (effect.random.lowest, effect.random.mean, effect.random.highest)
-                random += [{"y": name, "x": base - end, "colour": theme.SOFT} for end in ends if end is not None]
+                draws = (effect.random.lowest, effect.random.mean, effect.random.highest)
+                random += [
+                    {"y": name, "x": 100 * (base - end), "colour": theme.SOFT} for end in draws if end is not None
+                ]
     frame = pd.DataFrame(rows)
     known = [value for field in ("x", "low", "high") for value in frame[field] if value is not None]
     known += [float(str(row["x"])) for row in random]
-    room = 0.04 * (max(0.1, *known) - min(0.0, *known))
-    across = Axis("drop in accuracy", min(0.0, *known) - room, max(0.1, *known) + room, form=".0%")
+    room = 0.04 * (max(10.0, *known) - min(0.0, *known))
+    across = Axis("drop in accuracy, points", min(0.0, *known) - room, max(10.0, *known) + room)
     return plots.forest(frame, across, repeats=pd.DataFrame(random) if random else None)
 
 
@@ -308,6 +314,14 @@ def result_axis(task: EvaluatedTask, lines: Sequence[Line], *, closer: bool | No
         step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if (high - low) / step <= 7)
     ticks = [round(number * step, 6) for number in range(round(1 / step) + 1)]
     return Axis(f"accuracy on {name}", low, high, form=".0%", ticks=tuple(tick for tick in ticks if low < tick < high))
+
+
+def unchanged(task: EvaluatedTask, lines: Sequence[Line]) -> bool:
+    """Whether no accuracy along the lines lies further than `UNCHANGED` from the unedited one."""
+    base = task.baseline.result.value
+    effects = [task.effects.get(edit.edit) for line in lines for edit in line.edits]
+    values = [effect.result.value for effect in effects if effect is not None and effect.result.value is not None]
+    return not task.scored and base is not None and all(abs(value - base) <= UNCHANGED for value in values)
 
 
 def near(values: Sequence[float]) -> bool:

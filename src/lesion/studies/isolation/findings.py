@@ -8,7 +8,14 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
-from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation, RandomControls
+from lesion.studies.isolation.evaluation import (
+    Choice,
+    EditedModel,
+    EvaluatedTask,
+    Evaluation,
+    RandomControls,
+    TaskUnderEdit,
+)
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
 from lesion.studies.isolation.result import Isolation, IsolationSummary, Overlap, Selected
 from lesion.studies.isolation.sweeps import regimes
@@ -130,7 +137,9 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
         why = " (not all was measured)" if unmeasured else ""
         return f"No evidence that any edit {singular} {skill.name} beyond both {random} and {every}{why}."
     verb = singular if len(yes) == 1 else plural
-    text = f"{wording.listed(yes)} {verb} {skill.name} more than {random} and {every}."
+    does = "do" if random.startswith("as many") else "does"
+    itself = f"{'they' if len(yes) > 1 else 'it'} {verb} {every}"
+    text = f"{wording.listed(yes)} {verb} {skill.name} more than {random} {does}, and more than {itself}."
     text += f" No such evidence for {wording.listed(no)}." if no else ""
     return wording.capital(text)
 
@@ -147,13 +156,20 @@ def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) ->
         *(_against_control(evaluation, skill, control, evidence) for control in evaluation.controls),
     ]
     wrong = 1 - (effect.result.value or 0.0)
-    truncated, unparsed = effect.rates.truncated, effect.rates.unparsed
+    truncated = effect.rates.truncated
     if not evidence.boost and truncated and wrong > 0 and truncated >= STOPPING_SHARE * wrong:
         unended = f"{percent(truncated, 0)} of the answers {wording.unended(effect.rates.looped)}"
         sentences.append(f"{unended}: part of the loss may be stopping.")
-    if not evidence.boost and unparsed and wrong > 0 and unparsed >= STOPPING_SHARE * wrong:
-        sentences.append(f"{percent(unparsed, 0)} of the answers are unparsed: read them.")
+    if (share := _unparsed(effect, evidence)) is not None:
+        sentences.append(f"{percent(share, 0)} of the answers are unparsed: read them.")
     return wording.capital(" ".join(filter(None, sentences)))
+
+
+def _unparsed(effect: TaskUnderEdit, evidence: Evidence) -> float | None:
+    """The unparsed share under an edit, where it makes up much of what is wrong; else None."""
+    wrong, unparsed = 1 - (effect.result.value or 0.0), effect.rates.unparsed
+    much = not evidence.boost and unparsed and wrong > 0 and unparsed >= STOPPING_SHARE * wrong
+    return unparsed if much else None
 
 
 def _change(drop: Estimate, evidence: Evidence) -> str:

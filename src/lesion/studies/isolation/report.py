@@ -108,7 +108,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
             "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
             " beside random ones, as many in every matrix.",
             tuple(findings.findings(summary)),
-            () if evaluation is None else tuple(_tradeoffs(evaluation, _level(summary))),
+            () if evaluation is None else tuple(_drops(summary, evaluation)),
             short="Weights",
         )
 
@@ -150,19 +150,29 @@ def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items
 def _opening(summary: IsolationSummary) -> Opening:
     """What the edits do to the skill and the controls, side by side."""
     evaluation = summary.evaluation
-    chart = None if evaluation is None else charts.drops(evaluation)
-    if evaluation is None or chart is None:
+    figures = [] if evaluation is None else _drops(summary, evaluation)
+    if evaluation is None or not figures:
         return Opening()
     first = findings.findings(summary)[0]
-    numbers = tuple(text.partition(". ")[0].rstrip(".") + "." for text in first.sentences[:1])
+    numbers = [text.partition(". ")[0].rstrip(".") + "." for text in first.sentences[:1]]
+    numbers += [text for text in first.sentences[:1] for text in text.split(". ")[-1:] if text.endswith("read them.")]
+    verdict = (*first.headline[:1], *numbers) if evaluation.skills else tuple(first.sentences[:2])
+    return Opening(verdict, figures[0])
+
+
+def _drops(summary: IsolationSummary, evaluation: Evaluation) -> list[Figure]:
+    """The figure of the first screen; none where no task has an accuracy."""
+    chart = charts.drops(evaluation)
+    if chart is None:
+        return []
     random = any(effect.random is not None for task in evaluation.tasks for effect in task.effects.values())
+    first = "the skill" if evaluation.skills else "the first task"
     caption = (
-        "Drop in accuracy under the edits that take most, on the same items; to the left of 0 is a gain. Orange:"
-        f" {'the skill' if evaluation.skills else 'the first task'}, blue: the other tasks. Bars: {_level(summary)}"
+        "Drop in accuracy under the edits that take most, on the same items; to the left of 0 is a gain."
+        f"{f' Orange: {first}, blue: the other tasks.' if len(evaluation.tasks) > 1 else ''} Bars: {_level(summary)}"
         f" intervals.{' Grey dots: lowest, mean and highest of the matched random controls.' if random else ''}"
     )
-    verdict = (*first.headline[:1], *numbers) if evaluation.skills else tuple(first.sentences[:2])
-    return Opening(verdict, Figure("drops", (Panel((chart,)),), caption))
+    return [Figure("drops", (Panel((chart,)),), caption)]
 
 
 def _offered(evaluation: Evaluation, answers: pd.DataFrame) -> Iterator[browser.Offered]:
@@ -203,9 +213,9 @@ def _evaluation(summary: IsolationSummary, evaluation: Evaluation, *, browsable:
             f" the dashed line; boosting, the further right. Point at a mark to read its numbers{click}."
         )
         yield Section("Trade-off", "What the skill loses, and what its controls keep", (Prose((how,)), *figures))
-    figures = tuple(_sweeps(evaluation, level))
-    if figures:
-        yield Section("Sweeps", "Every task along the sweep", figures)
+    along = tuple(_sweeps(evaluation, level))
+    if along:
+        yield Section("Sweeps", "Every task along the sweep", along)
     how = (
         "Accuracies in %, drops in percentage points, perplexities and their ratio to the unedited model's, with"
         f" {level} intervals; p by the exact paired test. Random: mean, lowest and highest of the matched random"
@@ -241,20 +251,30 @@ def _tradeoffs(evaluation: Evaluation, level: str) -> Iterator[Figure]:
             )
 
 
-def _sweeps(evaluation: Evaluation, level: str) -> Iterator[Figure]:
-    """Accuracy along the share kept and along the factor, where at least one line has two places."""
+def _sweeps(evaluation: Evaluation, level: str) -> Iterator[Block]:
+    """Accuracy along the share kept and along the factor, where at least one line has two places.
+
+    Tasks that no edit changes are folded away: a flat line needs no room beside the result.
+    """
     for along, words in WAYS.items():
         lines = sweeps.swept(evaluation.tried, along)
         drawn = {edit.edit for line in lines for edit in line.edits}
         tasks = [task for task in evaluation.tasks if drawn & set(task.effects)]
-        if tasks:
-            yield Figure(
-                name=f"sweep-{along}",
-                panels=tuple(Panel((charts.sweep(evaluation, lines, task, along),), _heading(task)) for task in tasks),
+        flat = [task for task in tasks if task.role != "skill" and charts.unchanged(task, lines)]
+        flat = flat if len(flat) < len(tasks) else []
+        for some, after in (([task for task in tasks if task not in flat], ""), (flat, "-unchanged")):
+            if not some:
+                continue
+            figure = Figure(
+                name=f"sweep-{along}{after}",
+                panels=tuple(Panel((charts.sweep(evaluation, lines, task, along),), _heading(task)) for task in some),
                 caption=f"{words}. Bars: {level} intervals; grey beside them: matched random controls, from the lowest"
                 " to the highest draw. Marks of several methods at one place stand side by side.",
-                legend=charts.legend(evaluation, lines, tasks),
+                legend=charts.legend(evaluation, lines, some),
             )
+            most = f"at most {100 * charts.UNCHANGED:.0f} points from the baseline"
+            label = f"{wording.listed([task.name for task in some])}: {most}"
+            yield Folded(label, (figure,)) if after else figure
 
 
 def _heading(task: EvaluatedTask) -> str:

@@ -15,6 +15,7 @@ from lesion.studies.overlay.summary import needed
 MISSING = "What is missing"
 """The subject of what is said once of all models whose studies are of one kind."""
 COMMANDS = {"layers": "ablate", "drift": "drift", "isolation": "isolate", "truncation": "truncate"}
+PERFECT = 1 - 1e-9
 NAMED = 4
 """At most so many of the pairs that agree are named in the headline."""
 
@@ -49,7 +50,7 @@ def _missing(kind: Kind, names: Sequence[str]) -> str:
 
 
 def _headline(model: ModelProfiles, every: int) -> tuple[str, ...]:
-    """Which profiles agree; that it cannot be told where not even perfect agreement would pass the correction."""
+    """Which profiles agree; that it cannot be told where no agreement short of a perfect one passes the correction."""
     tested = model.tested
     if not tested:
         return ("No two profiles of different studies can be ranked over the same blocks.",)
@@ -58,17 +59,22 @@ def _headline(model: ModelProfiles, every: int) -> tuple[str, ...]:
     if agreeing:
         return (f"Agreement beyond chance in {len(agreeing)} of {pairs}: {_agree(model, agreeing)}.",)
     most = tested[0]
-    if all(needed(pair.blocks, every) is None for pair in tested):
-        over = wording.listed([str(blocks) for blocks in sorted({pair.blocks for pair in tested})], "or")
+    least = {blocks: needed(blocks, every) for blocks in sorted({pair.blocks for pair in tested}, reverse=True)}
+    reached = {blocks: value for blocks, value in least.items() if value is not None and value < PERFECT}
+    if not reached:
+        passing = [str(blocks) for blocks, value in least.items() if value is not None]
+        over = wording.listed(passing or [str(blocks) for blocks in least], "or")
         many = wording.counted(every, "pair")
         return (
             f"Whether the studies point at the same blocks cannot be told: corrected over {many},"
-            f" not even perfect agreement over {over} blocks would pass p ≤ {ALPHA:g}.",
+            f" {'only' if passing else 'not even'} perfect agreement over {over} blocks would pass p ≤ {ALPHA:g}.",
             f"The strongest of {pairs} is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}"
             f"{wording.p_value(most.p)} uncorrected).",
         )
+    takes = wording.listed([f"{rho(value)} over {blocks} blocks" for blocks, value in reached.items()])
     return (
-        f"No agreement beyond chance in {pairs} (corrected p ≤ {ALPHA:g}).",
+        f"No agreement beyond chance in {pairs} (corrected p ≤ {ALPHA:g}, which takes"
+        f" |ρ|{wording.SPACE}≥{wording.SPACE}{takes}).",
         f"The strongest is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}{wording.p_value(most.p)},"
         f" corrected p{wording.SPACE}{wording.p_value(most.p_corrected)}).",
     )
@@ -98,11 +104,14 @@ def _sentences(model: ModelProfiles, pairs: int) -> tuple[str, ...]:
     many = wording.counted(pairs, "pair") + (" of all models" if pairs > len(tested) else "")
     least = {blocks: needed(blocks, pairs) for blocks in sorted({pair.blocks for pair in tested}, reverse=True)}
     reached = [
-        f"{rho(value)} over {wording.counted(blocks, 'block')}" for blocks, value in least.items() if value is not None
+        f"|ρ|{wording.SPACE}{'=' if value >= PERFECT else '≥'}{wording.SPACE}{rho(value)}"
+        f" over {wording.counted(blocks, 'block')}"
+        for blocks, value in least.items()
+        if value is not None
     ]
     never = [str(blocks) for blocks, value in least.items() if value is None]
     needs = f"After correction over {many}, p ≤ {ALPHA:g} "
-    parts = [f"takes |ρ|{wording.SPACE}≥{wording.SPACE}{wording.listed(reached)}"] if reached else []
+    parts = [f"takes {wording.listed(reached)}"] if reached else []
     parts += [f"cannot be reached over {wording.listed(never, 'or')} blocks"] if never else []
     text = f"{needs}{', and '.join(parts)}. No evidence of agreement is not evidence of none."
     return (text, *_peaks(model))

@@ -283,15 +283,17 @@ def test_figure(summary: TruncationSummary) -> Figure | None:
         for name, change, colour in parts:
             if change.value is not None:
                 tip = f"{name}: {numbers.nats(change.value) if by_gold else numbers.points_change(change)}"
-                ends = {"x": change.value, "low": change.low, "high": change.high}
+                unit = 1 if by_gold else 100  # nats, or points
+                values = {"x": change.value, "low": change.low, "high": change.high}
+                ends = {key: None if end is None else unit * end for key, end in values.items()}
                 rows.append({"y": name, **ends, "colour": colour, "tip": tip})
     if not rows:
         return None
     frame = pd.DataFrame(rows)
     known = [0.0, *(float(value) for field in ("x", "low", "high") for value in frame[field].dropna())]
-    room = 0.05 * (max(known) - min(known)) or 0.05
-    title = "change of the log-probability of gold answers, nats" if by_gold else "change in accuracy"
-    across = Axis(title, min(known) - room, max(known) + room, form="" if by_gold else "+.0%")
+    room = 0.05 * (max(known) - min(known)) or (0.05 if by_gold else 5.0)
+    title = "change of the log-probability of gold answers, nats" if by_gold else "change in accuracy, points"
+    across = Axis(title, min(known) - room, max(known) + room, form="" if by_gold else "+f")
     caption = f"Change under the chosen edit against the unedited model, with {level(summary)} intervals."
     if not by_gold and len(rows) > len(tests):
         caption += " Grey: on the items that chose it, where the best of many is partly luck."

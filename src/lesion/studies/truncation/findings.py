@@ -121,8 +121,11 @@ def direction(summary: TruncationSummary, test: Tested) -> Direction:
     return "gain" if gain.low > 0 else "loss" if gain.high < 0 else "none"
 
 
-def tested(summary: TruncationSummary, test: Tested) -> str:
-    """One task's sentence: accuracy before and after, and the objective's gain with its interval."""
+def tested(summary: TruncationSummary, test: Tested, *, judged: bool) -> str:
+    """One task's sentence: accuracy before and after, and the objective's gain with its interval.
+
+    `judged`: whether it ends with what that shows, which a headline may have said already.
+    """
     text = f"{test.task}: accuracy {wording.percent(test.baseline)} → {percent_estimate(test.accuracy)}"
     if test.gain.value is not None:
         text += f", {points_change(test.gain)}"
@@ -132,7 +135,8 @@ def tested(summary: TruncationSummary, test: Tested) -> str:
         ends = nats_interval(test.gold_gain.low, test.gold_gain.high)
         text += f"; gold answers {nats(test.gold_gain.value)} nats {ends}".rstrip()
     words = {"gain": "a gain", "loss": "a loss", "none": "no evidence of a change"}
-    text += f" (n = {test.items:,}): {words[direction(summary, test)]} in {_objective(summary)}."
+    shows = f": {words[direction(summary, test)]} in {_objective(summary)}" if judged else ""
+    text += f" (n = {test.items:,}){shows}."
     if test.collapsed:
         text += (
             f" It gives one label to {wording.percent(test.label_share)} of the items: accuracy is that label's share."
@@ -220,7 +224,8 @@ def _chosen(summary: TruncationSummary) -> Finding:
     )
     if changes := _changes(summary, cell):
         text += f"; there, partly by luck: {wording.listed(changes)}"
-    sentences = [*(tested(summary, test) for test in summary.best_tests), f"{wording.capital(text)}."]
+    judged = summary.kept != summary.chosen or summary.chosen is None  # else the headline says it
+    sentences = [*(tested(summary, test, judged=judged) for test in summary.best_tests), f"{wording.capital(text)}."]
     if summary.chosen is None:
         sentences[0] = f"The best edit, {best}, on test items: {sentences[0]}"
     elif summary.kept != summary.chosen:
@@ -243,7 +248,11 @@ def _composed(summary: TruncationSummary) -> Finding:
         f" {summary.name(summary.composed or '')}."
     )
     same = summary.composed == summary.chosen
-    sentences = ("This is the chosen edit.",) if same else tuple(tested(summary, t) for t in summary.composed_tests)
+    sentences = (
+        ("This is the chosen edit.",)
+        if same
+        else tuple(tested(summary, t, judged=True) for t in summary.composed_tests)
+    )
     return Finding("Composed over layers", (headline,), sentences)
 
 

@@ -69,6 +69,11 @@ class Map:
     frame: pd.DataFrame
 
     @property
+    def shows(self) -> bool:
+        """Whether a cell has a number or a sign: a screen leaves whole matrices without one."""
+        return bool(self.layers) and bool((self.frame["text"] != "").any())
+
+    @property
     def title(self) -> str:
         """`mlp.up, top of the spectrum kept`."""
         return f"{self.matrix}, {self.side} of the spectrum kept"
@@ -173,7 +178,10 @@ def _caption(summary: TruncationSummary, maps: Maps) -> str:
         level = wording.percent(base.accuracy.value) if accuracy else f"{log_probability(base.gold)} nats"
         where = f"the validation items of {measure.task} (n = {base.items:,}, unedited {level})"
     boxed = " Boxed: the chosen edit." if summary.chosen else ""
-    return f"{measure.name}. Change in {what} on {where}.{boxed}"
+    drawn = {(each.matrix, each.side) for each in maps.maps}
+    left = sorted({f"{cell.matrix} ({cell.side})" for cell in summary.cells if (cell.matrix, cell.side) not in drawn})
+    without = f" Not drawn, because no cell was evaluated in full: {wording.listed(left)}." if left else ""
+    return f"{measure.name}. Change in {what} on {where}.{boxed}{without}"
 
 
 def _keeps(summary: TruncationSummary) -> list[float]:
@@ -190,7 +198,7 @@ def _maps(summary: TruncationSummary, measure: Measure) -> Maps:
     full = max(LEAST_FULL, *map(abs, changes), 0.0)
     sides = list(dict.fromkeys(cell.side for cell in summary.cells))
     maps = [_map(summary, measure, matrix, side) for matrix in summary.matrices for side in sides]
-    return Maps(measure, full, tuple(each for each in maps if each.layers))
+    return Maps(measure, full, tuple(each for each in maps if each.shows))
 
 
 def _map(summary: TruncationSummary, measure: Measure, matrix: str, side: str) -> Map:
