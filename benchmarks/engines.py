@@ -1,6 +1,7 @@
 """The layer sweep by everything that could do it: lesion on two engines, plain loops, nnsight, TransformerLens.
 
     python benchmarks/engines.py --python-vllm .venv-vllm/bin/python --python-lens LENS/bin/python
+    python benchmarks/engines.py --model SmolLM2.gguf --tasks "arithmetic:add" --items 20
     python benchmarks/engines.py --shape 50m --items 20
     python benchmarks/engines.py --shape 50m --items 12 --prefix 400
     python benchmarks/engines.py --shape qwen2.5-1.5b --device cuda --dtype bfloat16 --new-tokens 64
@@ -87,13 +88,16 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
     if options.prefix < 0:
         raise SystemExit(f"A prefix has 0 tokens or more, not {options.prefix}.")
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
+    tasks = [find(name) for name in options.tasks or TASKS]
     questions = tuple(
         Question(
-            (*prefix(model, task, options.prefix), *encode(model, task, item, style="plain")),
-            options.new_tokens or task.max_new_tokens,
+            (
+                *prefix(model, task, options.prefix),
+                *encode(model, task, item, style=None if options.tasks else "plain"),
+            ),
+            options.new_tokens or (1 if task.kind == "contrast" else task.max_new_tokens),
         )
-        for name in TASKS
-        for task in [find(name)]
+        for task in tasks
         for item in draw(task, options.items, 0)
     )
     longest = max(len(question.prompt) + question.limit for question in questions)
@@ -101,6 +105,8 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
         raise SystemExit(f"{model.name} has room for {model.context} tokens, not for {longest}: ask for fewer.")
     ends = model.network.generation_config.eos_token_id
     named = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
+    if options.tasks:
+        named |= {ids[0] for task in tasks for ids in stop_tokens(model, task) if len(ids) == 1}
     return Job(
         place=str(place),
         device=options.device,
@@ -113,6 +119,11 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
         repeats=options.repeats,
         patience=options.patience,
     )
+
+
+def stop_tokens(model: Model, task: Task) -> list[list[int]]:
+    """The tokens of each string that ends an answer of the task."""
+    return [model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in task.stop]
 
 
 def prefix(model: Model, task: Task, length: int) -> tuple[int, ...]:
@@ -158,11 +169,12 @@ def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--model", default="bundled:llama-base")
+    made.add_argument("--tasks", nargs="+", help="in place of the three of the primer, in their own prompt style")
     made.add_argument("--shape", help="a randomly initialised model instead: 50m, qwen2.5-0.5b or qwen2.5-1.5b")
     made.add_argument(
         "--gain", type=float, default=1.0, help="of the random weights; smaller ones say less varied things"
     )
-    made.add_argument("--items", type=int, default=40, help="of each of the three tasks")
+    made.add_argument("--items", type=int, default=40, help="of each task")
     made.add_argument("--new-tokens", type=int, help="the limit of every answer; else the tasks', with --shape 48")
     made.add_argument("--prefix", type=int, default=0, help="tokens that all prompts of a task begin with")
     made.add_argument("--layers", default="all")
