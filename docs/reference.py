@@ -18,6 +18,9 @@ from lesion.cli.main import _command
 from lesion.core.method import Method
 from lesion.core.options import options_of, schema
 from lesion.registry import _own_methods
+from lesion.tasks.benchmarks import BENCHMARKS
+from lesion.tasks.catalogue import NAMES
+from lesion.tasks.generated import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {
@@ -49,6 +52,7 @@ def pages() -> dict[str, str]:
         "reference/study-files.md": study_files(),
         "reference/results.md": results(),
         "reference/python.md": python(),
+        "reference/tasks.md": tasks(),
         "reference/architectures.md": architectures(),
     }
 
@@ -320,6 +324,41 @@ def _options_of(name: str, functions: dict[str, Method[Any]]) -> str:
     ]
     inner = table(["option", "default", "meaning"], rows)
     return f'??? note "Options of lesion.{name}"\n\n' + "".join(f"    {line}\n" for line in inner.splitlines())
+
+
+# Tasks
+
+
+def tasks() -> str:
+    """Every task with its options, and at which size of model its accuracy can tell something."""
+    sizes = tomllib.loads((ROOT / "src/lesion/tasks/sizes.toml").read_text(encoding="utf-8"))
+    text = [
+        "# Tasks\n",
+        "How each is judged, and what stands before and behind a name: [tasks](../tasks.md).\n",
+        "A task is informative for a model whose unedited accuracy is neither at the floor (nothing to lose), nor at"
+        " what guessing gives, nor at the ceiling. *Measured*: by this project, with the Wilson 95 % interval;"
+        " SmolLM2 is SmolLM2-135M-Instruct, from 4-bit GGUF weights, in the task's own prompt style. *Published*: by"
+        " the makers of the models named, with other prompts. *Expected*: from what is known of the field,"
+        " not measured here. `lesion ablate` says of your model when its baseline is at an end.\n",
+        table(
+            ["task", "options", "informative from", "by", "evidence"],
+            (
+                [f"`{name}`", _task_options(name), *(sizes[name][key] for key in ("size", "by", "evidence"))]
+                for name in (*NAMES, "harness:NAME")
+            ),
+        ),
+    ]
+    return "\n".join(text)
+
+
+def _task_options(name: str) -> str:
+    title = name.partition(":")[0]
+    if title in FAMILIES:
+        return "; ".join(
+            f"`{key}`: {option.meaning} ({option.default})" for key, option in FAMILIES[title].options.items()
+        )
+    benchmark = BENCHMARKS.get(name)
+    return f"`{benchmark.option}`: {', '.join(benchmark.settings)}" if benchmark and benchmark.option else ""
 
 
 # Architectures

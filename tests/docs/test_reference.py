@@ -11,6 +11,7 @@ import pytest
 import lesion
 from lesion.core.options import options_of
 from lesion.registry import methods
+from lesion.tasks.catalogue import NAMES
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "docs"))
@@ -52,6 +53,17 @@ def test_fields_of_results_have_their_meaning(pages):
     text = pages["reference/results.md"]
     assert "| `drop` | `Estimate` | baseline accuracy minus that under the edit, on the same items;" in text
     assert text.count("### `Estimate`") == 1
+
+
+def test_every_task_says_at_which_size_it_is_informative_and_how_that_is_known(pages):
+    rows = [line for line in pages["reference/tasks.md"].splitlines() if line.startswith("| `")]
+    assert [re.match(r"\| `([^`]+)`", row)[1] for row in rows] == [*NAMES, "harness:NAME"]
+    for row in rows:
+        *_, size, by, evidence = row.strip("| ").split(" | ")
+        assert by in ("measured", "published", "expected")
+        assert size
+        assert evidence
+        assert by != "measured" or re.search(r"\[\d+\.\d, \d+\.\d\]", evidence), row
 
 
 def test_every_architecture_of_the_table_has_a_tiny_model(pages):

@@ -90,3 +90,24 @@ def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complet
         # By Wilson's formula with z² = 3.84: after k wrong answers the upper limit is z² / (k + z²), below 13 of 200.
         assert "0 of 56 items right so far" in warnings[0]
         assert len(warnings) == 1
+
+
+def test_a_ceiling_and_an_accuracy_near_guessing_are_told_once_with_the_smallest_drop_that_can_show(tmp_path):
+    items = [f"i{number}" for number in range(100)]
+    with Store.open(tmp_path, "hash", 'name = "made"') as store:
+        store.add_model("fingerprint", "m")
+        tasks = {"easy": items, "guessed": items}
+        for task in tasks:
+            store.add_items(task, [Asked(Item(id=item, question="", gold="")) for item in items])
+        warnings: list[str] = []
+        reach = Reach(store, "m", tasks, EDITS, warnings.append, {"guessed": 0.5})
+        for number, item in enumerate(items):
+            batch = [replace(ROW, item=item, task="easy", correct=True)]
+            write(store, reach, [*batch, replace(ROW, item=item, task="guessed", correct=number % 2 == 0)])
+    guessed, easy = warnings
+    assert "m, guessed: likely to be near guessing. The unedited model has 15 of 30 items right so far" in guessed
+    assert "m, easy: likely to be at the ceiling. The unedited model has" in easy
+    for warning in warnings:
+        assert (
+            "100 items show a drop from 11.2 points on (80 % power, no item repaired, 8 layers are tested)" in warning
+        )

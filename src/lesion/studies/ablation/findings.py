@@ -8,6 +8,7 @@ from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.wording import STOPPING_SHARE
+from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.result import AblationSummary, Cell, Scores, Sensitivity
 
@@ -105,6 +106,17 @@ def sensitivity(summary: AblationSummary) -> list[str]:
             f"Smallest loss called critical with {wording.percent(every[0][2].power, 0)} power:"
             f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy (a cut that"
             " repairs no item, at Holm's first step)."
+        )
+    if drops := sorted(
+        drop
+        for _, result in summary.results
+        for reach in result.sensitivity
+        if (drop := smallest_drop(result.items, reach.tests)) is not None
+    ):
+        low, high = (wording.points(drop, 1) for drop in (drops[0], drops[-1]))
+        sentences.append(
+            f"Smallest drop that differs from 0 with {wording.percent(every[0][2].power, 0)} power:"
+            f" {low if low == high else f'{low} to {high}'} points (no item repaired, at Holm's first step)."
         )
     by_cut: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
     for model, task, reach in every:

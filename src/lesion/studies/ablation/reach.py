@@ -1,4 +1,7 @@
-"""Reach: a warning, while the study still runs, where no place can be critical whatever is cut.
+"""Reach: a warning, while the study still runs, where the baseline keeps something from showing whatever is cut.
+
+No place can be critical where too few items are right; near guessing a loss cannot be told from chance; at the ceiling
+no edit can be shown to be better. Each warning says the smallest drop that the items can show.
 
 An engine answers all edits of a prompt together, so the baseline is complete only when nearly everything is. The
 warning therefore comes as soon as the accuracy so far makes it likely, at the latest with the complete baseline, and
@@ -13,7 +16,8 @@ from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale
 from lesion.report.wording import counted
-from lesion.statistics.critical import fewest_right, out_of_reach, tested
+from lesion.statistics.critical import fewest_right, tested
+from lesion.statistics.detectable import at_an_end, likely_at_an_end, shows_from
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.sweep import by_kind
 
@@ -22,7 +26,7 @@ SURE = 0.95  # level of the interval of the accuracy so far that has to be too l
 
 
 class Reach:
-    """Warns once for each task whose baseline has too few right answers.
+    """Warns once for each task whose baseline has too few right answers, is near guessing or at the ceiling.
 
     Stored answers are looked at first, so that a continued study warns before it evaluates anything.
     """
@@ -34,8 +38,9 @@ class Reach:
         items: Mapping[str, Sequence[str]],
         edits: Sequence[Scale],
         warn: Callable[[str], None],
+        guessing: Mapping[str, float] | None = None,
     ) -> None:
-        self._model, self._warn = model, warn
+        self._model, self._warn, self._guessing = model, warn, guessing or {}
         self._items = {task: set(ids) for task, ids in items.items()}
         self._tests = max(map(len, by_kind(edits)), default=0)
         self._right: dict[str, dict[str, bool]] = {task: {} for task in items}
@@ -71,11 +76,16 @@ class Reach:
                 f" for an edit that leaves none right to be critical ({tested(self._tests)}). Give more with --items."
             )
         if known == items:
-            return out_of_reach(self._model, task, right, items, self._tests) if items else None
-        if known < EARLY or items * wilson(right, known, SURE)[1] >= needed:
+            guessing = self._guessing.get(task, 0.0)
+            return at_an_end(self._model, task, right, items, self._tests, guessing) if items else None
+        if known < EARLY:
             return None
+        if items * wilson(right, known, SURE)[1] >= needed:
+            guessing = self._guessing.get(task, 0.0)
+            return likely_at_an_end(self._model, task, right, known, items, self._tests, guessing)
         return (
             f"{self._model}, {task}: it is likely that nothing can be critical here. The unedited model has {right} of"
             f" {known} items right so far; of all {items} it would need {needed} right for an edit that leaves none"
-            f" right to be critical ({tested(self._tests)}). What is answered is kept if you stop now."
+            f" right to be critical ({tested(self._tests)}). {shows_from(items, self._tests)} What is"
+            " answered is kept if you stop now."
         )

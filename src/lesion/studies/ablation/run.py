@@ -23,6 +23,7 @@ from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, n
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import sweep
 from lesion.tasks.catalogue import find
+from lesion.tasks.guessing import guessing
 
 NAMED = 4
 """So many edits are named in a note."""
@@ -87,7 +88,8 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
         if stopping is not None:
             return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
         judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}
-        reach = Reach(store, chosen.name, judged, edits, note)
+        chances = {choice.name: guessing(evaluation.tasks[choice], items) for choice, items in evaluation.items.items()}
+        reach = Reach(store, chosen.name, judged, edits, note, chances)
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
     what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"

@@ -18,11 +18,11 @@ from lesion.statistics.critical import (
     critical,
     critical_cells,
     fewest_right,
-    out_of_reach,
     p_critical,
     pairs,
     smallest_loss,
 )
+from lesion.statistics.detectable import at_an_end
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.result import (
@@ -255,11 +255,11 @@ def _scored(answers: pd.DataFrame) -> bool:
 
 
 def _unreachable(model: str, result: TaskResult) -> list[str]:
-    """A note where nothing can be critical for a task."""
+    """A note where nothing can be critical for a task, or its baseline is at the ceiling."""
     if not result.sensitivity:
         return []
     tests = max(each.tests for each in result.sensitivity)
-    note = out_of_reach(model, result.task, result.sensitivity[0].right, result.items, tests)
+    note = at_an_end(model, result.task, result.sensitivity[0].right, result.items, tests)
     if note is None:
         return []
     cut = result.baseline.truncated or 0.0

@@ -74,7 +74,7 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     items = partial(_items, str(settings["attractors"]))
-    return Generated(name, 1, items, verdict, kind="contrast", style="raw")
+    return Generated(name, 1, items, verdict, kind="contrast", style="raw", guessing=0.5)
 
 
 FAMILY = Family(

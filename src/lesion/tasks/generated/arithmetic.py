@@ -171,7 +171,8 @@ def problems(member: str, digits: int) -> tuple[Problem, ...]:
 def shots(member: str, digits: int, problem: Problem, count: int) -> list[Problem]:
     """Problems to stand solved before a problem: a function of the problem, fewer being the first of more.
 
-    No two have the same numbers, and none those of the problem, in any order, or its answer.
+    No two have the same numbers, and none those of the problem, in any order, or its answer. Those of `copy` ask for
+    the same place, which they so show.
 
     Raises:
         UsageError: there are not so many.
@@ -185,7 +186,7 @@ def shots(member: str, digits: int, problem: Problem, count: int) -> list[Proble
         if len(taken) == count:
             break
         other = others[place]
-        if other.key not in keys and kind.right(other) != right:
+        if other.key not in keys and other.second == problem.second and kind.right(other) != right:
             keys.add(other.key)
             taken.append(other)
     if len(taken) < count:
@@ -198,7 +199,7 @@ def shots(member: str, digits: int, problem: Problem, count: int) -> list[Proble
 
 def _places(rng: random.Random, count: int) -> Sequence[int]:
     """More places than any shots need."""
-    return rng.sample(range(count), 150)
+    return rng.sample(range(count), 200)
 
 
 def item(member: str, digits: int, count: int, form: str, problem: Problem) -> Item:

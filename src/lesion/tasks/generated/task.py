@@ -18,6 +18,7 @@ class Generated:
         max_new_tokens: see `Task`, as `kind`, `stop` and `style`.
         items: what is asked, or with True what a model is observed on.
         verdict: the judge.
+        guessing: the accuracy of guessing where nothing is chosen, in 0…1.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Generated:
     kind: Kind = "generate"
     stop: tuple[str, ...] = ()
     style: str = "auto"
+    guessing: float = 0.0
 
     __repr__ = short_repr
 

@@ -1,0 +1,108 @@
+"""What a number of items can show: the smallest drop of accuracy, and baselines at an end of the scale.
+
+A change of accuracy is tested by McNemar's exact test and passes Holm's first step, at α / tests. An edit that repairs
+no item passes it from `fewest_changed` lost items on, one that harms no item from as many repaired ones.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from scipy.stats import beta
+
+from lesion.statistics.critical import POWER, out_of_reach, tested
+from lesion.statistics.paired import ALPHA, mcnemar_exact, wilson
+
+CEILING = 0.85
+"""At the ceiling at least so many are right; with fewer, it is the items that are too few."""
+
+
+@lru_cache(maxsize=4096)
+def fewest_changed(tests: int, alpha: float = ALPHA) -> int:
+    """The fewest items that have to change, all in one direction, for a change to be significant among `tests`."""
+    changed = 1
+    while mcnemar_exact(changed, 0) * tests > alpha:
+        changed += 1
+    return changed
+
+
+@lru_cache(maxsize=4096)
+def smallest_drop(items: int, tests: int) -> float | None:
+    """The smallest drop of accuracy, in 0…1, that is significant among `tests` with a chance of `POWER`.
+
+    Exact for an edit that repairs no item and takes each item with the same chance; one that repairs some needs more.
+    None where a drop of all items would not be significant.
+    """
+    needed = fewest_changed(tests)
+    if items < needed:
+        return None
+    # The number lost is binomial: P(lost ≥ needed) = power at this chance of being lost.
+    return float(beta.ppf(POWER, needed, items - needed + 1))
+
+
+def shows_from(items: int, tests: int) -> str:
+    """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 layers are tested).`"""
+    drop = smallest_drop(items, tests)
+    shown = "no drop" if drop is None else f"a drop from {100 * drop:.1f} points on"
+    return f"{items:,} items show {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."
+
+
+def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessing: float = 0.0) -> str | None:
+    """A warning where the accuracy of the unedited model keeps something from showing; None where it does not.
+
+    At the floor no place can be critical, near guessing a loss of the skill cannot be told from chance, and at the
+    ceiling no edit can be shown to be better.
+
+    Args:
+        model: a name.
+        task: a name.
+        right: how many items the unedited model has right.
+        items: of how many.
+        tests: cells of the largest family of the task.
+        guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+    """
+    if floor := out_of_reach(model, task, right, items, tests):
+        return f"{floor} {shows_from(items, tests)}"
+    which = f"The unedited model has {right} of {items} items right"
+    if near_guessing(right, items, guessing):
+        return f"{model}, {task}: near guessing. {which}, {_guessed(guessing, items, tests)}"
+    if at_the_ceiling(right / items, float(items - right), tests):
+        return f"{model}, {task}: at the ceiling. {which}, {_ceiling(items, tests)}"
+    return None
+
+
+def likely_at_an_end(
+    model: str, task: str, right: int, known: int, items: int, tests: int, guessing: float = 0.0
+) -> str | None:
+    """The warning of `at_an_end` near guessing or at the ceiling where `known` of the items make it likely."""
+    which = f"The unedited model has {right} of {known} items right so far"
+    if near_guessing(round(right / known * items), items, guessing):
+        return f"{model}, {task}: likely to be near guessing. {which}, {_guessed(guessing, items, tests)}"
+    low = wilson(right, known)[0]
+    if at_the_ceiling(low, items * (1 - low), tests):
+        return f"{model}, {task}: likely to be at the ceiling. {which}, {_ceiling(items, tests)}"
+    return None
+
+
+def near_guessing(right: int, items: int, guessing: float) -> bool:
+    """Whether the interval of an accuracy holds that of guessing, or lies below."""
+    return guessing > 0 and wilson(right, items)[0] <= guessing
+
+
+def at_the_ceiling(accuracy: float, wrong: float, tests: int) -> bool:
+    """Whether so few items are wrong that repairing all would not be significant, where `CEILING` are right."""
+    return accuracy >= CEILING and wrong < fewest_changed(tests)
+
+
+def _guessed(guessing: float, items: int, tests: int) -> str:
+    return (
+        f"and guessing gives {100 * guessing:.0f} %: what an edit takes of the skill can hardly show."
+        f" {shows_from(items, tests)}"
+    )
+
+
+def _ceiling(items: int, tests: int) -> str:
+    return (
+        f"and an edit is shown to be better from {fewest_changed(tests)} repaired items on, so that none can be."
+        f" {shows_from(items, tests)}"
+    )
