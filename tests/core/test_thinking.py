@@ -14,8 +14,10 @@ from lesion.errors import LesionError, UsageError
 from lesion.studies.ablation import tables
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
+from lesion.studies.drift.texts import read_texts
 from lesion.studies.isolation.study import EvaluationStudy
 from lesion.studies.tuning.study import TuningStudy
+from lesion.tasks.catalogue import find
 from lesion.tasks.task import Answer
 from runs import run_ablation as run
 from thinkers import OPENED, PLAIN, SWITCHED, thinker
@@ -148,3 +150,15 @@ def test_a_model_that_knows_no_thinking_is_refused_before_anything_is_asked(tmp_
     study = Study.make(models=["m"], tasks=["primer:arithmetic"], items=2, thinking="on")
     with pytest.raises(UsageError, match="knows no thinking"):
         run(study, tmp_path / "out", models={"m": thinker(PLAIN)}, make_engine=Scripted)
+
+
+def test_drift_reads_a_solution_behind_the_tag_that_its_prompt_ends_in_once(tmp_path):
+    file = write(tmp_path / "sums.jsonl", [{"id": name, "prompt": f"{name} =", "answer": "4"} for name in SAID])
+    study = DriftStudy.make(models=["m"], task=str(file), items=4, prompt_style="chat", solution="own", thinking="on")
+    model, task = thinker(OPENED), find(str(file))
+    (item, *_) = task.load()
+    solution = {"text": "<think>\nso\n</think>\n\n4", "correct": True, "finish": "stop"}
+    (read,) = read_texts(study, study.models[0], model, task, [[item]], {item.id: solution})
+    text = model.tokenizer.decode(read.ids[0])
+    assert text.count("<think>") == 1
+    assert "<think>\nso\n</think>\n\n4" in text
