@@ -24,6 +24,7 @@ MOST: dict[str, int] = {
     "random_controls": 1_000,
     "max_new_tokens": 1_000_000,
     "stop_loops": 1_000_000,
+    "thinking_tokens": 1_000_000,
     "batch_size": 100_000,
     "rows": 65_536,
     "adapter": 65_536,

@@ -32,16 +32,21 @@ MAKES = {
 }
 
 
-@given(st.lists(st.tuples(st.sampled_from(ENDINGS), st.sampled_from([None, "7"])), min_size=1))
-def test_rates_are_counted_and_looped_answers_are_among_the_truncated(found):
-    frame = pd.DataFrame(found, columns=["finish", "parsed"], dtype=object)
-    endings, share = [ending for ending, _ in found], 1 / len(found)
+TEXTS = ("7", "<think>\nhm", "<think>\nhm</think>\n\n7")
+
+
+@given(st.lists(st.tuples(st.sampled_from(ENDINGS), st.sampled_from([None, "7"]), st.sampled_from(TEXTS)), min_size=1))
+def test_rates_are_counted_looped_answers_among_the_truncated_and_unclosed_ones_not_among_the_unparsed(found):
+    frame = pd.DataFrame(found, columns=["finish", "parsed", "text"], dtype=object)
+    endings, share = [ending for ending, *_ in found], 1 / len(found)
     told = rates(frame)
     assert told["looped"] == pytest.approx(endings.count("loop") * share)
     assert told["truncated"] == pytest.approx((endings.count("length") + endings.count("loop")) * share)
     assert told["truncated"] == truncated(frame) >= told["looped"]
     assert told["nonfinite"] == pytest.approx(endings.count("nonfinite") * share)
-    assert told["unparsed"] == pytest.approx(sum(parsed is None for _, parsed in found) * share)
+    assert told["unclosed"] == pytest.approx(sum(text == TEXTS[1] for *_, text in found) * share)
+    unparsed = sum(parsed is None and text != TEXTS[1] for _, parsed, text in found)
+    assert told["unparsed"] == pytest.approx(unparsed * share)
 
 
 def test_what_is_said_names_both_numbers_and_nothing_is_said_without_the_option():

@@ -42,6 +42,13 @@ def test_every_answer_can_be_found_again():
             assert cell["verdicts"][i] == ("1" if right(task["name"], layer, i) else "0")
 
 
+def test_thinking_that_was_never_closed_is_told_from_an_answer_that_could_not_be_read():
+    answers, items = records()
+    answers = answers.assign(parsed=None, text=["<think>\nhm", "hm"] * (len(answers) // 2))
+    cells = browser.data(OFFERED, answers, items)["cells"]
+    assert {number for cell in cells for number in cell["parsed"]} == {-1, -2}
+
+
 def test_equal_texts_are_carried_once():
     texts = carried()["texts"]
     assert len(texts) == len(set(texts))

@@ -40,6 +40,15 @@ StopLoops = Annotated[
     ),
 ]
 
+# `auto` is kept as None, which is no part of the identity of a study.
+Thinking = Annotated[
+    Literal["on", "off"] | None,
+    BeforeValidator(
+        lambda value: None if value == "auto" else value,
+        json_schema_input_type=Literal["on", "off", "auto"] | None,
+    ),
+]
+
 Count = Annotated[Whole, Field(ge=1)]
 Seed = Annotated[Whole, Field(ge=0)]
 Level = Annotated[Number, Field(gt=0, lt=1)]
@@ -94,6 +103,13 @@ Several = Annotated[tuple[T, ...], Field(min_length=1), OneOrSeveral(), AfterVal
 """Such a list of at least one."""
 
 
+Arguments = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*=")], ...], Field(min_length=1), OneOrSeveral(),
+    AfterValidator(different),
+]  # fmt: skip
+"""Arguments of a chat template, each KEY=VALUE."""
+
+
 def one_of(kind: Any) -> str:
     """The values of a `Literal` in words: `a, b or c`."""
     *most, final = map(str, get_args(kind))
@@ -107,6 +123,22 @@ PROMPT_STYLE = option(
     help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
     must="the name of a prompt style",
     panel=DECODING,
+)
+THINKING = option(
+    None,
+    help="Whether a model thinks before it answers: on, off, or auto, the chat template's own way.",
+    must="on, off or auto",
+    panel=DECODING,
+    shown="auto",
+)
+SYSTEM = option(None, help="System prompt of a chat; default: the chat template's own.", must="text", panel=DECODING)
+TEMPLATE_ARGUMENTS = option(
+    None,
+    help="Argument of the chat template: KEY=VALUE.",
+    must="KEY=VALUE, or a list of these",
+    panel=DECODING,
+    name="template_argument",
+    many="repeat",
 )
 LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
 BATCHES = option(
@@ -128,6 +160,12 @@ LOOP_STOP = option(
     None,
     help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
     must="a whole number from 2, or 0 to let loops go on",
+    panel=DECODING,
+)
+THINKING_TOKENS = option(
+    None,
+    help="Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.",
+    must="a whole number from 1",
     panel=DECODING,
 )
 MOST_TOKENS = option(

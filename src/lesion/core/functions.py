@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
@@ -55,6 +55,9 @@ class ReadingOptions(OutputOptions, total=False):
     """Arguments of a study whose models read texts."""
 
     prompt_style: str | None
+    thinking: str | None
+    system: str | None
+    template_arguments: str | Sequence[str] | None
     device: str
 
 
@@ -63,6 +66,7 @@ class DecodingOptions(ReadingOptions, total=False):
 
     max_new_tokens: int | None
     stop_loops: int | None
+    thinking_tokens: int | None
     level: float
     batch_size: int | str
 

@@ -21,8 +21,10 @@ from lesion.tasks.continuations import encode_choices, encode_contrast, encode_g
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
+from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task
+from lesion.tasks.thinking import opening, parted
 
 # Answers are committed together when they come faster than this many seconds apart.
 COMMIT_EVERY = 0.2
@@ -117,6 +119,7 @@ def pending_cells(
             top_p=study.decoding.top_p,
             seed=study.seed,
             stop_loops=study.decoding.stop_loops or 0,
+            thinking_tokens=(study.decoding.thinking_tokens or 0) if task.kind == "generate" else 0,
         )
         how = str(decoding)
         for item in drawn[choice]:
@@ -229,7 +232,11 @@ def _flush(store: Store, waiting: list[Row]) -> list[Row]:
 
 def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
     answer = _chosen(cell, response.answer)
-    verdict = cell.task.judge(cell.item, answer)
+    final: str | None = answer.text
+    if cell.task.kind == "generate":  # with the tag that the prompt ends in, trace and final answer can be told apart
+        answer = replace(answer, text=opening(model.tokenizer, cell.prompt) + answer.text)
+        _, final = parted(answer.text)
+    verdict = UNREAD if final is None else cell.task.judge(cell.item, replace(answer, text=final))
     if answer.finish == "nonfinite":
         verdict = replace(verdict, correct=False)
     return Row(

@@ -8,6 +8,7 @@ import pandas as pd
 
 from lesion.engines.loops import LEAST
 from lesion.tasks.task import TRUNCATED
+from lesion.tasks.thinking import unclosed
 
 
 def truncated(answers: pd.DataFrame) -> float:
@@ -18,16 +19,19 @@ def truncated(answers: pd.DataFrame) -> float:
 def rates(answers: pd.DataFrame) -> dict[str, float]:
     """Shares of answers, in 0…1.
 
-    `truncated` hit the token limit or were ended in a loop, `looped` are the latter among them; in `unparsed` no
-    answer could be read; `nonfinite` were broken off since logits were not finite.
+    `truncated` hit the token limit or were ended in a loop, `looped` are the latter among them; `unclosed` never closed
+    their thinking, so that they have no final answer; in `unparsed`, of the others, no answer could be read;
+    `nonfinite` were broken off since logits were not finite.
 
     Args:
-        answers: with the columns finish and parsed, as `Store.answers` gives them; at least one.
+        answers: with the columns text, finish and parsed, as `Store.answers` gives them; at least one.
     """
+    open_ended = answers["text"].map(unclosed).astype(bool)
     return {
         "truncated": truncated(answers),
         "looped": float((answers["finish"] == "loop").mean()),
-        "unparsed": float(answers["parsed"].isna().mean()),
+        "unclosed": float(open_ended.mean()),
+        "unparsed": float((answers["parsed"].isna() & ~open_ended).mean()),
         "nonfinite": float((answers["finish"] == "nonfinite").mean()),
     }
 

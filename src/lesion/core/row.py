@@ -31,7 +31,7 @@ class Row:
         item: id of the item within the task.
         decoding: text form of the decoding.
         prompt_style: the prompt style that was used, resolved (never `auto`).
-        text: what the model said.
+        text: what the model said; begun with the opening tag of thinking where the prompt ends in it.
         tokens: number of generated tokens.
         finish: `stop`, `length`, `loop` or `nonfinite`.
         correct: whether the judge found the answer right.

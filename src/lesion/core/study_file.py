@@ -32,6 +32,11 @@ from lesion.core.fields import (
     MOST_TOKENS,
     PROMPT_STYLE,
     SEED,
+    SYSTEM,
+    TEMPLATE_ARGUMENTS,
+    THINKING,
+    THINKING_TOKENS,
+    Arguments,
     BatchSize,
     Count,
     Dtype,
@@ -43,6 +48,7 @@ from lesion.core.fields import (
     Several,
     StopLoops,
     Text,
+    Thinking,
     Whole,
     one_of,
     printable,
@@ -54,9 +60,12 @@ from lesion.core.validation_errors import explain
 from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
 from lesion.plain import short
+from lesion.tasks.style import Style
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
 """What models of one family are called after the training that made them; a study may say anything else."""
+PROMPTING = ("prompt_style", "thinking", "system", "template_arguments")
+"""Keys that say how a question is put."""
 _BUNDLED = re.compile(rf"bundled:(.+)-({'|'.join(VARIANTS)})(?:@.*)?")
 
 
@@ -145,6 +154,7 @@ class DecodingPlan(Table):
     )
     max_new_tokens: Count | None = MOST_TOKENS
     stop_loops: StopLoops = LOOP_STOP
+    thinking_tokens: Count | None = THINKING_TOKENS
 
     @model_validator(mode="after")
     def _samples(self) -> DecodingPlan:
@@ -295,9 +305,23 @@ class ModelStudy(StudyFile):
     SILENT: ClassVar[tuple[str, ...]] = (*StudyFile.SILENT, "level", "batch_size", "device")
 
     prompt_style: Text | None = PROMPT_STYLE
+    thinking: Thinking = THINKING
+    system: Text | None = SYSTEM
+    template_arguments: Arguments | None = TEMPLATE_ARGUMENTS
     level: Level = LEVEL_OPTION
     batch_size: BatchSize = BATCHES
     device: Text = DEVICES
+
+    def styled(self, model: str | None = None) -> str | None:
+        """The prompt style, that of a model or else the study's, with the study's settings of a chat behind it.
+
+        Raises:
+            UsageError: the style is none.
+        """
+        style = model or self.prompt_style
+        if not (self.thinking or self.system or self.template_arguments):
+            return style
+        return str(Style.parse(style or "").having(self.thinking, self.system, self.template_arguments))
 
 
 class GreedyStudy(ModelStudy):
@@ -305,12 +329,13 @@ class GreedyStudy(ModelStudy):
 
     max_new_tokens: Count | None = MOST_TOKENS
     stop_loops: StopLoops = LOOP_STOP
+    thinking_tokens: Count | None = THINKING_TOKENS
 
     @property
     def answering(self) -> dict[str, Any]:
         """How its models answer, as keys of `Questions`."""
-        shared = {"seed", "prompt_style", "level", "batch_size", "device"}
-        decoding = {"max_new_tokens", "stop_loops"}
+        shared = {"seed", "level", "batch_size", "device", *PROMPTING}
+        decoding = {"max_new_tokens", "stop_loops", "thinking_tokens"}
         return {**self.model_dump(include=shared), "decoding": self.model_dump(include=decoding)}
 
 
@@ -361,8 +386,8 @@ class Questions(ModelStudy):
         return self.decoding.max_new_tokens if task.max_new_tokens is None else task.max_new_tokens
 
     def prompt_style_of(self, model: ModelChoice, task: TaskChoice) -> str | None:
-        """The prompt style: the task's, else the model's, else the study's; None: the task's own default."""
-        return task.prompt_style or model.prompt_style or self.prompt_style
+        """The prompt style: exactly the task's, else as `styled`; None: the task's own default."""
+        return task.prompt_style or self.styled(model.prompt_style)
 
     def dtype_of(self, model: ModelChoice) -> str:
         """The dtype of a model: its own, else the study's."""

@@ -93,12 +93,14 @@ class Endings(Value):
 
     Attributes:
         truncated: at the token limit or in a loop; looped: the latter among them.
-        unparsed: no answer could be read.
+        unclosed: the thinking was never closed, so that there is no final answer.
+        unparsed: of the others, no answer could be read.
         nonfinite: ended because logits were not finite.
     """
 
     truncated: float
     looped: float = 0.0
+    unclosed: float = 0.0
     unparsed: float
     nonfinite: float = 0.0
 

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 class Decoding:
     """How answers are decoded: greedy at temperature 0, else sampled (see `lesion.engines.sampling`).
 
+    With `thinking_tokens` a trace of so many tokens is closed (see `lesion.engines.closing`), and the answer goes on
+    behind it within `max_new_tokens`, which the trace counts towards; 0 lets it think on.
+
     With `stop_loops` an answer ends once it has said the same piece so many times in a row (see
     `lesion.engines.loops`); 0 lets it go on. That is approximate: an answer that would have left its loop is judged by
     what it said until then.
 
     Raises:
-        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], or loops
-            are to be ended after fewer than 2 repetitions.
+        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], loops
+            are to be ended after fewer than 2 repetitions, or the thinking may take all tokens of the answer.
     """
 
     max_new_tokens: int = 256
@@ -36,6 +39,7 @@ class Decoding:
     top_p: float = 1.0
     seed: int = 0
     stop_loops: int = 0
+    thinking_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -49,12 +53,22 @@ class Decoding:
                 f"A loop says the same piece at least 2 times in a row, not {self.stop_loops}; 0 lets loops go on."
             )
 
+        if self.thinking_tokens < 0:
+            raise UsageError(f"Thinking takes at least 1 token, not {self.thinking_tokens}; 0 sets no limit.")
+        if self.thinking_tokens >= self.max_new_tokens:
+            raise UsageError(
+                f"{self.thinking_tokens:,} tokens of thinking leave nothing of the {self.max_new_tokens:,} of an"
+                " answer; raise --max-new-tokens, or lower --thinking-tokens."
+            )
+
     def __str__(self) -> str:
         sampled = f"T={self.temperature:g} p={self.top_p:g} seed={self.seed} {SAMPLING}"
         how = "greedy" if self.temperature == 0 else sampled
-        # Only where loops are stopped, so that the keys of answers from before there was the choice stay what they are.
+        # Only where loops are stopped or thinking is limited, so that the keys of answers from before there was the
+        # choice stay what they are.
         loops = f" stop_loops={self.stop_loops}" if self.stop_loops else ""
-        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}"
+        thinking = f" thinking_tokens={self.thinking_tokens}" if self.thinking_tokens else ""
+        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}{thinking}"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 const BASELINE = "baseline";
 const KINDS = { // how an edit's answer stands to the unedited one: its sign in the grid, and its words
   right: ["✓", "right"], broken: ["✗", "broken by the edit"], repaired: ["+", "repaired"], wrong: ["–", "wrong before and after"],
-  unparsed: ["?", "unparsed"], unknown: ["", "not answered yet"],
+  unparsed: ["?", "unparsed"], unclosed: ["…", "thinking never closed"], unknown: ["", "not answered yet"],
 };
-const FILTERS = { all: "all", broken: "broken by the edit", repaired: "repaired", unparsed: "unparsed", same: "same verdict" };
+const FILTERS = { all: "all", broken: "broken by the edit", repaired: "repaired", unparsed: "unparsed", unclosed: "thinking never closed",
+  same: "same verdict" };
 const FINISHES = { s: "ended by itself", l: "hit the token limit", r: "ended in a loop", n: "broken off: logits not finite" };
+const UNCLOSED = -2; // in place of the number of what was read: the thinking was never closed
+const CLOSE = "</think>"; // behind it stands the final answer
 const CELL = 26; // pixels of a cell of the grid
 const LABEL = 150; // of the item's name before them
 const HEAD = 96; // of the names of edits above them
@@ -18,7 +21,8 @@ async function browse() {
   const [find, grid, body, view] = ["find", "grid", "grid-body", "item-view"].map(byId);
   const shown = { filter: "all", item: 0, kept: new Set() }; // `kept`: further edits whose answers stand beside
   const words = data.words ?? {}; // of a study that compares something else than an edit with the unedited model
-  const filters = Object.entries(words.filters ?? FILTERS);
+  const thinks = data.cells.some((cell) => cell.parsed.includes(UNCLOSED));
+  const filters = Object.entries(words.filters ?? FILTERS).filter(([name]) => thinks || name !== "unclosed");
   const inWords = (kind) => (words.filters ?? {})[kind] ?? KINDS[kind][1];
   for (const [select, word] of [[models, words.model], [edits, words.edit]])
     if (word) select.parentElement.firstChild.textContent = word + " ";
@@ -36,12 +40,13 @@ async function browse() {
   function kindOf(cell, index) {
     const after = cell?.verdicts[index] ?? "-";
     if (after === "-") return "unknown";
+    if (after === "0" && cell.parsed[index] === UNCLOSED) return "unclosed";
     if (after === "0" && cell.parsed[index] === -1) return "unparsed";
     if (cell === baseline()) return after === "1" ? "right" : "wrong";
     const before = baseline()?.verdicts[index] ?? "-";
     return { 10: "broken", "01": "repaired", 11: "right", "00": "wrong" }[before + after] ?? "unknown";
   }
-  const changes = (cell, index) => { // by the verdicts alone, and unparsed besides
+  const changes = (cell, index) => { // by the verdicts alone, and unparsed or unclosed besides
     const pair = (baseline()?.verdicts[index] ?? "-") + (cell?.verdicts[index] ?? "-");
     const change = { 10: ["broken"], "01": ["repaired"], 11: ["right", "same"], "00": ["wrong", "same"] }[pair] ?? [];
     return [...change, kindOf(cell, index)];
@@ -186,19 +191,29 @@ async function browse() {
     const facts = make("p", "facts");
     facts.append(make("strong", right ? "yes" : "no", right ? "✓ right" : "✗ wrong"));
     const parsed = cell.parsed[index];
-    facts.append(parsed < 0 ? " · unparsed: no answer could be read" : ` · read as: ${data.texts[parsed]}`);
+    if (parsed === UNCLOSED) facts.append(" · unclosed: it never ended its thinking");
+    else facts.append(parsed < 0 ? " · unparsed: no answer could be read" : ` · read as: ${data.texts[parsed]}`);
     facts.append(` · ${FINISHES[cell.finish[index]]}`);
     if (cell.tokens[index]) facts.append(` · ${cell.tokens[index]} tokens`);
-    const said = make("pre", "said");
     const text = data.texts[number];
     const against = other && other.texts[index] >= 0 ? data.texts[other.texts[index]] : text;
     let same = 0;
     while (same < text.length && same < against.length && text[same] === against[same]) same++;
     if (text !== against) same = Math.max(0, text.slice(0, same).search(/\s\S*$/) + 1); // from the start of the word
-    said.append(text.slice(0, same));
-    if (same < text.length) said.append(make("span", "differs", text.slice(same)));
-    if (!text) said.append(make("em", "", "(nothing)"));
-    box.append(facts, said);
+    const said = (from, to) => {
+      const part = make("pre", "said", text.slice(from, Math.max(from, Math.min(same, to))));
+      if (same < to) part.append(make("span", "differs", text.slice(Math.max(from, same), to)));
+      if (from === to) part.append(make("em", "", "(nothing)"));
+      return part;
+    };
+    box.append(facts);
+    const closed = text.lastIndexOf(CLOSE);
+    if (closed >= 0) {
+      const trace = make("details", "trace");
+      trace.append(make("summary", "", "thinking"), said(0, closed + CLOSE.length));
+      box.append(trace);
+    }
+    box.append(said(closed < 0 ? 0 : closed + CLOSE.length, text.length));
     return box;
   }
 
@@ -270,7 +285,7 @@ async function browse() {
     return true;
   }
 
-  byId("key").replaceChildren(...Object.entries(KINDS).slice(0, 5).map(([kind, [sign]]) => {
+  byId("key").replaceChildren(...Object.entries(KINDS).filter(([kind]) => kind !== "unknown" && (thinks || kind !== "unclosed")).map(([kind, [sign]]) => {
     const entry = make("span", "", inWords(kind));
     entry.prepend(make("b", kind, sign));
     return entry;

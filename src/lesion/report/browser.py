@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lesion.report import wording
+from lesion.tasks.thinking import unclosed
 
 BUDGET = 3_000_000
 """Characters of questions and answers that a page carries at most."""
@@ -22,7 +23,8 @@ Carried = dict[str, Any]
 
 `texts`, each once; `models`; `tasks` (`name`, `total`, and `items` as [id, question, gold, group]); and `cells`
 (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0, or - for no answer; and per shown item
-the numbers of its `texts` and `parsed`, -1 for none, `finish` as s, l, r or n, and `tokens`).
+the numbers of its `texts` and `parsed`, -1 for none and -2 for thinking that was
+never closed, `finish` as s, l, r or n, and `tokens`).
 """
 NOTHING: Carried = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
@@ -179,7 +181,7 @@ def _packed(every: list[BrowserAnswer | None], kept: int, numbers: dict[str, int
     return {
         "verdicts": "".join("-" if answer is None else str(int(answer.correct)) for answer in every),
         "texts": [number(answer.text if answer else None) for answer in shown],
-        "parsed": [number(answer.parsed if answer else None) for answer in shown],
+        "parsed": [-2 if answer and unclosed(answer.text) else number(answer and answer.parsed) for answer in shown],
         "finish": "".join(FINISHES.get(answer.finish, "s") if answer else "-" for answer in shown),
         "tokens": [answer.tokens if answer else 0 for answer in shown],
     }

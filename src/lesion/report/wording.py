@@ -171,6 +171,11 @@ def truncated(rate: float | None, looped: float | None, digits: int = 1) -> str:
     return percent(rate, digits) + (f", {percent(looped, digits)} looped" if looped else "")
 
 
+def unparsed(rate: float | None, unclosed: float | None, digits: int = 1) -> str:
+    """The share of answers in which none could be read: `2.0 %`, or `2.0 %, 10.0 % unclosed` if some thought on."""
+    return percent(rate, digits) + (f", {percent(unclosed, digits)} unclosed" if unclosed else "")
+
+
 def unended(looped: float | None) -> str:
     """What truncated answers did: `hit the token limit`, or, where loops were stopped, perhaps that."""
     return "hit the token limit or fell into a loop" if looped else "hit the token limit"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, TemplateError, nodes
+from jinja2 import Environment, TemplateError, meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -62,6 +63,18 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **argu
     return text
 
 
+def arguments_of(tokenizer: Any) -> frozenset[str]:
+    """The arguments that a chat template reads beside the conversation, such as `enable_thinking`."""
+    template = getattr(tokenizer, "chat_template", None)
+    try:
+        template = template if isinstance(template, str) else tokenizer.get_chat_template()
+        names = meta.find_undeclared_variables(_environment().parse(template))
+    except (TemplateError, *UNFIT):
+        return frozenset()  # `render` says why it cannot be used
+    reserved = inspect.signature(tokenizer.apply_chat_template).parameters.keys() | _environment().globals.keys()
+    return frozenset(names - reserved - tokenizer.special_tokens_map.keys() - {"messages"})
+
+
 def _refusal(name: str, why: str) -> LesionError:
     return LesionError(
         f"The chat template of {short(name, 200)} cannot be used: {why}. Choose --prompt-style plain or raw, or mend"
@@ -111,14 +124,20 @@ class _Bounded(ImmutableSandboxedEnvironment):
 
 @lru_cache(maxsize=16)
 def _bounded(template: str) -> Any:
-    """The template, compiled in the bounded sandbox with the filters and functions that transformers gives it."""
+    """The template, compiled in the bounded sandbox."""
+    return _environment().from_string(template)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> _Bounded:
+    """The bounded sandbox with the filters and functions that transformers gives templates."""
     from transformers.utils import chat_template_utils  # names of tasks need not wait for it
 
     theirs: Environment = chat_template_utils._compile_jinja_template("").environment
     environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
     environment.filters.update(theirs.filters)
     environment.globals.update(theirs.globals)
-    return environment.from_string(template)
+    return environment
 
 
 @contextmanager

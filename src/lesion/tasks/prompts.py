@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.tasks import chat
+from lesion.tasks.conversation import refuse_unfit, write_chat
 from lesion.tasks.source import Fields, packaged
+from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
-from lesion.tasks.written import Written, apart, names_control
+from lesion.tasks.thinking import OPEN
+from lesion.tasks.written import Written, apart
 
 
 @runtime_checkable
@@ -72,15 +74,41 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
     Args:
         model: who is asked.
         task: what is asked.
-        style: a name of `styles()`; None for the task's own. `auto` is the paper's prompt where the model is
-            one of a paper's checkpoints and the prompt covers the subject of the task, else the model's chat
-            template, else `plain`; it is never returned.
+        style: a name of `styles()`, with settings of a chat behind it perhaps (`lesion.tasks.style`); None for the
+            task's own. `auto` is the paper's prompt where the model is one of a paper's checkpoints and the prompt
+            covers the subject of the task, else the model's chat template, else `plain`; it is never returned.
 
     Raises:
-        UsageError: there is no such style, the model has no chat template, or a paper's prompt has no instruction for
-            the subject of the task.
+        UsageError: there is no such style, the model has no chat template, its template does not heed a setting, the
+            style has no place for one, or a paper's prompt has no instruction for the subject of the task.
     """
-    style = style or task.style
+    wanted = Style.parse(style or "")
+    wanted = replace(wanted, name=_named(model, task, wanted.name or task.style))
+    if not wanted.set:
+        return wanted.name
+    if wanted.name == "chat":
+        refuse_unfit(model, task, wanted)
+        return str(wanted)
+    thinks = wanted.set == ("--thinking",) and wanted.thinking == "on" and _begins_thinking(wanted.name)
+    if thinks or task.kind == "score":  # running text has no prompt
+        return wanted.name
+    settings = " and ".join(wanted.set)
+    advice = f"leave {settings} out, or give the task a prompt_style of its own in a study file"
+    if _chats(model):
+        advice = f"choose --prompt-style chat, {advice}"
+    raise UsageError(
+        f"{task.name} is asked of {model.name} in the style '{wanted.name}', which has no place for {settings};"
+        f" {advice}."
+    )
+
+
+def _begins_thinking(name: str) -> bool:
+    """Whether the prompts of a style end in the opening tag."""
+    return name in templates() and templates()[name].template.rstrip().endswith(OPEN)
+
+
+def _named(model: Speaker, task: Task, style: str) -> str:
+    """The name of a style, never `auto`."""
     subject: str = getattr(task, "subject", "")
     if style not in styles():
         raise UsageError(
@@ -155,10 +183,11 @@ def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
             has turns for shots, and one of them names a control token.
     """
     subject: str = getattr(task, "subject", "")
+    how = Style.parse(style)
     if style == "raw":
         return Written(_repeated(item, "", ""), begin=True)
-    if style == "chat":
-        return _write_chat(model, item, _data()["instructions"]["chat"].get(subject, ""))
+    if how.name == "chat":
+        return write_chat(model, item, _data()["instructions"]["chat"].get(subject, ""), how)
     template = templates()[style]
     if item.shots and not template.repeats:
         able = ["raw", "chat", *(name for name, other in templates().items() if other.repeats)]
@@ -186,31 +215,3 @@ def _data() -> Fields:
 
 def _chats(model: Speaker) -> bool:
     return bool(getattr(model.tokenizer, "chat_template", None))
-
-
-def _write_chat(model: Speaker, item: Item, instruction: str) -> Written:
-    question = item.question.strip()
-    behind = f"\n{instruction}" if instruction else ""
-    turns: list[dict[str, str]] = []
-    for solved, solution in item.shots:
-        if names_control(model.tokenizer, solved + solution + question):
-            raise LesionError(
-                f"Item {item.id} or a solved question before it contains control tokens of {model.name} as text, and "
-                f"they cannot be kept apart in a chat; choose --prompt-style plain."
-            )
-        turns += [{"role": "user", "content": solved.strip()}, {"role": "assistant", "content": solution}]
-
-    def render(question: str) -> str:
-        message = {"role": "user", "content": question + behind}
-        return chat.render(model.tokenizer, [*turns, message], model.name, add_generation_prompt=True)
-
-    if not names_control(model.tokenizer, question):
-        return Written(render(question))
-    mark = "QUESTION-GOES-HERE"
-    before, _, after = render(mark).partition(mark)
-    if before + question + after != render(question):
-        raise LesionError(
-            f"Item {item.id} contains control tokens of {model.name} as text, and the chat template rewrites "
-            f"its message, so that they cannot be kept apart; choose --prompt-style plain."
-        )
-    return Written(before, question, after)

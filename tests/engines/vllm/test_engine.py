@@ -128,6 +128,20 @@ def test_loops_end_at_the_same_token_and_their_steps_are_saved(model, vllm, plai
     assert spent == sorted(spent, reverse=True)
 
 
+def test_traces_are_closed_at_the_same_token(model, vllm, plain):
+    tag = tuple(model.tokenizer.encode("<think>\n", add_special_tokens=False))
+    opened = [(*prompt, *tag) for prompt in prompts(model)]
+    for decoding in (
+        Decoding(60, thinking_tokens=20),
+        Decoding(60, ("\n",), thinking_tokens=20, stop_loops=3),
+        Decoding(50, temperature=0.7, seed=1, thinking_tokens=20),
+    ):
+        asked = generations(opened, places(model)[:4], decoding)
+        told = answers(vllm, asked)
+        assert_same(told, answers(plain, asked))
+        assert any("</think>" in response.answer.text for response in told.values())
+
+
 def test_what_is_ended_for_its_loop_leaves_vllm_at_once(model, vllm, monkeypatch):
     silent = Compose(tuple(ScaleBlock(block.index) for block in model.anatomy.blocks))
     steps = []

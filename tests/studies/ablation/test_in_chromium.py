@@ -54,6 +54,30 @@ def test_choosing_a_cut_shows_both_answers_side_by_side(tab, address):
     assert differs == ["yes", "no 2"]
 
 
+def test_a_trace_is_folded_and_thinking_that_stays_open_is_marked_filtered_and_said(tab, address, tmp_path):
+    summary, answers, items = study()
+    open_ended = (answers["edit"] == "2×0") & (answers["task"] == "sums")
+    answers["text"] = "<think>\nlet me see\n</think>\n\n" + answers["text"]
+    answers.loc[open_ended, "text"] = "<think>\nlet me see, let me see"
+    tab.open(write_layers(tmp_path, summary, answers, items).as_uri())
+    choose(tab, "edit", "2×0")
+    before, after = (tab.ask(f"document.querySelectorAll('.answer')[{i}].innerText") for i in (0, 1))
+    assert "let me see" not in before
+    assert "thinking" in before
+    assert "sums 0 so yes" in before
+    assert tab.ask("document.querySelector('.answer .trace pre').textContent") == "<think>\nlet me see\n</think>"
+    assert "unclosed: it never ended its thinking · hit the token limit" in after
+    assert "let me see, let me see" in after
+    assert tab.ask(f"{CELLS}.filter(cell => cell.className.includes('unclosed')).length") == 10
+    tab.ask("document.querySelector('#filters input[value=unclosed]').click()")
+    assert tab.ask(f"{LIST}.length") == 10
+    assert "thinking never closed" in text(tab, "#key")
+    assert tab.complaints == []
+    tab.open(address)  # where nothing is thought, nothing is said of it
+    assert tab.ask("document.querySelector('#filters input[value=unclosed]')") is None
+    assert "thinking" not in text(tab, "#key")
+
+
 @pytest.mark.parametrize(
     ("edit", "kind", "shown"), [("2×0", "broken", 9), ("1×0", "repaired", 1), ("2×0", "same", 1), ("1×0", "same", 9)]
 )

@@ -37,6 +37,7 @@ def answers(seed: int = 0) -> pd.DataFrame:
                             "item": f"i{item}",
                             "correct": bool(rng.random() < share),
                             "finish": str(rng.choice(["stop", "length", "nonfinite"], p=[0.7, 0.2, 0.1])),
+                            "text": "",
                             "parsed": None if rng.random() < 0.3 else "42",
                         }
                     )

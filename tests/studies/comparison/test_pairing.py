@@ -57,6 +57,7 @@ def test_a_task_of_one_side_only_is_noted(tmp_path):
         ({"decoding": "greedy max=8 stop=['.']"}, r"stop is \[\] in a and \['.'\] in b"),
         ({"decoding": "T=0.7 p=1 seed=0 gumbel max=8 stop=[]"}, "temperature is 0 in a and 0.7 in b"),
         ({"decoding": "greedy max=8 stop=[] stop_loops=4"}, "stop_loops is 0 in a and 4 in b"),
+        ({"decoding": "greedy max=8 stop=[] thinking_tokens=4"}, "thinking_tokens is 0 in a and 4 in b"),
         ({"style": "chat", "study": 'prompt_style = "chat"\n'}, "prompt_style is raw in a and chat in b"),
         (
             {"style": "chat", "study": 'models = [{source = "other", prompt_style = "chat"}]\n'},

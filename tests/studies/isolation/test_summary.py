@@ -34,7 +34,7 @@ def plan(*edits: dict, tasks: Mapping[str, str] | None = None, **values) -> Plan
 def rows(task: str, name: str, right: Iterable[int], finish: str = "stop", scores=(), tokens: int = 3) -> list[dict]:
     return [
         {
-            **{"task": task, "edit": name, "item": f"{task}{n}", "correct": bool(one), "finish": finish},
+            **{"task": task, "edit": name, "item": f"{task}{n}", "correct": bool(one), "finish": finish, "text": ""},
             **{"tokens": tokens, "parsed": "7", "scores": tuple(scores[n : n + 1])},
         }
         for n, one in enumerate(right)

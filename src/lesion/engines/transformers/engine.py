@@ -21,6 +21,7 @@ from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
+from lesion.engines.closing import closing_of
 from lesion.engines.counters import Work
 from lesion.engines.engine import Request, Response
 from lesion.engines.stop_strings import StopStrings
@@ -88,7 +89,7 @@ class TransformersEngine:
         table = tabulate(by_row, self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
-        stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+        stops = StopStrings.of(self.model.tokenizer, waiting)
         shared = {edit: in_weights(edit, self.model.anatomy) for edit in edits}
         groups: dict[Written, list[Request]] = {((), ()): []}
         for request in waiting:
@@ -140,7 +141,7 @@ class TransformersEngine:
         group: Sequence[Request],
         table: Table,
         column: Mapping[Edit, int],
-        stops: Mapping[tuple[str, ...], StopStrings],
+        stops: Mapping[str, StopStrings],
         drafts: Drafts,
     ) -> Iterator[Response]:
         entries = [(request, column[request.edit]) for request in group]
@@ -155,7 +156,8 @@ class TransformersEngine:
                 starts[column],
                 longest_answer(self.model, request),
                 self._ends,
-                stops[request.decoding.stop],
+                stops[request.key],
+                closing=closing_of(self.model.tokenizer, request),
                 apart=apart[column],
                 prefix=prefixes.of(request, column),
             )

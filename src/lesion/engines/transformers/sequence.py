@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from lesion.engines.closing import Closing
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
 from lesion.engines.sampling import noise_key
@@ -24,6 +25,7 @@ class Row:
         limit: tokens that its answer may have.
         ends: tokens that end an answer.
         stop: looks for its stop strings.
+        closing: closes its trace at the limit for it; None where it may think on.
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
         generated: the tokens of its answer so far.
@@ -44,6 +46,7 @@ class Row:
     apart: bool = False
     ahead: bool = False
     prefix: Prefix = NOTHING
+    closing: Closing | None = None
 
     @cached_property
     def noise_key(self) -> int | None:
@@ -68,9 +71,11 @@ class Row:
         return len(self.request.prompt) - len(self.prefix) + len(self.draft)
 
     def say(self, token: int, finite: bool) -> Finish | None:
-        """What ends the answer now that `token` is its next, or None."""
+        """What ends the answer now that `token` is its next, or None; at its limit a trace is closed instead."""
         if not finite:
             return "nonfinite"
+        if self.closing is not None:
+            token = self.closing.instead(self.generated, token)
         self.generated.append(token)
         if token in self.ends or self.stop.hit(self.generated):
             return "stop"
@@ -89,7 +94,7 @@ class Row:
         for token, is_finite, drafted in zip(tokens, finite, (*self.draft, None), strict=True):
             if finish := self.say(token, is_finite):
                 return finish
-            if token != drafted:
+            if self.generated[-1] != drafted:
                 break
             self.accepted += 1
         return None

@@ -15,6 +15,7 @@ from lesion.edits.factors import factors
 from lesion.edits.lowrank import Written
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
+from lesion.engines.closing import closing_of
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
 from lesion.engines.loops import Loop
@@ -141,7 +142,7 @@ class VllmEngine:
                 for matrix in touched(self.model, *written):
                     place_of(self.model, matrix)  # likewise
             self._prove(waiting)
-            stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+            stops = StopStrings.of(self.model.tokenizer, waiting)
             for written, group in groups.items():
                 with self._written(*written):
                     for response in self._group(group, stops):
@@ -233,7 +234,7 @@ class VllmEngine:
             prove(trials, probes(requests, self.model.context), what, same)
             self._unproven.discard(kind)
 
-    def _group(self, group: Sequence[Request], stops: Mapping[tuple[str, ...], StopStrings]) -> Iterator[Response]:
+    def _group(self, group: Sequence[Request], stops: Mapping[str, StopStrings]) -> Iterator[Response]:
         """Answers to requests under one edit of weights."""
         missing: dict[str, int] = {}
         parts: dict[str, list[Job]] = {}
@@ -250,9 +251,7 @@ class VllmEngine:
                 del parts[request.key]
                 yield scored(request, [part.lookups for part in sorted(done, key=lambda job: job.part)], self.model)
 
-    def _jobs(
-        self, request: Request, stops: Mapping[tuple[str, ...], StopStrings], missing: dict[str, int]
-    ) -> Iterator[Job]:
+    def _jobs(self, request: Request, stops: Mapping[str, StopStrings], missing: dict[str, int]) -> Iterator[Job]:
         column = self.column(of_places(request.edit))
         if request.choices or request.tokens:
             wanted = looks(request)
@@ -267,8 +266,9 @@ class VllmEngine:
             request.prompt,
             limit,
             column,
-            stops[decoding.stop],
+            stops[request.key],
             Loop(decoding.stop_loops, limit) if decoding.stop_loops else None,
+            closing=closing_of(self.model.tokenizer, request),
             draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
             request=request,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lesion.engines.answers import Lookup
+from lesion.engines.closing import Closing
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
 from lesion.engines.stop_strings import StopStrings
@@ -31,6 +32,7 @@ class Job:
         column: of the edit it is under, among those that the workers know.
         stop: looks for stop strings in the answer.
         loop: looks for a loop in the answer; None where loops may go on.
+        closing: closes the trace at the limit for it; None where it may think on.
         look: what is looked up, in place of an answer.
         draw: see `Wish`.
         fresh: use nothing that was computed for an earlier prompt.
@@ -46,6 +48,7 @@ class Job:
     stop: StopStrings | None = None
     loop: Loop | None = None
     look: Look | None = None
+    closing: Closing | None = None
     draw: Settings | tuple[()] = ()
     fresh: bool = False
     request: Request | None = None
@@ -87,6 +90,7 @@ class Jobs:
                     return
                 done: list[str] = []
                 stopped: list[str] = []
+                closed: list[str] = []
                 with self.running.speaking() as engine:
                     outputs = engine.step()
                 for output in outputs:
@@ -95,12 +99,21 @@ class Jobs:
                         continue
                     job.cached = max(job.cached, output.num_cached_tokens or 0)
                     ended = self._hear(job, output.outputs[0].token_ids)
+                    if job.closing is not None and not ended and job.closing.due(job.generated):
+                        ended = self._hear(job, job.closing.tokens[: job.limit - len(job.generated)])
+                        if not ended and len(job.generated) < job.limit:
+                            closed.append(output.request_id)
+                            continue
+                        ended = True
                     if ended or output.finished:
                         done.append(output.request_id)
                     if ended and not output.finished:
                         stopped.append(output.request_id)
-                if stopped:
-                    self.running.engine.abort_request(stopped)
+                if stopped or closed:
+                    self.running.engine.abort_request([*stopped, *closed])
+                for name in closed:  # goes on behind the closing tag, as a prompt that is longer by the trace
+                    job = at_work.pop(name)
+                    at_work[self._add(job)] = job
                 if done:
                     self._collect()
                 for name in done:
@@ -119,12 +132,12 @@ class Jobs:
         from vllm.sampling_params import RequestOutputKind
 
         number, self._number = self._number, self._number + 1
-        watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None
+        watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None or job.closing is not None
         first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
         wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw)
         parameters = SamplingParams(
             temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.logits.draw`
-            max_tokens=job.limit,
+            max_tokens=job.limit - len(job.generated),
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,
             detokenize=False,
@@ -134,7 +147,7 @@ class Jobs:
         )
         salt = f"fresh {number}" if job.fresh else self.salt(job.column)
         with self.running.speaking() as engine:
-            engine.add_request(str(number), tokens_input(list(job.tokens), cache_salt=salt), parameters)
+            engine.add_request(str(number), tokens_input([*job.tokens, *job.generated], cache_salt=salt), parameters)
         return str(number)
 
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
@@ -150,6 +163,8 @@ class Jobs:
             if job.loop is not None and len(job.generated) < job.limit and job.loop.hit(job.generated):
                 job.finish = "loop"
                 return True
+            if job.closing is not None and job.closing.due(job.generated):
+                return False  # what vLLM has computed behind it is no part of the answer
         return False
 
     def _collect(self) -> None:

@@ -265,6 +265,8 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
     cut = result.baseline.truncated or 0.0
     if cut >= CUT:
         note += f" {percent(cut, 0)} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
+        if (unclosed := result.baseline.unclosed) >= CUT:
+            note += f" {percent(unclosed, 0)} never closed their thinking: --thinking-tokens closes it for them."
     return [note]
 
 

@@ -18,7 +18,7 @@ from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.result import AblationSummary, Scores
 
-RATES = ("truncated", "looped", "unparsed")
+RATES = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
@@ -72,7 +72,7 @@ ACCURACY = _interval("accuracy", "Accuracy", "low", "high")
 MODEL, TASK = Column("model", "Model", number=False), Column("task", "Task", number=False)
 ENDED = (
     Column("truncated", "Truncated", row=lambda row: wording.truncated(row["truncated"], row["looped"])),
-    Column("unparsed", "Unparsed", wording.percent),
+    Column("unparsed", "Unparsed", row=lambda row: wording.unparsed(row["unparsed"], row["unclosed"])),
 )
 
 
@@ -148,6 +148,7 @@ def baselines(summary: AblationSummary) -> Table:
         )
     which = "the blocks whose drop exceeds the effect" if summary.stopped else "the critical blocks"
     looped = ", or was ended in a loop (looped)" if summary.approximate else ""
+    unclosed = "; unclosed: it never closed its thinking" if any(row["unclosed"] for row in rows) else ""
     return Table(
         "",
         pd.DataFrame(rows),
@@ -160,7 +161,7 @@ def baselines(summary: AblationSummary) -> Table:
         ),
         title="The unedited models and the blocks that are marked",
         caption=f"The unedited model{'s' if several_models else ''} (accuracy in %), and {which}. Truncated: the"
-        f" answer hit the token limit{looped}. Unparsed: no answer could be read from it.",
+        f" answer hit the token limit{looped}. Unparsed: no answer could be read from it{unclosed}.",
     )
 
 
@@ -239,9 +240,11 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
         if decided
         else f"Accuracy in % with its {level} interval; ● is critical. "
     )
+    results = [scores for curve in summary.curves for scores in (curve.result.baseline, *curve.result.cells)]
+    unclosed = " unclosed, it never closed its thinking;" if any(scores.unclosed for scores in results) else ""
     caption = (
         f"{numbers}{summary.rule} Second line, from {100 * wording.WORTH_SAYING:g} % on: truncated, the answer hit the"
-        " token limit; unparsed, no answer could be read from it."
+        f" token limit;{unclosed} unparsed, no answer could be read from it."
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
@@ -283,11 +286,8 @@ def _written(scores: Scores, shown: Estimate, *, mark: str = "", items: str = ""
     before = f"{mark} " if mark else ""
     cell = Text(f"{before}{wording.points(shown.value)} ", style="bold red" if mark.startswith("●") else "")
     cell.append(wording.interval(shown.low, shown.high), style="not bold dim")
-    faults = [
-        f"{wording.percent(rate, 0)} {name}"
-        for rate, name in ((scores.truncated, "truncated"), (scores.looped, "looped"), (scores.unparsed, "unparsed"))
-        if rate >= wording.WORTH_SAYING
-    ]
+    shares = scores.model_dump(include=set(RATES))
+    faults = [f"{wording.percent(shares[name], 0)} {name}" for name in RATES if shares[name] >= wording.WORTH_SAYING]
     for beneath in filter(None, (items, ", ".join(faults))):
         cell.append(f"\n{beneath}", style="not bold dim")
     return cell

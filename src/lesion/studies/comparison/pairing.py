@@ -19,7 +19,8 @@ CHOSEN = {"truncation": "its edits", "choose": "its edit", "tuning": "a learning
 """What a study chose on some of its items, by its kind or by the key of its file that asks for it."""
 _DECODING = re.compile(
     r"(?:greedy|T=(?P<temperature>\S+) p=(?P<top_p>\S+) seed=(?P<seed>\S+) (?P<sampling>.*?))"
-    r" max=(?P<max_new_tokens>\d+) stop=(?P<stop>\[.*\])(?: stop_loops=(?P<stop_loops>\d+))?",
+    r" max=(?P<max_new_tokens>\d+) stop=(?P<stop>\[.*\])(?: stop_loops=(?P<stop_loops>\d+))?"
+    r"(?: thinking_tokens=(?P<thinking_tokens>\d+))?",
     re.DOTALL,
 )
 
@@ -177,7 +178,7 @@ def _settings(source: Source, task: str) -> dict[str, str]:
     match = _DECODING.fullmatch(decoding)
     if match is None:
         return settings | {"decoding": decoding}
-    greedy = {"temperature": "0", "top_p": "1", "stop_loops": "0"}
+    greedy = {"temperature": "0", "top_p": "1", "stop_loops": "0", "thinking_tokens": "0"}
     return settings | greedy | {key: value for key, value in match.groupdict().items() if value is not None}
 
 

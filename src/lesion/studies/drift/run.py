@@ -8,7 +8,7 @@ from pathlib import Path
 from lesion.core.differences import study_differences
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
-from lesion.core.study_file import ModelChoice
+from lesion.core.study_file import PROMPTING, ModelChoice
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.models.gguf_checkpoint import as_folder
@@ -36,6 +36,7 @@ from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, draw_runs, own_solutions, read_texts, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
+from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
 
 
@@ -98,7 +99,7 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
         return  # damaged: there is nothing to lose
     if there is None or there.identity == study.identity():
         return
-    keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
+    keys = ("task", *PROMPTING, "max_new_tokens", "stop_loops", "thinking_tokens", "dtype")
     differing = study_differences(there.study, study, keys)
     raise LesionError(
         f"{folder} holds another drift study{f' ({differing})' if differing else ''}. Give another folder with --out,"
@@ -115,7 +116,7 @@ def _look_ahead(study: DriftStudy, run: Run) -> None:
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)
         style = study.questions().prompt_style_of(chosen, study.task)
-        if style == "chat" and chosen is not study.models[0]:
+        if Style.parse(style or "").name == "chat" and chosen is not study.models[0]:
             _refuse_speechless(chosen)
 
 

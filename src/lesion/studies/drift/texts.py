@@ -21,6 +21,7 @@ from lesion.tasks.continuations import encode_answer, encode_choices, encode_gol
 from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import TRUNCATED, Item, Task
+from lesion.tasks.thinking import opening
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,6 @@ def _read(
     if not answer:
         return prompt, ()
     if task.kind == "generate":
-        return prompt, encode_answer(model, task, item, answer, style)
+        return prompt, encode_answer(model, task, item, answer.removeprefix(opening(model.tokenizer, prompt)), style)
     (solution,) = encode_choices(model, task, replace(item, choices=(answer,)), style)
     return prompt, solution

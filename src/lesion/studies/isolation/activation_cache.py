@@ -48,7 +48,7 @@ def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
     Raises:
         UsageError: a data set does not exist or has too few items.
     """
-    style = study.model.prompt_style or study.prompt_style
+    style = study.styled(study.model.prompt_style)
     return {
         data: calibration(
             model, find(data), study.samples,

@@ -92,6 +92,7 @@ class Rates(Value):
 
     truncated: Number = None
     looped: Number = None
+    unclosed: Number = None
     unparsed: Number = None
     nonfinite: Number = None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lesion.core.differences import study_differences
 from lesion.core.lock import locked
 from lesion.core.run import Run
-from lesion.core.study_file import ModelChoice, Questions
+from lesion.core.study_file import PROMPTING, ModelChoice, Questions
 from lesion.edits.edit import BASELINE, Edit, of_weights, parse, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.edits.simplify import simplified
@@ -156,7 +156,7 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
         return  # damaged: there is nothing to lose
     if there is None or there.identity == identity:
         return
-    keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
+    keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
     differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
         f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"

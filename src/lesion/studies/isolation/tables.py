@@ -23,7 +23,7 @@ EDIT = (
     *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "seed"),
     *("selected", "total", "share", "achieved"),
 )
-RATES = ("truncated", "looped", "unparsed", "nonfinite")
+RATES = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
 EVALUATION = (
     *TASK,
     *EDIT,
@@ -215,7 +215,7 @@ def cells(evaluation: Evaluation) -> Table:
             Column("random_beyond", "Beyond random", row=lambda row: _points_text(row, "random_beyond")),
             Column("change_p_corrected", "p corrected", wording.p_value),
             _truncated("rates"),
-            Column("rates_unparsed", "Unparsed", wording.percent),
+            _unparsed("rates"),
             *([Column("rates_nonfinite", "Not finite", wording.percent)] if nonfinite else []),
         ),
         title="Every task under every edit",
@@ -228,6 +228,12 @@ def _truncated(rates: str) -> Column:
     """The column of truncated answers, from the columns RATES_truncated and RATES_looped."""
     key, looped = f"{rates}_truncated", f"{rates}_looped"
     return Column(key, "Truncated", row=lambda row: wording.truncated(row[key], row[looped]))
+
+
+def _unparsed(rates: str) -> Column:
+    """The column of unparsed answers, from the columns RATES_unparsed and RATES_unclosed."""
+    key, unclosed = f"{rates}_unparsed", f"{rates}_unclosed"
+    return Column(key, "Unparsed", row=lambda row: wording.unparsed(row[key], row[unclosed]))
 
 
 def _edit_text(row: Row) -> str:
@@ -266,6 +272,9 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
         for task in evaluation.tasks
     ]
 
+    thought_on = any(task.baseline.rates.unclosed for task in evaluation.tasks)
+    unclosed = "; unclosed: it never closed its thinking" if thought_on else ""
+
     def chance(row: Row) -> str:
         return wording.percent(row["chance"], 0) + (", uninformative" if row["uninformative"] else "")
 
@@ -279,11 +288,12 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
             Column("baseline_result", "Unedited", row=lambda row: _result_text(row, "baseline_result")),
             Column("chance", "Chance", row=chance),
             _truncated("baseline_rates"),
-            Column("baseline_rates_unparsed", "Unparsed", wording.percent),
+            _unparsed("baseline_rates"),
         ),
         title="The unedited model",
         caption="The unedited model: accuracy in %, or perplexity of running text. Truncated: the answer hit the token"
-        f" limit{', or was ended in a loop (looped)' if loops else ''}. Unparsed: no answer could be read from it.",
+        f" limit{', or was ended in a loop (looped)' if loops else ''}. Unparsed: no answer could be read from"
+        f" it{unclosed}.",
     )
 
 

@@ -50,11 +50,13 @@ def _caption(summary: IsolationSummary, evaluation: Evaluation) -> str:
     perplexity = (
         " Running text: perplexity (less is better) with its interval, × the unedited model's, the random controls'."
     )
+    rates = [effect.rates for task in evaluation.tasks for effect in task.effects.values()]
+    unclosed = " answers that never closed their thinking (unclosed);" if any(rate.unclosed for rate in rates) else ""
     return (
         f"Accuracy in % with its {100 * summary.study.level:g} % interval, then the drop from the unedited model, then"
         " the matched random controls' accuracies from lowest to highest."
         f"{perplexity if any(task.scored for task in evaluation.tasks) else ''} Last line (from"
-        f" {100 * WORTH_SAYING:g} % on): answers truncated at the token limit; unparsed answers."
+        f" {100 * WORTH_SAYING:g} % on): answers truncated at the token limit;{unclosed} unparsed answers."
         f"{f' Approximate: {summary.approximate}' if summary.approximate else ''}"
     )
 
@@ -95,6 +97,6 @@ def _cell(task: EvaluatedTask, edit: EditedModel) -> Text:
         span = (random.lowest, random.highest)
         ends = dict.fromkeys(wording.figures(end, 3) if task.scored else wording.points(end, 0) for end in span)
         cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
-    shares = {"truncated": rates.truncated, "looped": rates.looped, "unparsed": rates.unparsed}
+    shares = rates.model_dump(exclude={"nonfinite"})
     faults = [f"{wording.percent(share, 0)} {name}" for name, share in shares.items() if (share or 0) >= WORTH_SAYING]
     return cell.append("\n" + ", ".join(faults), style="dim") if faults else cell

@@ -53,7 +53,7 @@ class Tuned(Value):
     change: Change
 
     def rate(self, name: str) -> float:
-        """`truncated`, `looped`, `unparsed` or `nonfinite`, mean over seeds."""
+        """`truncated`, `looped`, `unclosed`, `unparsed` or `nonfinite`, mean over seeds."""
         return float(np.mean([getattr(seed, name) for seed in self.seeds]))
 
 

@@ -131,7 +131,7 @@ class _Work:
 
     def _examples(self) -> list[Example]:
         """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
-        style = resolve(self.model, self.data.task, self.study.prompt_style)
+        style = resolve(self.model, self.data.task, self.study.styled())
         wanted = self.study.steps * self.study.rows
         fit: list[Example] = []
         unfit: list[str] = []
@@ -247,6 +247,6 @@ def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
     stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
     arms_of(study, model, study.seeds[0], stand_in)
     for task in data.tasks.values():
-        resolve(model, task, study.prompt_style)
+        resolve(model, task, study.styled())
     if any(find_spec(library) is None for library in ("trl", "peft")):
         needed()

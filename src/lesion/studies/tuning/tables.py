@@ -15,7 +15,7 @@ from lesion.report.wording import signed
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.result import Accuracy, Change, TuningSummary
 
-ENDINGS = ("truncated", "looped", "unparsed")
+ENDINGS = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (
     *("arm", "blocks", "rank", "parameters", "rate", "seed", "task", "items"),
     *("baseline_accuracy", "accuracy", "low", "high", "change", *ENDINGS),
@@ -115,8 +115,11 @@ def _with_interval(
 
 
 def _endings(summary: TuningSummary) -> list[Column]:
-    """How answers ended; looped ones where loops were stopped."""
-    names = [name for name in ENDINGS if name != "looped" or summary.approximate]
+    """How answers ended; looped ones where loops were stopped, unclosed ones where there are any."""
+    unclosed = any(task.rate("unclosed") for arm in summary.arms for task in arm.tasks)
+    unclosed |= any(task.accuracy.unclosed > 0 for task in summary.baseline)
+    shown = {"truncated": True, "looped": bool(summary.approximate), "unclosed": unclosed, "unparsed": True}
+    names = [name for name in ENDINGS if shown[name]]
     return [Column(name, f"{name.capitalize()}, %", wording.points) for name in names]
 
 

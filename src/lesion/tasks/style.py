@@ -1,0 +1,99 @@
+"""The text form of a prompt style: its name, and what is set of a chat (`chat thinking=on system="Be brief."`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lesion.errors import UsageError
+from lesion.plain import short
+
+SWITCH = ("on", "off")
+_SETTING = re.compile(r'\s+([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|[^\s"]\S*)')
+_FORM = re.compile(rf"([^\s=]*)((?:{_SETTING.pattern})*)\s*")
+_BARE = re.compile(r"[A-Za-z][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Style:
+    """A prompt style as it is asked for; `str` of it reads back.
+
+    Attributes:
+        name: of the style; "" for the task's own.
+        thinking: `on` or `off`; "" for what the chat template does by itself.
+        system: the system prompt; "" for that of the chat template.
+        arguments: further arguments of the chat template, (name, value as JSON), sorted.
+    """
+
+    name: str = ""
+    thinking: str = ""
+    system: str = ""
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Style:
+        """The style of a text: a name, then settings, each KEY=VALUE; a value is JSON, or else the text that it is.
+
+        Raises:
+            UsageError: the text has no such form, or thinking is neither on, off nor auto.
+        """
+        match = _FORM.fullmatch(text) or _FORM.fullmatch(f" {text}")
+        if match is None:
+            raise UsageError(
+                f"'{short(text)}' is no prompt style; write a name, then settings: chat thinking=on"
+                ' system="Be brief.".'
+            )
+        settings = {key: _json(value) for key, value in _SETTING.findall(match[2])}
+        thinking, system = (str(json.loads(settings.pop(key, '""'))) for key in ("thinking", "system"))
+        return cls(match[1]).having(thinking, system, [f"{key}={value}" for key, value in settings.items()])
+
+    def having(self, thinking: str | None, system: str | None, arguments: Sequence[str] | None) -> Style:
+        """The style with these settings where it has none of its own; an argument is KEY=VALUE.
+
+        Raises:
+            UsageError: thinking is neither on, off nor auto.
+        """
+        if thinking not in (None, "", "auto", *SWITCH):
+            raise UsageError(f"Thinking is on, off or auto, not '{short(str(thinking))}'.")
+        pairs = (argument.partition("=") for argument in arguments or ())
+        given = {key: _json(value) for key, _, value in pairs}
+        return replace(
+            self,
+            thinking=self.thinking or (thinking if thinking in SWITCH else ""),
+            system=self.system or system or "",
+            arguments=tuple(sorted((given | dict(self.arguments)).items())),
+        )
+
+    def __str__(self) -> str:
+        settings = [("thinking", json.dumps(self.thinking))] if self.thinking else []
+        settings += [("system", json.dumps(self.system))] if self.system else []
+        return " ".join(filter(None, (self.name, *(f"{k}={_bare(v)}" for k, v in (*settings, *self.arguments)))))
+
+    @property
+    def set(self) -> tuple[str, ...]:
+        """What is set, as options of the command."""
+        options = {"--thinking": self.thinking, "--system": self.system, "--template-argument": self.arguments}
+        return tuple(option for option, value in options.items() if value)
+
+
+def _json(value: str) -> str:
+    """A value as JSON, whatever it was written as: `3`, `true` and `"high"` are JSON, and `high` is a text.
+
+    Raises:
+        UsageError: it is a JSON list or object.
+    """
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = value
+    if isinstance(parsed, list | dict):
+        raise UsageError(f"{short(value)} is neither a text, a number, true nor false; give one of these.")
+    return json.dumps(parsed)
+
+
+def _bare(value: str) -> str:
+    """A value as it stands in a style: a plain word without its quotation marks, if it reads back."""
+    text = json.loads(value)
+    return text if isinstance(text, str) and _BARE.fullmatch(text) and _json(text) == value else value
