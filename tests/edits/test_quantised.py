@@ -76,6 +76,8 @@ def places(model):
 
 
 def test_ablations_say_token_for_token_what_a_loop_with_hooks_says(model):
+    if model.quantisation.activations:
+        pytest.skip("activations are rounded: an answer may depend on its batch, edited or not")
     edits, modules, hooks = zip(*places(model), strict=True)
     loops = [cut(naive(model.network, *pair), model) for pair in zip(modules, hooks, strict=True)]
     assert [cut(tokens, model) for tokens in said(model, edits)] == loops

@@ -55,6 +55,25 @@ def test_a_storage_is_named_with_the_width_of_its_numbers(settings, words):
     assert str(quantisation({"quantization_config": settings})) == words
 
 
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [
+        ({"load_in_8bit": True}, True),
+        ({"load_in_4bit": True}, False),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": GROUP}}, True),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": {**GROUP, "input_activations": None}}}, False),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}, False),
+        ({"quant_method": "torchao", "quant_type": {"d": {"_type": "Int8DynamicActivationInt8WeightConfig"}}}, True),
+    ],
+)
+def test_storages_that_round_activations_are_known_and_noted(settings, rounds):
+    assert quantisation({"quantization_config": settings}).activations == rounds
+    network = coded(tiny("llama"))
+    network.config.quantization_config = {"quant_method": "bitsandbytes", **settings}
+    notes = wrap(network, tokenizer(), "it").anatomy.notes
+    assert any("activations are rounded" in note for note in notes) == rounds
+
+
 def test_plain_weights_have_no_storage():
     assert quantisation({}) is None
     assert quantisation(tiny("llama").config) is None

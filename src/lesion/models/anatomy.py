@@ -242,6 +242,12 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         structure = infer(network, name)
         notes, reasons = notes + structure.notes, structure.reasons
         blocks = _blocks(network, structure.path, structure.plans)
+    storage = quantisation(network.config)
+    if storage is not None and storage.activations:
+        notes += (
+            f"{storage}: activations are rounded too, so an answer may differ with what shares its batch, and from a"
+            " loop without cache.",
+        )
     matrices = [matrix for block in blocks for matrix in block.matrices.values()]
     return Anatomy(
         name,

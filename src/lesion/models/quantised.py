@@ -53,10 +53,17 @@ for _name in ("torchao", "torch.utils._pytree"):
 
 @dataclass(frozen=True)
 class Quantisation:
-    """A quantised storage: its `method` as transformers names it, and the widths of its numbers in bits, if stated."""
+    """A quantised storage.
+
+    Attributes:
+        method: as transformers names it.
+        bits: the widths of its numbers, if stated.
+        activations: whether the settings say that activations are rounded as well, in every pass.
+    """
 
     method: str
     bits: tuple[int, ...] = ()
+    activations: bool = False
 
     def __str__(self) -> str:
         return f"{self.method}, {' and '.join(map(str, self.bits))} bit" if self.bits else self.method
@@ -76,7 +83,19 @@ def quantisation(config: object) -> Quantisation | None:
     widths = {width for width in (4, 8) if settings.get(f"load_in_{width}bit")}
     method = method or ("bitsandbytes" if widths else "unknown method")
     widths = widths or set(_widths(settings)) or ({_BITS[method]} if method in _BITS else set())
-    return Quantisation(method, tuple(sorted(widths)))
+    rounds = (method == "bitsandbytes" and 8 in widths) or _rounds_activations(settings)
+    return Quantisation(method, tuple(sorted(widths)), rounds)
+
+
+def _rounds_activations(value: object, key: str = "") -> bool:
+    """Whether settings name a scheme for activations, at any depth: as a table, or in the name of a type (torchao)."""
+    if isinstance(value, Mapping):
+        return (key == "input_activations" and bool(value)) or any(
+            _rounds_activations(each, str(name)) for name, each in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return any(_rounds_activations(each) for each in value)
+    return key in ("_type", "quant_type") and isinstance(value, str) and "Activation" in value
 
 
 def _settings(config: object) -> Mapping[str, Any] | None:
