@@ -63,7 +63,7 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         "has no tokenizer": without(checkpoint, tmp_path / "b", "tokenizer.json", "tokenizer_config.json"),
         "weights": without(checkpoint, tmp_path / "c", "model.safetensors"),
         "do not fit its config.json": configured(checkpoint, tmp_path / "d", intermediate_size=40),
-        "4-bit": configured(
+        "4 bit": configured(
             checkpoint, tmp_path / "e", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
         ),
     }

@@ -214,20 +214,6 @@ def test_weights_that_cannot_be_read_are_refused(folder, damage):
         load(folder)
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes, 4-bit"),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes, 8-bit"),
-        ({"quant_method": "gptq", "bits": 4}, "gptq, 4-bit"),
-        ({"quant_method": "awq", "bits": 4}, "awq, 4-bit"),
-        ({"quant_method": "fp8"}, "fp8"),
-    ],
-)
-def test_a_quantised_checkpoint_is_refused_by_its_storage(folder, settings, says):
-    assert f"is stored quantised ({says})" in refusal(configure(folder, quantization_config=settings))
-
-
 def test_models_that_do_not_continue_a_text_are_refused(tmp_path):
     small = {"vocab_size": 64, "hidden_size": 32}
     for name, config, says in (

@@ -185,7 +185,7 @@ def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
         key, first_matrix = members[0]
         counted, activation = _activation(model, key, both) if len(members) == 1 else (False, None)
         names = tuple(address for address, _ in members)
-        place = Input(key, first_matrix.shape[1], names, first_matrix.tensor.device, counted)
+        place = Input(key, first_matrix.shape[1], names, first_matrix.device, counted)
         dense.append(_Dense(place, first_matrix.module, activation))
     experts = tuple(
         candidate
@@ -268,6 +268,10 @@ def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, outgoing: lis
     """Whether a module multiplies what comes in by its matrix: by its class, or by what it gave (routers)."""
     if type(module) in (nn.Linear, Conv1D):
         return True
+    if matrix.packed:  # its numbers cannot be read: the shape of what it gave decides
+        given = outgoing[0] if len(outgoing) == 1 else None
+        rows = matrix.storage.stop if matrix.storage.groups == 1 else 0
+        return isinstance(given, Tensor) and given.shape[:-1] == incoming.shape[:-1] and given.shape[-1] >= rows
     weight = matrix.tensor
     expected = nn.functional.linear(incoming, weight).reshape(-1, weight.shape[0])
     given = outgoing[0] if outgoing else None

@@ -36,6 +36,12 @@ def apply(
         typer.Option("--thin", help="Also write truncated matrices as two low-rank factors, and report the savings."),
     ] = False,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Full-precision model that a quantised MODEL was made from; that one is written."
+        ),
+    ] = None,
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
@@ -43,8 +49,9 @@ def apply(
     from lesion.core.look_ahead import blocks_of
 
     number = None if factor is None else _one(factor)
-    blocks = blocks_of(model, revision)
-    refuse_no_edit(edit, {} if blocks is None else {model: blocks})
+    written = model if weights is None else weights
+    blocks = blocks_of(written, revision if weights is None else None)
+    refuse_no_edit(edit, {} if blocks is None else {written: blocks})
 
     from lesion.edits.files import checkpoint
     from lesion.edits.files.thin_factors import counted
@@ -71,7 +78,7 @@ def apply(
             console.note(text)
 
     done = checkpoint.apply(
-        model, edit, out, factor=number, force=force, thin=thin, revision=revision, watcher=Shards()
+        model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=Shards()
     )
     for deed in done.deeds:
         name = f"{deed.edit.label} ({deed.edit.digest})"
@@ -86,7 +93,7 @@ def apply(
     for matrix in done.truncated:
         saved = f"; {counted(matrix.cut)}" if thin else ""
         say(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
-    say(f"{wording.counted(done.moved, 'weight')} of {model} changed")
+    say(f"{wording.counted(done.moved, 'weight')} of {written} changed")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
     if done.thin is not None:

@@ -30,7 +30,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def _dtype(matrix: Matrix) -> str:
-    return str(matrix.tensor.dtype).removeprefix("torch.")
+    return matrix.stored_as
 
 
 def _kind(block: Block) -> tuple[tuple[object, ...], ...]:
@@ -71,7 +71,7 @@ def _matrices(model: Model) -> Table:
         for name, matrix, count in rows:
             out, into = matrix.shape
             each = f"{out * into:,}" if count == 1 else f"{count} × {out * into:,}"
-            stored, dtype = matrix.storage.kind, _dtype(matrix)
+            stored, dtype = f"{matrix.storage.kind}{', packed' if matrix.packed else ''}", _dtype(matrix)
             table.add_row(Text(where), Text(name), f"{out:,} × {into:,}", stored, dtype, each)
             where = ""
         if not rows:
@@ -87,7 +87,7 @@ def _uncovered(model: Model) -> list[str]:
     }
     together: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for name, reason in model.anatomy.uncovered:
-        size = model.network.get_parameter(name).numel()
+        size = model.network.get_parameter(name).numel()  # of a packed one as it is stored
         prefix = next((p for p in prefixes if name.startswith(p)), None)
         if prefix is None:
             together[name, reason, size] = []

@@ -11,6 +11,7 @@ from lesion.errors import LesionError
 from lesion.files import read_object
 from lesion.models.gguf import read_header
 from lesion.models.names import refuse_device
+from lesion.models.quantised import refuse_unreadable
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
 from lesion.tasks.harness.name import HEAD
@@ -38,7 +39,7 @@ def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
 
     Raises:
         UsageError: there is no such folder, bundled model or revision.
-        LesionError: the folder holds no model, or the GGUF file is damaged.
+        LesionError: the folder holds no model, one whose storage no installed package reads, or a damaged GGUF file.
     """
     place = find_source(str(source), revision)
     if not place.local:
@@ -46,6 +47,7 @@ def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
     if place.file is not None:
         return read_header(Path(place.place) / place.file).blocks
     config: Any = read_object(Path(place.place) / "config.json")
+    refuse_unreadable(config, str(source))
     config = config["text_config"] if isinstance(config.get("text_config"), dict) else config
     stated = [config[key] for key in _BLOCKS if type(config.get(key)) is int]
     return stated[0] if len(set(stated)) == 1 else None
@@ -55,6 +57,8 @@ def _models(study: StudyFile) -> Iterator[ModelChoice]:
     for value in (getattr(study, "model", None), *getattr(study, "models", ())):
         if isinstance(value, ModelChoice):
             yield value
+    if weights := getattr(study, "weights", None):
+        yield ModelChoice(source=weights)
 
 
 def _tasks(study: StudyFile) -> Iterator[str]:

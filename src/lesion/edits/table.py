@@ -81,6 +81,7 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
     Raises:
         UsageError: an edit addresses a block, branch or matrix that the model does not have, its factors on one place
             multiply to something that is not finite, or it multiplies weights.
+        LesionError: it truncates a packed matrix.
     """
     kept: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}
@@ -88,7 +89,9 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
     for column, edit in enumerate(edits):
         truncations = of_spectra(edit)
         for address in dict.fromkeys(part.address for part in truncations):
-            rank = min(anatomy.matrix(address).shape)
+            matrix = anatomy.matrix(address)
+            matrix.refuse_packed()
+            rank = min(matrix.shape)
             if address not in kept:
                 ranks[address] = rank
                 layers[address] = anatomy.layer_of(address)

@@ -10,7 +10,7 @@ import torch
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Engine
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import DTYPES, Model, configuration, load
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ class Opened:
             LesionError: the engine cannot run this model.
         """
         self._let_go()
+        if self.choice.engine == "vllm" and model.quantisation is not None:
+            raise LesionError(
+                f"{model.name} is stored quantised ({model.quantisation}), which lesion evaluates with transformers"
+                " only: leave out --engine vllm."
+            )
         if self.cluster is not None:
             from lesion.engines.ray.engine import RayEngine
 

@@ -15,7 +15,8 @@ from lesion.brief import described
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
-from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out
+from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
+from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
 
 if TYPE_CHECKING:  # their library takes seconds to load
@@ -110,6 +111,11 @@ class Anatomy:
         """Every matrix that has inputs of its own to score by: those of the blocks, and the head unless it is tied."""
         return self.matrices if self.head is None else {**self.matrices, HEAD: self.head}
 
+    @property
+    def packed(self) -> bool:
+        """Whether a quantised storage holds any matrix, so that only places can be edited."""
+        return any(matrix.packed for matrix in self.scored.values())
+
     def block(self, index: int) -> Block:
         """The block with this index.
 
@@ -143,7 +149,13 @@ class Anatomy:
 
 
 def _branch(
-    name: str, plans: Sequence[Plan], block: nn.Module, index: int, prefix: str, config: PreTrainedConfig
+    name: str,
+    plans: Sequence[Plan],
+    block: nn.Module,
+    index: int,
+    prefix: str,
+    config: PreTrainedConfig,
+    quantised: bool,
 ) -> Branch | None:
     """The branch of a block by the first plan that fits; None when there are no plans."""
     misfit: MisfitError | None = None
@@ -151,7 +163,8 @@ def _branch(
         address = f"{index}.{name}"
         try:
             tail = block.get_submodule(plan.tail)
-            matrices = [matrix for entry in plan.entries for matrix in lay_out(entry, block, prefix, address, config)]
+            parts = [lay_out(entry, block, prefix, address, config, quantised) for entry in plan.entries]
+            matrices = [matrix for part in parts for matrix in part]
         except AttributeError:
             misfit = MisfitError(f"it has no {plan.tail}")
         except MisfitError as error:
@@ -169,13 +182,13 @@ def _blocks(
     network: PreTrainedModel, path: str, plans: Iterable[tuple[Sequence[Plan], Sequence[Plan]]]
 ) -> tuple[Block, ...]:
     """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP."""
-    config = network.config.get_text_config()
+    config, quantised = network.config.get_text_config(), quantisation(network.config) is not None
     return tuple(
         Block(
             index,
             module,
-            _branch("attention", attention, module, index, f"{path}.{index}", config),
-            _branch("mlp", mlp, module, index, f"{path}.{index}", config),
+            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised),
+            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised),
         )
         for index, (module, (attention, mlp)) in enumerate(zip(network.get_submodule(path), plans, strict=False))
     )
@@ -210,7 +223,8 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         name: how to call it in messages.
 
     Raises:
-        LesionError: the weights are quantised or packed, or there is no stack of decoder layers.
+        LesionError: weights are packed that the configuration does not call quantised, or there is no stack of
+            decoder layers.
     """
     family = _known(network)
     notes: tuple[str, ...] = ()
@@ -228,6 +242,12 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         structure = infer(network, name)
         notes, reasons = notes + structure.notes, structure.reasons
         blocks = _blocks(network, structure.path, structure.plans)
+    storage = quantisation(network.config)
+    if storage is not None and storage.activations:
+        notes += (
+            f"{storage}: activations are rounded too, so an answer may differ with what shares its batch, and from a"
+            " loop without cache.",
+        )
     matrices = [matrix for block in blocks for matrix in block.matrices.values()]
     return Anatomy(
         name,
@@ -242,9 +262,16 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
 
 
 def _head(network: PreTrainedModel) -> Matrix | None:
-    """The output head, unless it is tied to another parameter or is not a plain matrix."""
+    """The output head, unless it is tied to another parameter or is neither a plain matrix nor a packed one."""
     module = network.get_output_embeddings()
     weight = getattr(module, "weight", None)
+    if quantisation(network.config) is not None and module is not None and (shape := packed_shape(module)) is not None:
+        name = next(path for path, part in network.named_modules() if part is module)
+        tied_to = [path for path, part in network.named_parameters(remove_duplicate=False) if part is weight]
+        storage = Storage("Linear", 0, shape[0])
+        return (
+            None if len(tied_to) > 1 else Matrix(HEAD, HEAD, shape, storage, f"{name}.weight", module, "weight", True)
+        )
     if not isinstance(weight, nn.Parameter) or weight.dim() != 2 or type(module) is not nn.Linear:
         return None
     names = [name for name, parameter in network.named_parameters(remove_duplicate=False) if parameter is weight]

@@ -57,9 +57,12 @@ def uncovered(
     `blocks` are the decoder layers; `reasons` what is already known about single parameters, by name.
     """
     words: dict[int, list[str]] = defaultdict(list)
-    held = set()
+    held: set[int] = set()
     for matrix in matrices:
-        held.add(id(getattr(matrix.module, matrix.attribute)))
+        if matrix.packed:
+            held.update(id(part) for name, part in matrix.module.named_parameters(recurse=False) if name != "bias")
+        else:
+            held.add(id(getattr(matrix.module, matrix.attribute)))
         if matrix.name not in words[id(matrix.module)]:
             words[id(matrix.module)].append(matrix.name)
     inside = {id(parameter) for block in blocks for parameter in block.parameters()}

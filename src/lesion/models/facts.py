@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lesion.models.matrices import weights_in
+
 if TYPE_CHECKING:
     from lesion.models.model import Model
 
@@ -11,7 +13,7 @@ NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
 
 
 def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
-    """Architecture, size, dtype, device, context, prompt style, tied weights and fingerprint."""
+    """Architecture, size, dtype, quantised storage, device, context, prompt style, tied weights and fingerprint."""
     anatomy = model.anatomy
     architecture = type(model.network).__name__
     context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
@@ -22,8 +24,9 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
         ),
         ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
         ("parameters", _parameters(model)),
-        *((("stored as", model.origin.storage),) if model.origin and model.origin.storage else ()),
+        *((("weights stored", model.origin.storage),) if model.origin and model.origin.storage else ()),
         ("dtype", str(model.dtype).removeprefix("torch.")),
+        *((("weights stored", _stored(model)),) if model.quantisation is not None else ()),
         ("device", ", ".join(sorted({str(p.device) for p in model.network.parameters()}))),
         ("context", context),
         (
@@ -35,10 +38,17 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _stored(model: Model) -> str:
+    """The quantised storage, and which edits it leaves."""
+    if model.anatomy.packed:
+        return f"{model.quantisation}; edits of places only"
+    return f"{model.quantisation}; dequantised when loaded, so every edit works; `lesion apply` needs --weights"
+
+
 def _parameters(model: Model) -> str:
     """Total, per block, and in embeddings and head, where a tied tensor counts once."""
-    total = sum(parameter.numel() for parameter in model.network.parameters())
-    blocks = [sum(p.numel() for p in block.module.parameters()) for block in model.anatomy.blocks]
+    total = weights_in(model.network)
+    blocks = [weights_in(block.module) for block in model.anatomy.blocks]
     ends = (model.network.get_input_embeddings(), model.network.get_output_embeddings())
     seen = {id(p): p.numel() for end in ends if end is not None for p in end.parameters()}
     each = f"{min(blocks):,}" if min(blocks) == max(blocks) else f"{min(blocks):,} to {max(blocks):,}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -51,11 +51,22 @@ def _settings(config: PreTrainedConfig) -> object:
 
 
 def stored_tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter once and every buffer that a checkpoint holds, by name."""
+    """Every parameter once and every buffer that a checkpoint holds, by name; of quantised storages the packed ones."""
     aliases = {name for name, _ in network.named_parameters(remove_duplicate=False)}
     tensors = dict(network.named_parameters())
     tensors.update({name: value for name, value in network.state_dict().items() if name not in aliases})
-    yield from sorted(tensors.items())
+    for name, tensor in sorted(tensors.items()):
+        yield from _plain(name, tensor)
+
+
+def _plain(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """A tensor; one of a class of its own (a quantised storage) as the plain tensors that it is made of."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if type(tensor) in (Tensor, nn.Parameter) or flatten is None:
+        yield name, tensor
+        return
+    for part in sorted(flatten()[0]):
+        yield from _plain(f"{name}.{part}", getattr(tensor, part))
 
 
 def _bytes(tensor: Tensor) -> memoryview:

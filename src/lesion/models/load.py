@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from transformers.utils import cached_file
 
 from lesion.arguments import validated
 from lesion.errors import LesionError, UsageError
+from lesion.files import reason
 from lesion.models.anatomy import dissect
 from lesion.models.device import device_of
 from lesion.models.fingerprint import fingerprint
@@ -22,6 +23,7 @@ from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
 from lesion.models.names import refuse_dtype
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
+from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.soundness import not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
@@ -46,6 +48,9 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
         LesionError: the network is not a decoder whose weights can be edited (see `dissect`), or parts of it
             are not in memory.
     """
+    storage = quantisation(network.config)
+    if storage is not None:
+        _settle(network, storage, name)
     network.eval().requires_grad_(False)
     absent = [key for key, tensor in network.named_parameters() if tensor.is_meta]
     if absent:
@@ -54,7 +59,40 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
             "from main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more "
             "devices."
         )
-    return Model(network, tokenizer, dissect(network, name), name, fingerprint(network), not_finite=not_finite(network))
+    print_of_weights, broken = fingerprint(network), not_finite(network)
+    return Model(
+        network, tokenizer, dissect(network, name), name, print_of_weights, not_finite=broken, quantisation=storage
+    )
+
+
+@torch.no_grad()
+def _settle(network: PreTrainedModel, storage: Quantisation, name: str) -> None:
+    """One forward pass over a token: some packages bring packed weights into their last form in the first pass.
+
+    A fingerprint from before it would never come again.
+
+    Raises:
+        LesionError: the package cannot compute with the weights here, or has changed them beyond repair.
+    """
+    network.eval()
+    for part in network.modules():
+        # On some processors bitsandbytes (0.50) lays 4-bit weights out anew in the first pass, and back at every look
+        # at the state: scales are rounded, and come back in another order where a row has several.
+        if getattr(getattr(getattr(part, "weight", None), "quant_state", None), "packing_format_for_cpu", False):
+            raise LesionError(
+                f"{name} is stored quantised ({storage}), and a forward pass has changed how its weights lie in memory,"
+                " which cannot be taken back exactly. Load it afresh with lesion.load."
+            )
+        if hasattr(part, "support_avx512bf16_for_cpu"):
+            part.support_avx512bf16_for_cpu = False
+    try:
+        with hushed(storage):
+            network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=network.get_input_embeddings().weight.device))
+    except Exception as error:  # what packages raise has no common base; the reason is kept and said
+        raise LesionError(
+            f"{name} is stored quantised ({storage}), and a forward pass over one token fails here: {reason(error)}. "
+            f"Mend that, or {ORIGINAL}."
+        ) from error
 
 
 def refuse_not_finite(model: Model, name: str) -> None:
@@ -108,6 +146,8 @@ def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code:
             f"{typed} does not fit into memory: use a smaller dtype, a larger device, or a device_map over "
             "several of them."
         ) from error
+    except _UnloadableError:
+        raise
     except Exception as error:  # what transformers raises here has no common base; the reason is kept and said
         if "trust_remote_code" in str(error):
             raise LesionError(
@@ -184,8 +224,8 @@ def load(
     Raises:
         UsageError: the folder, its revision, the bundled model, the dtype or the device does not exist.
         LesionError: no network, an unknown hub id, no config, tokenizer or safetensors weights, weights that
-            do not fit the config, a quantised storage, a model that is not a decoder, or one that does not
-            fit into memory.
+            do not fit the config, a quantised storage whose package is missing, a model that is not a decoder, or
+            one that does not fit into memory.
     """
     typed = str(source)
     found = find(typed, revision)
@@ -202,13 +242,14 @@ def load(
     with quiet():
         config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
+        storage = quantisation(config)  # transformers takes it out of the configuration where it dequantises
         folder = _looked_at(place, typed)
         if folder is not None:
             refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         network, loading_info = _read(
             "weights",
-            transformers.AutoModelForCausalLM.from_pretrained,
+            transformers.AutoModelForCausalLM.from_pretrained if storage is None else _quantised(storage, typed),
             place,
             typed,
             trust_remote_code,
@@ -222,8 +263,36 @@ def load(
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
         if folder is None:  # by now the hub's files are in the cache
             folder = Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent
-        refuse_packed(folder, typed, parameters)
+        if storage is None:
+            refuse_packed(folder, typed, parameters)
+        elif quantisation(network.config) is None and isinstance(settings["dtype"], torch.dtype):
+            network.to(settings["dtype"])  # transformers dequantises to the dtype of the checkpoint
         refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
         stored = str(model.dtype).removeprefix("torch.")
-        return replace(model, origin=Origin(typed, revision, stored, trust_remote_code, storage_of(folder)))
+        origin = Origin(typed, revision, stored, trust_remote_code, storage_of(folder))
+        return replace(model, origin=origin, quantisation=storage)
+
+
+def _quantised(storage: Quantisation, typed: str) -> Callable[..., Any]:
+    """What loads a quantised network; what fails below is said of the storage, since the files may be whole."""
+
+    def loader(*args: Any, **settings: Any) -> Any:
+        try:
+            with hushed(storage):
+                return transformers.AutoModelForCausalLM.from_pretrained(*args, **settings)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # as in `_read`
+            if "trust_remote_code" in str(error):
+                raise
+            raise _UnloadableError(
+                f"{typed} is stored quantised ({storage}) and cannot be loaded here: {reason(error)}. Mend that, or"
+                f" {ORIGINAL}."
+            ) from error
+
+    return loader
+
+
+class _UnloadableError(LesionError):
+    """A quantised checkpoint that its package refuses, for instance without an accelerator."""

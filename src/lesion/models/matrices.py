@@ -12,6 +12,7 @@ from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
 from lesion.models.families import Entry
+from lesion.models.quantised import FULL_PRECISION
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -55,6 +56,7 @@ class Matrix:
         shape: (out, in).
         storage, parameter: where it lies, inside which parameter of the network's state dict.
         module, attribute: the module that owns this parameter, and its name there.
+        packed: whether a quantised storage holds it, which computes with it but has no numbers to read or to edit.
     """
 
     name: str
@@ -64,14 +66,44 @@ class Matrix:
     parameter: str
     module: nn.Module = field(repr=False)
     attribute: str = field(repr=False)
+    packed: bool = False
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module that holds the matrix lies."""
+        held = getattr(self.module, self.attribute, None)
+        here = [held] if isinstance(held, Tensor) else [*self.module.parameters(), *self.module.buffers()]
+        return here[0].device if here else torch.device("cpu")
+
+    @property
+    def stored_as(self) -> str:
+        """The dtype of the parameter in memory; of a packed one the class of its tensor or of its module."""
+        held = getattr(self.module, self.attribute, None)
+        if not isinstance(held, Tensor):
+            return type(self.module).__name__
+        plain = type(held) in (Tensor, nn.Parameter) or held.dtype not in FLOATS
+        return str(held.dtype).removeprefix("torch.") if plain else type(held).__name__
+
+    def refuse_packed(self) -> None:
+        """Refuse to read or edit the weights of a quantised storage.
+
+        Raises:
+            LesionError: saying what can be done instead.
+        """
+        if self.packed:
+            raise LesionError(
+                f"{self.address} is stored packed ({self.stored_as}), so its weights cannot be edited. Edit places "
+                f"instead, such as 3×0 or 3.mlp×0.5; or {FULL_PRECISION}."
+            )
 
     @property
     def tensor(self) -> Tensor:
         """The whole parameter in which the matrix lies, as it is now (a move may replace it).
 
         Raises:
-            LesionError: its values are not in memory (left on disk, or swapped out by accelerate).
+            LesionError: it is packed; or its values are not in memory (left on disk, or swapped out by accelerate).
         """
+        self.refuse_packed()
         tensor: Tensor = getattr(self.module, self.attribute)
         if tensor.is_meta:
             raise LesionError(
@@ -104,6 +136,30 @@ class Matrix:
             view.copy_(values.reshape(view.shape))
 
 
+def packed_shape(module: nn.Module) -> tuple[int, int] | None:
+    """(out, in) of a linear module with a quantised storage; None of any other module.
+
+    Some packages put weights of a class of their own into a plain linear module, some a module of their own in its
+    place, and some unpack the weights but quantise them anew in every pass (compressed-tensors).
+    """
+    shape = tuple(getattr(module, name, None) for name in ("out_features", "in_features"))
+    if not all(isinstance(size, int) for size in shape):
+        return None
+    weight = getattr(module, "weight", None)
+    plain = type(weight) is nn.Parameter and weight.dtype in FLOATS and tuple(weight.shape) == shape
+    return None if plain and not hasattr(module, "quantization_scheme") else (int(shape[0]), int(shape[1]))  # type: ignore[arg-type]
+
+
+def weights_in(module: nn.Module) -> int:
+    """How many weights a module has; of a quantised storage those that it stands for."""
+    count = sum(parameter.numel() for parameter in module.parameters())
+    for part in module.modules():
+        if (shape := packed_shape(part)) is not None:
+            own = part.named_parameters(recurse=False)
+            count += shape[0] * shape[1] - sum(p.numel() for name, p in own if name != "bias")
+    return count
+
+
 class MisfitError(Exception):
     """A block is not built as its plan says. `dissect` turns it into a note; it does not reach the person."""
 
@@ -130,7 +186,8 @@ def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
         raise LesionError(
             f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape "
             f"{tuple(tensor.shape)} in a {type(owner).__name__}: a quantised or packed storage, which lesion "
-            "cannot edit. Load the model in float32, bfloat16 or float16."
+            "cannot edit, and its configuration has no quantization_config. Load the model in float32, bfloat16 or "
+            "float16."
         )
 
 
@@ -152,16 +209,23 @@ def _row_counts(entry: Entry, rows: int, config: PreTrainedConfig) -> list[int]:
     return sizes
 
 
-def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: PreTrainedConfig) -> list[Matrix]:
+def lay_out(
+    entry: Entry, block: nn.Module, prefix: str, branch: str, config: PreTrainedConfig, quantised: bool = False
+) -> list[Matrix]:
     """The matrices that lie in one parameter of a block, by an entry of its plan.
 
-    `prefix` is the dotted name of the block in the network, `branch` the address of the branch (`3.attention`), and
-    `config` the text configuration (head counts and sizes).
+    `prefix` is the dotted name of the block in the network, `branch` the address of the branch (`3.attention`),
+    `config` the text configuration (head counts and sizes), and `quantised` whether it names a quantised storage.
 
     Raises:
         MisfitError: the parameter is not there or has another shape than the plan implies.
         LesionError: the weights are quantised or packed.
     """
+    packed = _packed(entry, block) if quantised else None
+    if packed is not None:
+        return _parts(
+            entry, branch, config, f"{prefix}.{entry.path}.weight", packed[0], "weight", packed[1], packed=True
+        )
     owner, attribute = _find(block, entry.path)
     tensor: Tensor = getattr(owner, attribute)
     # A path may end in the parameter itself (fused experts) or in the module that holds it as its weight.
@@ -172,7 +236,35 @@ def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: Pr
     if tensor.dim() != (3 if experts else 2):
         raise MisfitError(f"{entry.path} has {tensor.dim()} axes")
     transposed = isinstance(owner, Conv1D)
-    rows, columns = tensor.shape[-2:] if not transposed else (tensor.shape[1], tensor.shape[0])
+    out, into = tensor.shape[-2:] if not transposed else (tensor.shape[1], tensor.shape[0])
+    number = tensor.shape[0] if experts else 0
+    return _parts(entry, branch, config, parameter, owner, attribute, (out, into), transposed, number)
+
+
+def _packed(entry: Entry, block: nn.Module) -> tuple[nn.Module, tuple[int, int]] | None:
+    """The module of an entry and its (out, in), where its storage is packed."""
+    try:
+        owner = block.get_submodule(entry.path)
+    except AttributeError:
+        return None
+    shape = packed_shape(owner)
+    return None if shape is None else (owner, shape)
+
+
+def _parts(
+    entry: Entry,
+    branch: str,
+    config: PreTrainedConfig,
+    parameter: str,
+    owner: nn.Module,
+    attribute: str,
+    shape: tuple[int, int],
+    transposed: bool = False,
+    experts: int = 0,
+    packed: bool = False,
+) -> list[Matrix]:
+    """The matrices of one parameter whose matrices together are `shape` (out, in), of each of so many experts."""
+    rows, columns = shape
     groups = int(config.num_attention_heads) if entry.layout == "head" else 1
     if rows % groups:
         raise MisfitError(f"{entry.path} has {rows} rows, which {groups} heads do not divide")
@@ -186,12 +278,12 @@ def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: Pr
     else:
         kind = "Conv1D" if transposed else "Linear"
     matrices = []
-    for expert in range(tensor.shape[0]) if experts else [None]:
+    for expert in range(experts) if experts else [None]:
         start = 0
         for pattern, count in zip(entry.names, counts, strict=True):
             name = pattern.replace("*", str(expert))
             storage = Storage(kind, start, start + count, groups, transposed, expert)
-            shape = (groups * count, int(columns))
-            matrices.append(Matrix(name, f"{branch}.{name}", shape, storage, parameter, owner, attribute))
+            own = (groups * count, int(columns))
+            matrices.append(Matrix(name, f"{branch}.{name}", own, storage, parameter, owner, attribute, packed))
             start += count
     return matrices

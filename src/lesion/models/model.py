@@ -11,9 +11,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from lesion.brief import described
+from lesion.errors import LesionError
 from lesion.markup import facts
 from lesion.models.anatomy import Anatomy
 from lesion.models.facts import facts_of
+from lesion.models.matrices import weights_in
+from lesion.models.quantised import FULL_PRECISION, Quantisation
 from lesion.models.soundness import NotFinite, complaint
 
 if TYPE_CHECKING:  # their libraries take seconds to load
@@ -52,6 +55,7 @@ class Model:
         fingerprint: 16 hexadecimal digits that tell one set of weights from another.
         origin: where it was loaded from; None of a model made in memory.
         not_finite: its tensors with NaN or infinite values, as they were when the fingerprint was taken.
+        quantisation: the storage of the checkpoint, where it is quantised.
     """
 
     network: PreTrainedModel
@@ -61,9 +65,10 @@ class Model:
     fingerprint: str
     origin: Origin | None = None
     not_finite: tuple[NotFinite, ...] = ()
+    quantisation: Quantisation | None = None
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.network.parameters())
+        size = weights_in(self.network)
         counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
         where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
         return described(self, repr(self.name), self.anatomy.family, *counts, where)
@@ -135,6 +140,21 @@ class Model:
     def complaint(self, name: str | None = None) -> str:
         """What is wrong with its weights, as a sentence; empty where all are finite."""
         return complaint(self.not_finite, name or self.name)
+
+    def refuse_packed(self, done: str) -> None:
+        """Refuse what edits of places cannot do, where a quantised storage holds the weights.
+
+        Args:
+            done: what the weights cannot be: `trained`.
+
+        Raises:
+            LesionError: saying what can be done instead.
+        """
+        if self.anatomy.packed:
+            raise LesionError(
+                f"{self.name} is stored quantised ({self.quantisation}), and packed weights cannot be {done}. Edit "
+                f"places instead, with `lesion ablate` or `lesion evaluate --edit 3x0`; or {FULL_PRECISION}."
+            )
 
     @property
     def device(self) -> torch.device:

@@ -37,7 +37,8 @@ def not_finite(network: PreTrainedModel) -> tuple[NotFinite, ...]:
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
         # The extremes of a tensor are finite exactly when all of it is; no copy of it is made.
-        low, high = torch.aminmax(tensor.detach())
+        values = tensor.detach()
+        low, high = torch.aminmax(values.float() if values.element_size() == 1 else values)
         if bool(low.isfinite() & high.isfinite()):
             continue
         nan, infinite = int(tensor.isnan().sum()), int(tensor.isinf().sum())

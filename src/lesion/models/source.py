@@ -12,6 +12,7 @@ from pathlib import Path
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
 from lesion.models.gguf import SUFFIX, is_gguf
+from lesion.models.quantised import refuse_unknown, refuse_unreadable
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
@@ -238,22 +239,15 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
 
 
 def refuse_unsuited(config: object, typed: str) -> None:
-    """Refuse configurations of models that cannot be studied: quantised, or no decoder that continues text.
+    """Refuse configurations of models that cannot be studied: of an unreadable storage, or no decoder that continues
+    text.
 
     Raises:
         LesionError: naming the storage or the kind of model.
     """
-    quantised = getattr(config, "quantization_config", None)
-    if quantised is not None:
-        settings = quantised if isinstance(quantised, dict) else quantised.to_dict()
-        loaded_in = next((number for number in (4, 8) if settings.get(f"load_in_{number}bit")), 0)
-        bits = settings.get("bits") or loaded_in
-        method = settings.get("quant_method", "unknown method")
-        storage = str(getattr(method, "value", method)) + (f", {bits}-bit" if bits else "")
-        raise LesionError(
-            f"{typed} is stored quantised ({storage}), and its packed weights cannot be edited. Use the "
-            "checkpoint in float32, bfloat16 or float16 from which it was made."
-        )
+    storage = refuse_unreadable(config, typed)
+    if storage is not None:
+        refuse_unknown(storage, typed)
     if getattr(config, "transformers_weights", None) is not None:
         raise LesionError(
             f"The config.json of {typed} names a file of weights (transformers_weights); lesion reads "

@@ -19,6 +19,8 @@ from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
 from lesion.models.families import Entry, Plan
+from lesion.models.matrices import packed_shape
+from lesion.models.quantised import quantisation
 
 if TYPE_CHECKING:  # their library takes seconds to load
     from transformers import PreTrainedModel
@@ -112,22 +114,30 @@ def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
     return traces
 
 
-def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
+def _wide(module: nn.Module, quantised: bool) -> bool:
+    """Whether a module has weights of two axes; some quantised storages keep theirs as buffers."""
+    if any(p.dim() >= 2 for p in module.parameters()):
+        return True
+    return quantised and any(packed_shape(part) is not None for part in module.modules())
+
+
+def _clued(block: nn.Module, clues: tuple[str, ...], quantised: bool) -> list[str]:
     """Children with weights of two axes whose name bears a clue or, where no name does, whose class does.
 
     Names go first: classes bear the name of their architecture, and JetMoe's attention is no mixture of experts.
     """
-    weighted = [(n, m) for n, m in block.named_children() if any(p.dim() >= 2 for p in m.parameters())]
+    weighted = [(n, m) for n, m in block.named_children() if _wide(m, quantised)]
     by_name = [name for name, _ in weighted if any(clue in name.lower() for clue in clues)]
     return by_name or [n for n, m in weighted if any(clue in type(m).__name__.lower() for clue in clues)]
 
 
-def _suggested_mlp(block: nn.Module) -> list[str]:
+def _suggested_mlp(block: nn.Module, quantised: bool) -> list[str]:
     """The modules that are the MLP: one child by name, or two linear maps of the block itself, and back."""
-    if named := _clued(block, MLP_CLUES):
+    if named := _clued(block, MLP_CLUES, quantised):
         return named if len(named) == 1 else []
-    maps = [(name, child) for name, child in block.named_children() if isinstance(child, nn.Linear)]
-    if len(maps) == 2 and maps[0][1].weight.shape == maps[1][1].weight.shape[::-1]:
+    shapes = [(name, _linear(child, quantised)) for name, child in block.named_children()]
+    maps = [(name, shape) for name, shape in shapes if shape is not None]
+    if len(maps) == 2 and maps[0][1] == maps[1][1][::-1]:
         return [name for name, _ in maps]
     return []
 
@@ -154,11 +164,13 @@ def _error(trace: _Trace, tails: tuple[str | None, str | None]) -> float:
     return float((total - after.double()).abs().max()) / (torch.finfo(before.dtype).eps * scale)
 
 
-def _confirmed(block: nn.Module, trace: _Trace) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
+def _confirmed(
+    block: nn.Module, trace: _Trace, quantised: bool
+) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
     """(modules, tail) of the attention and of the MLP, the tails None where the sum does not come out."""
-    named = _clued(block, ATTENTION_CLUES)
+    named = _clued(block, ATTENTION_CLUES, quantised)
     attention = named if len(named) == 1 else []
-    mlp = _suggested_mlp(block)
+    mlp = _suggested_mlp(block, quantised)
     least = ADDITIONS_ERROR
     best: tuple[str | None, str | None] = (None, None)
     if attention or mlp:
@@ -169,9 +181,16 @@ def _confirmed(block: nn.Module, trace: _Trace) -> tuple[tuple[list[str], str | 
     return (attention, best[0]), (mlp, best[1])
 
 
-def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) -> str | None:
-    """The field's word for a weight, where its module's name leaves no doubt and its shape agrees."""
-    out, into = weight.shape[::-1] if transposed else weight.shape
+def _linear(module: nn.Module, quantised: bool) -> tuple[int, int] | None:
+    """(out, in) of a linear map, plain or packed; None of any other module."""
+    if isinstance(module, nn.Linear):
+        return module.out_features, module.in_features
+    return packed_shape(module) if quantised else None
+
+
+def _word(path: str, branch: str, shape: tuple[int, int], width: int) -> str | None:
+    """The field's word for a weight of a shape (out, in), where its module's name leaves no doubt and that agrees."""
+    out, into = shape
     last = path.rpartition(".")[2]
     for word in BRANCH_WORDS[branch]:
         if last in WORDS[word]:
@@ -179,14 +198,16 @@ def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) 
     return None
 
 
-def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int) -> Plan:
+def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int, quantised: bool) -> Plan:
     """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name."""
     names: dict[str, tuple[str, str | None]] = {}
     for module in modules:
         for path, part in block.get_submodule(module).named_modules(prefix=module):
-            if isinstance(part, (nn.Linear, Conv1D)):
+            into_out = tuple(part.weight.shape) if isinstance(part, Conv1D) else None
+            shape = _linear(part, quantised) if into_out is None else into_out[::-1]
+            if shape is not None:
                 own = path.removeprefix(f"{module}.") if len(modules) == 1 else path
-                names[path] = own, _word(path, branch, part.weight, isinstance(part, Conv1D), width)
+                names[path] = own, _word(path, branch, (shape[0], shape[1]), width)
     words = [word for _, word in names.values()]
     entries = (
         Entry((own if word is None or words.count(word) > 1 else word,), path) for path, (own, word) in names.items()
@@ -202,6 +223,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
             stream on.
     """
     what = type(network).__name__
+    quantised = quantisation(network.config) is not None
     unknown = f"{name} is a {what}, an architecture that lesion does not know"
     stacks = list(_stacks(network))
     if not stacks:
@@ -238,9 +260,9 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     plans: dict[str, list[tuple[Plan, ...]]] = {"attention": [], "mlp": []}
     for index, (module, trace) in enumerate(zip(stack, traces, strict=True)):
         assert trace.before is not None
-        for branch, (parts, tail) in zip(plans, _confirmed(module, trace), strict=True):
+        for branch, (parts, tail) in zip(plans, _confirmed(module, trace, quantised), strict=True):
             if tail is not None:
-                plans[branch].append((_plan(module, branch, parts, tail, trace.before.shape[-1]),))
+                plans[branch].append((_plan(module, branch, parts, tail, trace.before.shape[-1], quantised),))
                 continue
             plans[branch].append(())
             for part in parts:

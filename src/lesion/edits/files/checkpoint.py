@@ -27,8 +27,10 @@ from lesion.edits.files.thin_factors import refuse_nothing, write_factors
 from lesion.edits.files.truncated import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
+from lesion.files import read_object
 from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import load
+from lesion.models.quantised import quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import Checkpoint, Entry, inside, survey
@@ -64,6 +66,7 @@ def _config(folder: Path, name: str) -> Any:
                 "transformers knows."
             ) from error
         raise explained(error, Source(str(folder), True), name, "configuration") from error
+    _refuse_quantised(config, name)
     refuse_unsuited(config, name)
     return config
 
@@ -78,6 +81,7 @@ def apply(
     force: bool = False,
     thin: bool = False,
     revision: str | None = None,
+    weights: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> card.Applied:
     """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
@@ -98,6 +102,7 @@ def apply(
         thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
             of the folder (see `thin_factors.py`); they are in memory until the end.
         revision: branch, tag or commit of a hub id.
+        weights: of a quantised model, the full-precision checkpoint that it was made from: that one is written.
 
     Raises:
         UsageError: there is no edit, or one cannot be written as weights; `out` is occupied; a factor or thin factors
@@ -107,6 +112,10 @@ def apply(
     """
     out, name, watcher = Path(out), str(source), watcher or Silent()
     refuse_occupied(out)
+    if weights is not None:
+        _refuse_unneeded(name, revision)
+        name, revision = str(weights), None
+    _refuse_quantised(_local_config(name, revision), name)
     meant = edit_files(edits, lambda: load(name, revision=revision, device="cpu"))
     files = [edit if factor is None else edit.with_factor(factor) for edit in meant]
     truncations = [part for file in files for part in of_spectra(file.edit)]
@@ -170,6 +179,29 @@ def apply(
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
     return applied
+
+
+def _local_config(name: str, revision: str | None) -> dict[str, object]:
+    """What the config.json of a local or bundled model holds; empty for one on the hub."""
+    place = find(name, revision)
+    return read_object(Path(place.place) / "config.json") if place.local else {}
+
+
+def _refuse_quantised(config: object, name: str) -> None:
+    """Refuse to write edits into packed weights."""
+    if (storage := quantisation(config)) is not None:
+        raise LesionError(
+            f"{name} is stored quantised ({storage}), and edits cannot be written into packed weights. Give the"
+            " full-precision checkpoint that it was made from with --weights SOURCE (weights=): that one is written,"
+            " edited, and can be quantised again."
+        )
+
+
+def _refuse_unneeded(name: str, revision: str | None) -> None:
+    """Refuse other weights for a model that is not quantised, as far as a look at its folder tells."""
+    config = _local_config(name, revision)
+    if config and quantisation(config) is None:
+        raise UsageError(f"{name} is not quantised, so its own weights are written; leave out --weights.")
 
 
 def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:

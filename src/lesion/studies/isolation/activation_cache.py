@@ -58,10 +58,15 @@ def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
     }  # fmt: skip
 
 
-def identity(study: IsolationStudy, model: Model, texts: Mapping[str, Calibration]) -> str:
-    """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts."""
+def identity(
+    study: IsolationStudy, model: Model, texts: Mapping[str, Calibration], selected: Model | None = None
+) -> str:
+    """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts; where
+    the weights are selected on another model than the observed one, that too.
+    """
     digests = {data: [_digest(drawn, draw) for draw in drawn.draws] for data, drawn in sorted(texts.items())}
     parts = [model.fingerprint, study.skill, digests, study.samples, study.repeats]
+    parts += [] if selected is None or selected is model else [selected.fingerprint]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -30,6 +30,7 @@ def isolate(
     methods: str | Sequence[str] = "mathneuro",
     replacement: bool = False,
     seed: int = 0,
+    weights: str | None = None,
     dtype: str = "auto",
     **options: Unpack[ReadingOptions],
 ) -> IsolationResult:

@@ -32,16 +32,23 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
 
     Raises:
         UsageError: a task does not exist; nothing has been observed then.
-        LesionError: the model cannot be loaded, an edit selects nothing or moves nothing, or the folder belongs to
-            another study or process, or cannot be written.
+        LesionError: the model cannot be loaded, or is quantised and the study names no full-precision weights; an edit
+            selects nothing or moves nothing; or the folder belongs to another study or process, or cannot be written.
     """
     run.drawn(study)
     folder, watcher = run.folder, run.watcher
-    model = run.load(study, study.model, finite=True)
+    observed = run.load(study, study.model, finite=True)
+    chosen = study.model if study.weights is None else ModelChoice(source=study.weights)
+    if study.weights is None:
+        observed.refuse_packed("selected from")
+        model = observed
+    else:
+        model = run.load(study, chosen, finite=True)
+        refuse_other_weights(observed, model)
     with locked(folder, "isolation"):
-        texts = draw_texts(study, model)
-        _refuse_another(folder, study, identity(study, model, texts))
-        isolated = isolate(study, model, folder, watcher, texts)
+        texts = draw_texts(study, observed)
+        _refuse_another(folder, study, identity(study, observed, texts, model))
+        isolated = isolate(study, model, folder, watcher, texts, observed)
         summarised(study, isolated.result, None).write(folder)
     for text in isolated.result.notes:
         watcher.note(text)
@@ -52,7 +59,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         validation = None if study.choose is None else study.choose.validation
         roles = Roles(skill, validation, tuple(notes), calibrated_on(edits.values()))
-        evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
+        evaluation, evaluated, planned = evaluate(study, chosen, model, entries, edits, run, roles)
     summary = summarised(study, isolated.result, evaluation)
     summary.write(folder)
     return IsolationResult(folder, summary, evaluated, planned)
@@ -144,6 +151,27 @@ def evaluate(
     return numbers, evaluation.evaluated, evaluation.planned
 
 
+def refuse_other_weights(observed: Model, model: Model) -> None:
+    """Refuse full-precision weights that a quantised model cannot have been made from, by what shapes show.
+
+    Raises:
+        UsageError: the model is not quantised, so that it needs no other weights.
+        LesionError: the weights are quantised too, or have other matrices or another vocabulary.
+    """
+    if observed.quantisation is None:
+        raise UsageError(f"{observed.name} is not quantised, so its own weights are taken; leave out --weights.")
+    model.refuse_packed("selected from")
+    shapes = [{address: m.shape for address, m in each.anatomy.matrices.items()} for each in (observed, model)]
+    differing = [a for a in {**shapes[0], **shapes[1]} if shapes[0].get(a) != shapes[1].get(a)]
+    words = [each.network.get_input_embeddings().weight.shape[0] for each in (observed, model)]
+    if differing or words[0] != words[1]:
+        what = f"{differing[0]} has another shape, or is not in both" if differing else "their vocabularies differ"
+        raise LesionError(
+            f"{model.name} is not what {observed.name} was made from: {what}. Give --weights the checkpoint that was"
+            f" quantised."
+        )
+
+
 def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     """One folder, one isolation: further shares and methods are welcome, other texts or models are not.
 
@@ -156,7 +184,8 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
         return  # damaged: there is nothing to lose
     if there is None or there.identity == identity:
         return
-    keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
+    drawn = ("samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
+    keys = ("model", "weights", "skill", "controls", *drawn)
     differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
         f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"

@@ -31,9 +31,22 @@ class Isolated:
 
 
 def isolate(
-    study: IsolationStudy, model: Model, folder: Path, watcher: Watcher, texts: Mapping[str, Calibration]
+    study: IsolationStudy,
+    model: Model,
+    folder: Path,
+    watcher: Watcher,
+    texts: Mapping[str, Calibration],
+    observed: Model | None = None,
 ) -> Isolated:
     """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
+
+    Args:
+        study: which selections.
+        model: whose weights are selected.
+        folder: of the study.
+        watcher: who is told how it goes.
+        texts: by data set, tokenised for the observed model.
+        observed: the model whose activations are read, where that is another: its quantised form.
 
     Raises:
         LesionError: every selection is empty or everything, or the folder cannot be written.
@@ -42,13 +55,14 @@ def isolate(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LesionError(f"{folder} cannot be made: {error.strerror}; give another folder with --out.") from error
-    observed = observe_all(model, texts, folder, watcher)
-    skill, *controls = (observed[data] for data in (study.skill, *study.controls))
+    reader = observed or model
+    inputs = observe_all(reader, texts, folder, watcher)
+    skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
     every = [made for method in study.methods for made in selections(method, study.keep, skill, controls)]
     fixed = fixed_together([made.selection for made in every], model)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
     counts, overlaps = survey(every, model)
-    notes = [*_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
+    notes = [*_storage_notes(reader, model), *_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
     kept: list[tuple[Made, Sequence[Count]]] = []
     refusals: list[LesionError] = []
     for made, counted in zip(every, counts, strict=True):
@@ -64,7 +78,7 @@ def isolate(
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
         written.append(_selected(made, held, save_edit(file, edit, model, selected=held)))
     result = Isolation(
-        identity=identity(study, model, texts),
+        identity=identity(study, reader, texts, model),
         study=study,
         model=model.name,
         fingerprint=model.fingerprint,
@@ -72,7 +86,7 @@ def isolate(
         family=model.anatomy.family,
         blocks=len(model.anatomy.blocks),
         disjoint=all(drawn.disjoint for drawn in texts.values()),
-        texts=tuple(_texts_read(study, observed)),
+        texts=tuple(_texts_read(study, inputs)),
         selections=tuple(written),
         overlaps=tuple(overlaps),
         coverage=tuple(coverage(model, next(iter(skill.values())))),
@@ -94,6 +108,15 @@ def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:
                 f"{selection.label}{repeat}: only {firing:,} neurons fire on the skill as its rule demands, fewer than"
                 f" the {selection.quota:,} that the share asks for; all of them are selected."
             )
+
+
+def _storage_notes(reader: Model, model: Model) -> Iterator[str]:
+    """A note where activations and weights are those of two models."""
+    if reader is not model:
+        yield (
+            f"Activations were read on {reader.name} ({reader.quantisation}); weights were selected, and edits made, on"
+            f" {model.name}."
+        )
 
 
 def _text_notes(texts: Mapping[str, Calibration]) -> Iterator[str]:

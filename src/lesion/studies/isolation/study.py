@@ -49,12 +49,18 @@ class IsolationStudy(Questions):
     # What is edited does not count: the edit is part of every answer's key, and a folder can take more of them.
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
-        *("kind", "skill", "controls", "methods", "keep", "samples", "repeats", "replacement"),
+        *("kind", "weights", "skill", "controls", "methods", "keep", "samples", "repeats", "replacement"),
         *("factor", "random_controls", "choose"),
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
     model: OneModel = ONE_MODEL
+    weights: Text | None = option(
+        None,
+        help="Full-precision model of a quantised MODEL: weights are selected, cut and evaluated there, by the"
+        " activations of MODEL.",
+        must="a model: bundled:NAME, a folder, or a hub id",
+    )
     skill: Text = option(
         help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )

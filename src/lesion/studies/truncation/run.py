@@ -46,6 +46,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     items = run.drawn(study, tasks)
     refuse_few(items)
     model = run.load(study, study.model, finite=True)
+    model.refuse_packed("truncated")
     layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
     cells = grid(model.anatomy, layers, study.matrices, study.keep, study.side)
     # What is wrong with an item or a checkpoint is said before hours of search.
