@@ -103,7 +103,7 @@ def test_evaluate_ends_with_a_table_and_every_file_of_the_report(capsys, checkpo
         first = task["cells"][0]
         assert all(first["result"][name] is not None for name in ("value", "low", "high"))
         assert all(first["change"][name] is not None for name in ("value", "low", "high", "p", "p_corrected"))
-        assert set(first["rates"]) == {"truncated", "looped", "unparsed", "nonfinite"}
+        assert set(first["rates"]) == {"truncated", "looped", "unparsed", "unclosed", "nonfinite"}
         assert all(first["random"][name] is not None for name in ("mean", "lowest", "highest", "drop", "beyond"))
         assert first["random"]["draws"] == 2
     assert {row["task"] for row in table(out / "evaluation.csv")} == {str(file) for file in data}

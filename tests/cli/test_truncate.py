@@ -82,7 +82,10 @@ def test_the_shipped_searches_are_listed(capsys):
         (["--items", "1"], ["has 1 item", "give two at least"]),
         (["--revisions", "step7"], ["step7"]),
         (["--task", "gold:primer:atlas"], ["nothing in it is right or wrong", "search by a task that is answered"]),
-        (["--task", "ioi?tempting="], ["no text behind '?tempting='"]),
+        (
+            ["--task", "ioi?tempting="],
+            ["The option 'tempting' of 'ioi?tempting=' has no value; write tempting=subject"],
+        ),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_asked(options, says, capsys, checkpoint, pairs, tmp_path):

@@ -182,9 +182,9 @@ def apply(
 
 
 def _local_config(name: str, revision: str | None) -> dict[str, object]:
-    """What the config.json of a local or bundled model holds; empty for one on the hub."""
+    """What the config.json of a local or bundled model holds; empty for a GGUF file or one on the hub."""
     place = find(name, revision)
-    return read_object(Path(place.place) / "config.json") if place.local else {}
+    return read_object(Path(place.place) / "config.json") if place.local and place.file is None else {}
 
 
 def _refuse_quantised(config: object, name: str) -> None:
