@@ -13,7 +13,7 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from lesion.markup import CELL, HEADLINE, QUIET, TABLE, boxed, line, seen
 from lesion.report import drawing, wording
 from lesion.report.blocks import Figure
-from lesion.report.drawing import Drawing
+from lesion.report.figures import Drawing
 from lesion.report.table import Column, Table, decimals, plain
 
 MOST_ROWS, MOST_COLUMNS, MOST_PANELS, MOST_SENTENCES = 12, 10, 2, 3
