@@ -182,7 +182,7 @@ class StudyResult(ABC, Generic[S]):
             title = f"{page.eyebrow}: {page.title}"
             figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
         more = f"Every number and answer: result.report(); folder {self.folder}"
-        return notebook.result(title, self.findings, self.shown(), figure, more)
+        return notebook.result(title, self.findings, self.shown(), figure, more, self.notes)
 
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""

@@ -123,10 +123,14 @@ def _model(view: View, label: str) -> Finding | None:
         subject += f", {wording.UNIT_NAMES[view.unit]} scaled by {factor:g}"
     elif view.unit != "block" or view.factor is None:
         subject += f", {wording.UNIT_NAMES[view.unit]} switched off"
-    needed = _needed(curves, all)
-    tasks = {curve.task for curve in curves}
+    able = [curve for curve in curves if curve.needed is None]
+    needed = _needed(able, all)
+    tasks = {curve.task for curve in able}
     selective = {layer: own for layer, own in needed.items() if own != tasks}
-    headline = _by_tasks(needed, curves) if len(curves) > 1 else []
+    headline = _by_tasks(needed, able, all_tasks=len(able) == len(curves)) if len(curves) > 1 else []
+    unknown = [f"{curve.task} ({curve.right} of {curve.items} right)" for curve in curves if curve not in able]
+    if headline and unknown:
+        headline[0] = f"{headline[0].removesuffix('.')}; it cannot be told for {wording.listed(unknown)}."
     sentences = []
     for curve in curves:
         own_layers = {layer for layer, own in selective.items() if curve.task in own}
@@ -142,6 +146,11 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
     """
     if curve.result.baseline.accuracy.value == 0:
         return f"{curve.task} has no right answer ({wording.counted(curve.items, 'item')}): no cut can show a loss."
+    if curve.needed is not None:
+        return (
+            f"{curve.task}: cannot be told ({curve.right} of {curve.items} right); a cut that leaves none right is"
+            f" critical from {curve.needed} right on."
+        )
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     open_ = f" Open: {_places(curve.unit, undecided)}." if undecided else ""
@@ -191,10 +200,18 @@ def _needed(curves: Sequence[Curve], quantifier: Callable[[Iterable[bool]], bool
     return {layer: tasks for layer, tasks in needed.items() if tasks}
 
 
-def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhere: Needed | None = None) -> list[str]:
+def _by_tasks(
+    needed: Needed,
+    curves: Sequence[Curve],
+    prefix: str = "",
+    elsewhere: Needed | None = None,
+    *,
+    all_tasks: bool = True,
+) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
-    `elsewhere` is, for several models, what the layers are marked for in any of them.
+    `elsewhere` is, for several models, what the layers are marked for in any of them; `all_tasks`: whether the curves
+    are of every task of the study.
     """
     every = list(dict.fromkeys(curve.task for curve in curves))
     together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
@@ -204,7 +221,11 @@ def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhe
     sentences = []
     for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
-        names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
+        names = (
+            "every task"
+            if all_tasks and len(tasks) == len(every) > 1
+            else wording.listed([t for t in every if t in tasks])
+        )
         sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
         if spared:
             none = ", in none for " if prefix else ", not for "
@@ -234,13 +255,29 @@ def _by_depth(view: View) -> list[list[str]]:
         number = "both" if len(models) == 2 else f"all {len(models)}"
         named = f"{number} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
         among = f"In {named}{',' if len(by_depth) > 1 else ''} "
-        of_depth = _by_tasks(_needed(curves, all), curves, among, _needed(curves, any))
-        cells = [cell for curve in curves for cell in curve.cells]
+        # Of a task that one of the models cannot do, nothing is known for that model.
+        unknown = {curve.task: None for curve in curves if curve.needed is not None}
+        able = [curve for curve in curves if curve.task not in unknown]
+        of_depth = _by_tasks(_needed(able, all), able, among, _needed(able, any), all_tasks=len(able) == len(curves))
+        cells = [cell for curve in able for cell in curve.cells]
         if not of_depth and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
             what = wording.UNIT_NAMES[view.unit]
             of_depth = [f"No {what} {wording.called(view.stopped)} for the same task in {named}."]
+        if of_depth and unknown:
+            of_depth[0] = f"{of_depth[0].removesuffix('.')}; it cannot be told for {_unable(unknown, curves)}."
         sentences.append(of_depth)
     return sentences
+
+
+def _unable(tasks: Iterable[str], curves: Sequence[Curve]) -> str:
+    """Tasks with the models that have too few right answers: `facts in base (3 of 20 right)`."""
+    parts = []
+    for task in tasks:
+        own = [curve for curve in curves if curve.task == task and curve.needed is not None]
+        where = f"{len(own)} models" if len(own) > 2 else ""
+        where = where or wording.listed([f"{each.model} ({each.right} of {each.items} right)" for each in own])
+        parts.append(f"{task} in {where}")
+    return wording.listed(parts)
 
 
 def missing(
