@@ -143,11 +143,12 @@ class EditFile:
             return self.fixed()
         if not force:
             dtype = str(model.dtype).removeprefix("torch.")
+            by_force = "with --force (in Python, lesion.read_edit(FILE).fit(model, force=True))"
             rounded = f" It was made in {self.model.dtype}, and this one is in {dtype}." * (dtype != self.model.dtype)
             raise LesionError(
                 f"The edit {self.label} was made for {self.model.name} (fingerprint {self.model.fingerprint}), and "
                 f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or "
-                f"{anew(self.edit)} with --force.{rounded}"
+                f"{anew(self.edit)} {by_force}.{rounded}"
             )
         return self.edit
 
