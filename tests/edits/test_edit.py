@@ -268,6 +268,9 @@ def test_an_edit_its_text_and_several_of_them_are_one_thing(given, meant):
     ("given", "says"),
     [
         ("nonsense", "not an edit; write"),
+        ("3x0+", r"'3x0\+' is not an edit; write one on each side of \+"),
+        ("3,4x0", r"'3,4x0' lists several blocks; join edits with \+: 3×0 \+ 4×0\."),
+        ("3, 4.mlp*0.5", r"join edits with \+: 3\.mlp×0\.5 \+ 4\.mlp×0\.5\."),
         ("", "not an edit; write"),
         ("3-1×0", "no range of blocks; write the first and then the last"),
         ("0-999999999×0", "a range of more than 10,000 blocks"),
@@ -332,3 +335,7 @@ def test_only_a_selection_says_which_weights_are_multiplied():
 def test_numbers_are_written_in_plain_digits(text):
     with pytest.raises(UsageError):
         parse(text)
+
+
+def test_a_capital_letter_multiplies_too():
+    assert parse("3X0 + 4.mlpX0.5") == parse("3×0 + 4.mlp×0.5")

@@ -251,3 +251,9 @@ def test_a_file_name_with_control_characters_is_refused(tmp_path):
     file.write_text('{"id": "1", "prompt": "a", "answer": "b"}\n')
     with pytest.raises(UsageError, match="control characters"):
         find(str(file))
+
+
+@pytest.mark.parametrize("name", ["list.json", "questions.csv", "data/words.txt"])
+def test_a_file_of_another_kind_is_told_which_kind_is_read(name):
+    with pytest.raises(UsageError, match=r"is no task; a file of your own questions is JSON Lines.* ends in \.jsonl"):
+        find(name)

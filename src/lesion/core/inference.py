@@ -17,6 +17,7 @@ from lesion.engines.factory import load_for
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.report.wording import counted
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
@@ -151,10 +152,9 @@ def _encoded(
 
 
 def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
-    """A note for each task whose answers may meet the end of the context before their own limit, and for each
-    with items of two names that begin with the same token.
+    """A note for each task whose prompts are cut at the context, and for each with items of two names that begin with
+    the same token.
     """
-    short: dict[str, set[str]] = {}
     contrasts: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}
     cut: dict[str, set[str]] = {}
@@ -165,14 +165,6 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
             contrasts.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
             alike.setdefault(cell.choice.name, set()).add(cell.item.id)
-        # The last token of an answer needs no position.
-        if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens - 1 > model.context:
-            short.setdefault(cell.choice.name, set()).add(cell.item.id)
-    for task, items in short.items():
-        yield (
-            f"{task}: the context of {model.name} ({model.context} tokens) ends before the token limit for"
-            f" {len(items)} of the items; such answers count as truncated."
-        )
     for task, items in cut.items():
         yield (
             f"{task}: the prompt is longer than the context of {model.name} ({model.context} tokens) leaves room for in"
@@ -182,6 +174,32 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
         yield (
             f"{task}: in {len(items)} of {len(contrasts[task])} items the right name and the one that stands twice"
             f" begin with the same token of {model.name}; right there means either of them."
+        )
+
+
+Room = tuple[int, int]
+"""Tokens that a model's context leaves for the answer to the longest prompt of a task, and the limit of an answer."""
+
+
+def rooms(model: Model, cells: Iterable[Cell]) -> dict[str, Room]:
+    """The room of each task in which the context leaves less than the limit."""
+    left: dict[str, Room] = {}
+    for cell in cells:
+        # The last token of an answer needs no position.
+        room = model.context - len(cell.prompt) + 1
+        limit = cell.decoding.max_new_tokens
+        if cell.task.kind == "generate" and room < limit:
+            left[cell.choice.name] = min((room, limit), left.get(cell.choice.name, (room, limit)))
+    return left
+
+
+def room_notes(model: str, context: int, left: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """A note for each task whose answers may meet the end of the context before their limit (`rooms`)."""
+    for task, (room, limit) in left.items():
+        yield (
+            f"{task}: behind its longest prompt the context of {model} ({context:,} tokens) has room for"
+            f" {counted(room, 'token')}, and --max-new-tokens is {limit:,}; an answer would count as truncated if it"
+            " got so long."
         )
 
 

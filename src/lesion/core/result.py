@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lesion.report.blocks import Chapter, Page
-    from lesion.report.drawing import Drawing
+    from lesion.report.figures import Drawing
     from lesion.report.finding import Finding
     from lesion.report.table import Table
 
@@ -182,7 +182,7 @@ class StudyResult(ABC, Generic[S]):
             title = f"{page.eyebrow}: {page.title}"
             figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
         more = f"Every number and answer: result.report(); folder {self.folder}"
-        return notebook.result(title, self.findings, self.shown(), figure, more)
+        return notebook.result(title, self.findings, self.shown(), figure, more, self.notes)
 
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""
@@ -220,7 +220,7 @@ class StudyResult(ABC, Generic[S]):
             UsageError: the page has no such figure.
         """
         from lesion.report.blocks import Figure
-        from lesion.report.drawing import Drawing
+        from lesion.report.figures import Drawing
 
         figures = {block.name: block for block in self.page().blocks() if isinstance(block, Figure) and block.name}
         chosen = next(iter(figures), None) if name is None else name

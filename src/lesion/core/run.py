@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lesion.core.inference import (
     Cell,
@@ -25,6 +25,8 @@ from lesion.core.inference import (
     load_chosen,
     pending_cells,
     prompt_notes,
+    room_notes,
+    rooms,
 )
 from lesion.core.row import Asked, Row
 from lesion.core.store import Store
@@ -41,6 +43,7 @@ from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
 from lesion.tasks.catalogue import draw, find
+from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.task import Item, Task
 
 
@@ -165,6 +168,11 @@ class Run:
         for choice, task in tasks.items():
             items[choice] = of_task = draw(task, study.items_of(choice), study.seed)
             self.note_if_fewer(choice.name, len(of_task), study.items_of(choice))
+            # A benchmark is large, and a sample of it is the rule; of a file of one's own, all is expected.
+            if isinstance(task, JsonLines) and len(of_task) < (there := len(task.load())):
+                self.watcher.note(
+                    f"{choice.name} has {there:,} items, of which {len(of_task):,} are drawn; --items all takes all."
+                )
         return items
 
     def note_if_fewer(self, task: str, items: int, wanted: int | None) -> None:
@@ -245,7 +253,31 @@ class Evaluation:
         """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
         dtype = str(model.dtype).removeprefix("torch.")
         known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
-        self.store.add_model(model.fingerprint, name, {**known, **about})
+        # What an earlier run has learned of the prompts.
+        kept = {key: value for key, value in self._metadata(name).items() if key in ("context", "rooms")}
+        self.store.add_model(model.fingerprint, name, {**kept, **known, **about})
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        """What the store knows of a model."""
+        known = {row["name"]: row["metadata"] for row in self.store.models().to_dict("records")}
+        return dict(known.get(name) or {})
+
+    def _note_rooms(self, name: str, model: Model, cells: Iterable[Cell]) -> None:
+        """Say and store where answers may meet the end of the context."""
+        left = rooms(model, cells)
+        known = self._metadata(name)
+        if not left or not known:
+            return
+        stored = known.get("rooms", {})
+        both = {task: min(room, tuple(stored.get(task, room))) for task, room in left.items()}
+        self.store.add_model(model.fingerprint, name, {**known, "context": model.context, "rooms": {**stored, **both}})
+        for text in room_notes(name, model.context, both):
+            self._note(text)
+
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self.run.watcher.note(text)
 
     def engine(self, model: Model) -> Engine:
         """The engine of a model; one is kept at a time."""
@@ -328,9 +360,8 @@ class Evaluation:
             return
         watcher.begin(title or name, pending.total, pending.total - len(cells), what)
         for text in prompt_notes(model, cells.values()):
-            if text not in self._noted:
-                self._noted.add(text)
-                watcher.note(text)
+            self._note(text)
+        self._note_rooms(name, model, cells.values())
         engine = self.engine(model)
         for rows in by(engine, cells) if by else answer_cells(engine, model, name, cells, self.store):
             self.evaluated += len(rows)

@@ -205,9 +205,15 @@ class Store:
         position, before = (self._next("items"), "") if known is None else (known[0], known[4])
         if known is not None and (list(known[1:4]) != facts or (digest and before not in ("", digest))):
             how = "reads differently from" if list(known[1:4]) != facts else "is judged or put otherwise than"
+            hint = ""
+            if item.isdecimal() and ".jsonl" in task and list(known[1:4]) != facts:
+                hint = (
+                    ' A line without an "id" is named by its number: if lines were removed, moved or added before line'
+                    f" {item}, put them back, or use a new folder and give every line an id, with which lines may move."
+                )
             raise LesionError(
                 f"Item {item} of {task} {how} when it was stored in {self.folder}: the "
-                "data has changed, and answers to both would be mixed. Give another folder with --out."
+                f"data has changed, and answers to both would be mixed. Give another folder with --out.{hint}"
             )
         if known is None or (digest and not before):
             # Not deleted and written anew: answers refer to the row.

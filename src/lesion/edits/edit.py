@@ -281,6 +281,7 @@ def of_spectra(edit: Edit) -> tuple[Truncate, ...]:
     return tuple(part for part in parts(edit) if isinstance(part, Truncate))
 
 
+_LIST = re.compile(r"[0-9]{1,9}(?:\s*,\s*[0-9]{1,9})+(?:\.(?:attention|mlp))?")
 _ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 _RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention|\.mlp)?")
 # Not the sign of an exponent, as in 3×1e+06.
@@ -333,7 +334,8 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
 
 @validated
 def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
-    """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×` after an address.
+    """The edit whose text form is `text`: the inverse of `str(edit)`. `x`, `X` and `*` may stand for `×` after an
+    address.
 
     Args:
         text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, several joined by `+`, or
@@ -345,7 +347,10 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """
     if text.strip() == "baseline":
         return BASELINE
-    return composed([edit for piece in _PLUS.split(text) for edit in _singles(piece.strip(), selections)])
+    pieces = [piece.strip() for piece in _PLUS.split(text)]
+    if len(pieces) > 1 and "" in pieces:
+        raise UsageError(f"'{short(text)}' is not an edit; write one on each side of +, for example 23×0 + 23.mlp×0.5.")
+    return composed([edit for piece in pieces for edit in _singles(piece, selections)])
 
 
 def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
@@ -360,7 +365,7 @@ def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
         side: Any = match["side"]
         return [Truncate(match["address"], keep, side)]
     # A label may hold an x; an address does not.
-    name, *factors = (text.strip() for text in re.split("×" if "@" in piece else "[×x*]", piece))
+    name, *factors = (text.strip() for text in re.split("×" if "@" in piece else "[×xX*]", piece))
     try:
         factor = _decimal(factors[0]) if len(factors) == 1 else None
     except ValueError:
@@ -370,6 +375,11 @@ def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
         known: list[Single] = [edit for edit in edits if edit is not None]
         if len(known) == len(edits):
             return known
+    if factor is not None and _LIST.fullmatch(name):
+        *layers, last = (part.strip() for part in name.split(","))
+        number, _, unit = last.partition(".")
+        each = [f"{layer}{f'.{unit}' if unit else ''}×{_number(factor)}" for layer in (*layers, number)]
+        raise UsageError(f"'{short(piece)}' lists several blocks; join edits with +: {short(' + '.join(each))}.")
     raise UsageError(
         f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0 or 23.mlp×0.5,"
         " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."

@@ -112,6 +112,12 @@ class Matrix:
             )
         return tensor
 
+    @property
+    def bias(self) -> str | None:
+        """The name in `module` of the bias that is added to what the matrix gives; None where there is none."""
+        name = "bias" if self.attribute == "weight" else f"{self.attribute}_bias"  # the latter of stacked experts
+        return name if isinstance(getattr(self.module, name, None), nn.Parameter) else None
+
     def view(self) -> Float[Tensor, "*shape"]:
         """The matrix sharing memory with its parameter; [groups, out / groups, in] if rows are interleaved per head."""
         return self.storage.view(self.tensor.detach())

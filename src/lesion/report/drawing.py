@@ -10,27 +10,20 @@ import functools
 import json
 import math
 import re
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pandas as pd
 
-from lesion.arguments import validated
 from lesion.atomic import replace
 from lesion.cache import cache_folder
-from lesion.errors import LesionError, UsageError
 from lesion.plain import layout
 from lesion.report import theme
 
 if TYPE_CHECKING:
     import altair as alt
-
-    from lesion.report.blocks import Figure
 
 Specification = dict[str, Any]
 """A chart in Vega-Lite: JSON."""
@@ -156,53 +149,6 @@ def _seen(part: ElementTree.Element) -> bool:
 def _in_tags(drawn: str, change: Callable[[str], str]) -> str:
     """The SVG with every tag changed, and the texts between them as they are; in neither stands `<` or `>`."""
     return re.sub("<[^>]*>", lambda tag: change(tag[0]), drawn)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure in the light colours, as a notebook shows it: interactive where it can, else as a picture."""
-
-    specified: Specification
-
-    @classmethod
-    def of(cls, figure: Figure) -> Drawing:
-        """The figure with all its panels."""
-        import altair as alt
-
-        with warnings.catch_warnings():  # several panels may be one kind of chart, with selections of one name
-            warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
-            panels = [
-                panel.charts[0] if len(panel.charts) == 1 else alt.vconcat(*panel.charts) for panel in figure.panels
-            ]
-            whole = panels[0] if len(panels) == 1 else alt.concat(*panels, columns=figure.columns)
-        specified = specification(whole)
-        specified["config"]["background"] = theme.PAPER
-        return cls(json.loads(theme.in_light(json.dumps(specified))))
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """What a notebook chooses from."""
-        return {"application/vnd.vegalite.v6+json": self.specified, "image/svg+xml": svg(self.specified)}
-
-    @validated
-    def save(self, path: str | Path) -> Path:
-        """Write the figure as PNG or SVG, whichever the name ends with; the path.
-
-        Raises:
-            UsageError: the name ends with neither.
-            LesionError: the file cannot be written.
-        """
-        path = Path(path)
-        if path.suffix.lower() not in (".png", ".svg"):
-            raise UsageError(
-                f"A figure is saved as PNG or SVG; give a name that ends with .png or .svg, not {path.name}."
-            )
-        drawn = svg(self.specified)
-        picture = png_file(drawn) if path.suffix.lower() == ".png" else svg_file(drawn)
-        try:
-            replace(path, picture)
-        except OSError as error:
-            raise LesionError(f"{path} cannot be written: {error.strerror or error}.") from error
-        return path
 
 
 def apart(drawn: str, prefix: str) -> str:

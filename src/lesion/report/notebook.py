@@ -13,15 +13,22 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from lesion.markup import CELL, HEADLINE, QUIET, TABLE, boxed, line, seen
 from lesion.report import drawing, wording
 from lesion.report.blocks import Figure
-from lesion.report.drawing import Drawing
+from lesion.report.figures import Drawing
 from lesion.report.table import Column, Table, decimals, plain
 
-MOST_ROWS, MOST_COLUMNS, MOST_PANELS, MOST_SENTENCES = 12, 10, 2, 3
-"""Of a table, of a figure and of the findings; the report has them all."""
+MOST_ROWS, MOST_COLUMNS, MOST_PANELS, MOST_SENTENCES, MOST_NOTES = 12, 10, 2, 3, 3
+"""Of a table, of a figure, of the findings and of the notes; the report has them all."""
 
 
-def result(title: str, findings: Sequence[str], table: Table, figure: Figure | None, report: str) -> str:
-    """A result: its first findings, the first rows of its table and its first chart.
+def result(
+    title: str,
+    findings: Sequence[str],
+    table: Table,
+    figure: Figure | None,
+    report: str,
+    notes: Sequence[str] = (),
+) -> str:
+    """A result: its first findings with the notes that limit them, the first rows of its table and its first chart.
 
     Args:
         title: what was done.
@@ -29,10 +36,14 @@ def result(title: str, findings: Sequence[str], table: Table, figure: Figure | N
         table: the main one.
         figure: the first of the page; None where it has none.
         report: how to see everything else, as a sentence.
+        notes: what a reader should know of the numbers.
     """
     head, *more = findings[:MOST_SENTENCES] or ("Nothing has been measured yet.",)
     parts = [line(title, QUIET), line(head, HEADLINE)]
     parts += [line(sentence) for sentence in more]
+    parts += [line(f"Note: {note}") for note in notes[:MOST_NOTES]]
+    if len(notes) > MOST_NOTES:
+        parts.append(line(f"… and {wording.counted(len(notes) - MOST_NOTES, 'note')} more: result.notes", QUIET))
     if figure is not None:
         parts.append(chart(figure))
     parts += [_rows(table), line(report, QUIET)]

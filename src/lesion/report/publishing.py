@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from lesion.atomic import replace
-from lesion.report import drawing, plots, theme
+from lesion.report import drawing, theme
 from lesion.report.blocks import Figure, Page, Panel, Series
 from lesion.report.drawing import Specification
+from lesion.report.figures import Specified, specify, still, whole
 from lesion.report.files import rendered, spreadsheet, writing
 from lesion.report.table import Table
 
@@ -33,7 +34,7 @@ def publish(folder: Path, kind: str, page: Page) -> Path:
     """
     specified = _specified(page)
     text = _html(page, specified)
-    pictures = {figure.name: drawing.svg(_whole(figure, specified)) for figure in _figures(page) if figure.name}
+    pictures = {figure.name: drawing.svg(whole(figure, specified)) for figure in _figures(page) if figure.name}
     tables = [block for block in (*page.tables, *page.blocks()) if isinstance(block, Table) and block.name]
     with writing(folder, kind, figures=bool(pictures)) as place:
         for name, picture in pictures.items():
@@ -99,23 +100,11 @@ class Drawn(NamedTuple):
     legend: tuple[Series, ...]
 
 
-Specified = dict[int, Specification]
-"""The specification of every chart of a page, by the chart's identity: each is worked out once."""
-
-
 def _specified(page: Page) -> Specified:
-    charts = {
-        id(chart): (figure.legend or panel.legend, chart)
-        for figure in _figures(page)
-        for panel in figure.panels
-        for chart in panel.charts
-    }
-    specifications = {}
-    for key, (legend, chart) in charts.items():
-        specifications[key] = drawing.specification(chart)
-        if legend:
-            _without_legends(specifications[key])
-    return specifications
+    specified: Specified = {}
+    for figure in _figures(page):
+        specify(figure, specified)
+    return specified
 
 
 def _drawn(
@@ -134,79 +123,16 @@ def _drawn(
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        still = _still(own) | {"datasets": own["datasets"], "config": own["config"]}
+        plain = still(own) | {"datasets": own["datasets"], "config": own["config"]}
         before = numbers.setdefault(id(chart), [])
         number = before[0] if before else len(carried)
         name = f"c{number}-" + "again-" * len(before)
-        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), name)
+        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **plain} if small else plain), name)
         pictures.append((Markup(picture), number))
         if not before:
             carried.append({key: value for key, value in own.items() if key != "config"})
         before.append(number)
     return Drawn(panel.title, pictures, panel.legend)
-
-
-def _whole(figure: Figure, specified: Specified) -> Specification:
-    """All panels of a figure and its legend as one specification, for a file."""
-    panels: list[Specification] = []
-    legends: list[Specification] = []
-    for panel in figure.panels:
-        charts = [_still(specified[id(chart)]) for chart in panel.charts]
-        if panel.title:
-            charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
-        if panel.legend:
-            legends.append(drawing.specification(plots.legend(panel.legend, theme.WIDTH)))
-            charts.append(_still(legends[-1]))
-        panels.append({"vconcat": charts, "spacing": 4, **_OWN_SCALES} if len(charts) > 1 else charts[0])
-    whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, **_OWN_SCALES}
-    every = [*(specified[id(chart)] for panel in figure.panels for chart in panel.charts), *legends]
-    if figure.legend:
-        width = min(figure.columns, len(panels)) * (theme.WIDTH + 80)
-        every.append(drawing.specification(plots.legend(figure.legend, width)))
-        whole = {"vconcat": [whole, _still(every[-1])], "spacing": 14, **_OWN_SCALES}
-    data = {name: values for own in every for name, values in own.get("datasets", {}).items()}
-    return {**whole, "datasets": data, "config": theme.config()}
-
-
-_OWN_SCALES = {
-    "resolve": {
-        "scale": dict.fromkeys(
-            ("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent"
-        )
-    }
-}
-"""Charts of one file keep their own colours, as they have on the page."""
-
-
-def _still(specified: Specification) -> Specification:
-    """A chart as part of another, without what follows the pointer."""
-    kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params", "usermeta")}
-    if "layer" in kept:
-        kept["layer"] = [_still(layer) for layer in kept["layer"] if not _unseen(layer)]
-    return kept
-
-
-def _unseen(layer: Specification) -> bool:
-    """Whether a layer is there for the pointer alone."""
-    if "layer" in layer:
-        return all(map(_unseen, layer["layer"]))
-    return layer.get("mark", {}).get("opacity") == 0 or _follows_pointer(layer.get("encoding", {}))
-
-
-def _follows_pointer(encoding: Any) -> bool:
-    """Whether an encoding depends on a parameter, which only the pointer sets."""
-    if isinstance(encoding, dict):
-        return "param" in encoding or any(map(_follows_pointer, encoding.values()))
-    return isinstance(encoding, list) and any(map(_follows_pointer, encoding))
-
-
-def _without_legends(specified: Any) -> None:
-    """Remove the legends of all encodings: the figure has one for all its panels."""
-    for channel, encoding in specified.get("encoding", {}).items():
-        if channel in ("color", "shape", "strokeDash", "opacity", "fill", "size") and "field" in encoding:
-            encoding["legend"] = None
-    for layer in specified.get("layer", ()):
-        _without_legends(layer)
 
 
 def _figures(page: Page) -> Iterator[Figure]:

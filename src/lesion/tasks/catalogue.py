@@ -107,6 +107,11 @@ def find(name: str) -> Task:
         return RunningText()
     if head == "jsonl" or Path(name).suffix == ".jsonl":
         return JsonLines.read(rest if head == "jsonl" else name, name)
+    if Path(bare).suffix in (".json", ".csv", ".tsv", ".txt", ".parquet"):
+        raise UsageError(
+            f"'{short(name)}' is no task; a file of your own questions is JSON Lines, an object a line, and its name"
+            " ends in .jsonl; a file of running text is text:PATH."
+        )
     raise UsageError(
         f"There is no task '{short(name)}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "
         f"a file of your own questions is jsonl:PATH, a file of running text text:PATH, any task of "

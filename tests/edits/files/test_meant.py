@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 import lesion
 from lesion.edits.files.meant import as_weights, edit_files
@@ -12,8 +13,8 @@ from tiny import model, tiny, tokenizer
 IDS = torch.arange(10)[None]
 
 
-def checkpoint(folder):
-    tiny("llama").save_pretrained(folder)
+def checkpoint(folder, family="llama"):
+    tiny(family).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
 
@@ -69,9 +70,68 @@ def test_a_file_needs_no_model(tmp_path):
         assert [file.label for file in edit_files(given, refused)] == ["magnitude-0.3"]
 
 
-@pytest.mark.parametrize(("family", "edit"), [("llama", "1×0.5"), ("gpt2", "1.mlp×0"), ("gemma2", "1.mlp×0.5")])
-def test_what_is_another_function_as_weights_is_refused(family, edit):
-    with pytest.raises(lesion.UsageError, match=f"'{edit}' cannot be written into the weights of tiny:{family}"):
+@pytest.mark.parametrize("family", ["gpt_neox", "gpt2", "opt"])
+@pytest.mark.parametrize("edit", ["1×0", "1.mlp×0.5", "0.attention×0 + 1.attention×2"])
+def test_the_bias_behind_the_last_matrix_is_multiplied_with_it(family, edit, tmp_path):
+    source = checkpoint(tmp_path / "base", family)
+    lesion.apply(source, edit, tmp_path / "out")
+    assert_same(tmp_path / "out", lesion.load(source), edit)
+
+
+def test_a_block_of_gpt_neox_is_off_in_plain_transformers_too(tmp_path):
+    source = checkpoint(tmp_path / "base", "gpt_neox")
+    lesion.apply(source, ["1×0", "2×0.5"], tmp_path / "out")
+    network, edited = (AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("base", "out"))
+    for parameter, unedited in network.gpt_neox.layers[2].named_parameters():
+        if parameter.startswith(("attention.dense.", "mlp.dense_4h_to_h.")):
+            assert torch.equal(edited.gpt_neox.layers[2].get_parameter(parameter), unedited / 2), parameter
+    branches = [network.gpt_neox.layers[1].attention.dense, network.gpt_neox.layers[1].mlp.dense_4h_to_h]
+    branches += [network.gpt_neox.layers[2].attention.dense, network.gpt_neox.layers[2].mlp.dense_4h_to_h]
+    for branch, factor in zip(branches, [0, 0, 0.5, 0.5], strict=True):
+        branch.register_forward_hook(lambda module, given, output, factor=factor: output * factor)
+    with torch.inference_mode():
+        torch.testing.assert_close(edited(IDS).logits, network(IDS).logits)
+
+
+def test_the_card_names_the_biases_and_says_that_the_kept_file_has_none(tmp_path):
+    source = checkpoint(tmp_path / "base", "gpt_neox")
+    lesion.apply(source, "1.mlp×0.5", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "`1.mlp.out` by 0.5" in card
+    assert "Weights and biases of" in card
+    assert "holds the weights alone" in card
+    assert lesion.read_edit(next((tmp_path / "out" / "lesion").glob("*.edit"))).biases == {}
+
+
+def test_another_factor_is_that_of_the_biases_too(tmp_path):
+    source = checkpoint(tmp_path / "base", "gpt2")
+    lesion.apply(source, "1.mlp×0", tmp_path / "out", factor=0.25)
+    assert_same(tmp_path / "out", lesion.load(source), "1.mlp×0.25")
+
+
+def test_trying_an_edit_leaves_the_biases_as_they_were():
+    base = model("gpt2")
+    before = {name: tensor.clone() for name, tensor in base.network.state_dict().items()}
+    as_weights(lesion.parse("1×0 + 0.mlp×0.3"), base)
+    for name, tensor in base.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("family", "edit", "why"),
+    [
+        (
+            "llama",
+            "1×0.5",
+            r"the MLP of block 1 would read an attention .* Write '1.attention×0.5 \+ 1.mlp×0.5' .* a factor of 0",
+        ),
+        ("gemma2", "1.mlp×0.5", "a norm stands behind the last matrix of 1.mlp. Write a factor of 0, or keep"),
+        ("unknown", "1×0", "a norm stands behind the last matrix of 1.attention. Keep the edit as text"),
+    ],
+)
+def test_what_is_another_function_as_weights_is_refused_and_its_obstacle_named(family, edit, why):
+    refusal = f"'{edit}' cannot be written into the weights of tiny:{family}: {why}"
+    with pytest.raises(lesion.UsageError, match=refusal):
         edit_files(edit, lambda: model(family))
 
 

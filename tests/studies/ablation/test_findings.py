@@ -1,9 +1,11 @@
 """Findings in sentences."""
 
-from made import form, study, valid
+from made import form, scores, study, valid
 
 from lesion.report import wording
+from lesion.report.blocks import Prose
 from lesion.studies.ablation import findings as prose
+from lesion.studies.ablation.report import AblationResult, report
 
 
 def told(summary) -> str:
@@ -102,3 +104,51 @@ def test_what_is_missing_is_told_per_gap():
 
 def test_nothing_is_missing_from_a_complete_study():
     assert prose.missing(study()[0].views, {}) == []
+
+
+def unable(summary, model: int, task: int) -> None:
+    """Make a model have 3 of 20 items of a task right, which is too few for any cut of 4 to be critical."""
+    result = summary["models"][model]["tasks"][task]
+    result["items"], result["baseline"] = 20, scores(3, 20)
+    # Losing all three has a chance of 2^-3 each way: four corrected tests cannot reach .05.
+    assert 4 * 0.5**3 > 0.05
+    reach = {"unit": "block", "factor": 0.0, "tests": 4, "right": 3, "fewest_right": 7, "power": 0.8}
+    result["sensitivity"] = [{**reach, "smallest_loss": None, "shares": []}]
+    for cell in result["cells"]:
+        cell["critical"] = False
+
+
+def test_a_task_that_the_model_cannot_do_is_not_said_to_do_without_a_block():
+    summary = form(models=("base",))
+    unable(summary, 0, 1)
+    text = told(valid(summary))
+    assert "Block 2 is critical for sums; it cannot be told for facts (3 of 20 right)." in text
+    assert "facts: cannot be told (3 of 20 right); a cut that leaves none right is critical from 7 right on." in text
+    assert "not for facts" not in text
+    assert "for facts;" not in text
+
+
+def test_what_models_share_leaves_out_a_task_that_one_of_them_cannot_do():
+    summary = form()
+    unable(summary, 1, 1)
+    text = told(valid(summary))
+    first = "In both models block 2 is critical for sums; it cannot be told for facts in child (3 of 20 right)."
+    assert text.strip().startswith(first)
+    assert "base\nBlock 2 is critical for sums, not for facts." in text
+
+
+def test_of_three_tasks_two_are_not_every_task():
+    summary = form(models=("base",), tasks=("sums", "sums2", "facts"))
+    summary["models"][0]["tasks"][1]["cells"] = summary["models"][0]["tasks"][0]["cells"]
+    unable(summary, 0, 2)
+    assert "Block 2 is critical for sums and sums2; it cannot be told for facts" in told(valid(summary))
+
+
+def test_the_notes_stand_beside_the_verdict_on_the_page_and_in_a_notebook(tmp_path):
+    summary, answers, items = study()
+    html = AblationResult(tmp_path, summary, stored=(answers, items))._repr_html_()
+    assert html.index("In both models block 2") < html.index("Note: A note.") < html.index("<svg")
+    page = report(summary, answers, items)
+    blocks = page.sections[0].blocks
+    assert [block.items for block in blocks if isinstance(block, Prose) and block.title == "Notes"] == [("A note.",)]
+    assert sum(isinstance(block, Prose) and block.title == "Notes" for block in page.blocks()) == 1

@@ -121,7 +121,9 @@ def test_a_file_with_further_lines_grows_too_and_one_that_changed_is_refused(mod
     assert len(oracle.asked) == 3
     assert grown.summary.models[0].tasks[0].items == 10
     Path("sums.jsonl").write_text(Path("sums.jsonl").read_text().replace("sums 3 +", "sums 3 plus"))
-    with pytest.raises(LesionError, match=r"Item 3 of sums\.jsonl reads differently"):
+    with pytest.raises(
+        LesionError, match=r"Item 3 of sums\.jsonl reads differently.* A line without an \"id\" is named by its number"
+    ):
         run(study(everything), tmp_path / "out", models=models, make_engine=Oracle(0))
     with Store.read(tmp_path / "out") as store:
         assert len(store.items()) == 10

@@ -16,6 +16,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
+from lesion.report.publishing import html
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.tasks.task import Answer
@@ -200,10 +201,16 @@ def test_answers_that_may_meet_the_end_of_the_context_are_noted_and_count_as_tru
     listener = Listener()
     outcome = run(study(task, items="all"), tmp_path / "out", watcher=listener, models=tinies)
     # Behind `<s>` and 252 or 255 characters four tokens fit or one; four are asked for.
-    assert listener.notes[:1] == [
-        f"{task}: the context of tiny:llama (256 tokens) ends before the token limit for 1 of the items; such"
-        " answers count as truncated."
-    ]
+    note = (
+        f"{task}: behind its longest prompt the context of tiny:llama (256 tokens) has room for 1 token, and"
+        " --max-new-tokens is 4; an answer would count as truncated if it got so long."
+    )
+    assert listener.notes[:1] == [note]
+    # Also on the page, and where nothing is left to answer.
+    assert note in outcome.notes
+    again = run(study(task, items="all"), tmp_path / "out", models=tinies)
+    assert note in again.notes
+    assert note in html(again.page())
     answers = recall(outcome.folder)[2]
     for item, most in {"short": 4, "long": 4, "longest": 1}.items():
         of_item = answers[answers["item"] == item]
@@ -268,7 +275,7 @@ def test_weights_that_are_not_finite_are_told_before_anything_is_asked_and_stay_
             told.append(count)
 
     models = {"tiny:llama": wrap(network, tokenizer(), "tiny:llama")}
-    outcome = run(study(sums, edits={"layers": [0]}), tmp_path / "out", models=models, watcher=Noting())
+    outcome = run(study(sums, items="all", edits={"layers": [0]}), tmp_path / "out", models=models, watcher=Noting())
     complaint = (
         "tiny:llama has 1 tensor with values that are not finite: model.layers.1.input_layernorm.weight (1 NaN of 32)."
     )
@@ -397,3 +404,11 @@ def test_a_data_file_that_changed_in_any_way_that_counts_is_refused_and_nothing_
     with pytest.raises(LesionError, match="the data has changed"):
         run(study(file, items=4), tmp_path / "out", models=tinies, make_engine=Oracle())
     assert len(rows(tmp_path / "out")) == before
+
+
+def test_a_sample_of_a_file_of_ones_own_is_noted_with_how_to_take_all(tinies, tmp_path):
+    task = write(tmp_path / "task.jsonl", ({"id": f"{n}", "prompt": "x", "answer": "y"} for n in range(5)))
+    for items, notes in ((3, [f"{task} has 5 items, of which 3 are drawn; --items all takes all."]), ("all", [])):
+        listener = Listener()
+        run(study(task, items=items), tmp_path / "out", watcher=listener, models=tinies)
+        assert [note for note in listener.notes if "drawn" in note] == notes

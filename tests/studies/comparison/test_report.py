@@ -39,7 +39,7 @@ def test_two_studies_of_bundled_models_are_compared_by_command_and_in_python_ali
     done = command(capsys, "compare", base.folder, instruct.folder, "--out", out)
     assert done.code == 0, done.err
     assert done.out.endswith(f"report: {out / 'report.html'}\n")
-    assert re.search(r"^(No difference is shown: )?instruct (and|answers) ", done.out)
+    assert re.search(r"^(Unedited: no difference is shown; )?instruct (and|answers) ", done.out)
     assert re.search("of 6 items (is|are) wrong in both", " ".join(done.out.split()))
     assert "There are only 6 items" in " ".join(done.out.split())
     assert {file.name for file in out.iterdir()} == {
@@ -79,7 +79,7 @@ def printed(result, width=100) -> str:
 
 def test_the_verdict_comes_first_and_says_what_limits_it(tmp_path):
     text = printed(made(tmp_path))
-    assert text.startswith("No difference is shown: b and a answer equally many items of sums")
+    assert text.startswith("Unedited: no difference is shown; b and a answer equally many items of sums")
     assert "p 1; 2 of 10 items are wrong in both." in text
     assert "Under 1 of 1 edits in common b and a differ (corrected p ≤ .05): 3×0 −80.0 points" in text
     assert "3×0 takes 80.0 points more from b than from a" in text
@@ -140,3 +140,34 @@ def test_a_search_of_many_items_keeps_its_file_small(tmp_path, monkeypatch):
     result.report()
     assert len(pd.read_csv(tmp_path / "out" / "items.csv")) == len(YES)
     assert len(result.items) == 2 * len(YES)
+
+
+def test_a_side_that_had_little_to_lose_is_warned_of(tmp_path):
+    few, every = {f"i{n}": n < 3 for n in range(20)}, {f"i{n}": True for n in range(20)}
+    none = dict.fromkeys(every, False)
+    a = folder(tmp_path / "a", {"baseline": few, "3×0": none}, model="m")
+    b = folder(tmp_path / "b", {"baseline": every, "3×0": none}, model="n")
+    caution = "Caution: a had only 15.0 % to lose, and lost nearly all of it under 3×0: there the larger loss restates"
+    text = printed(lesion.compare(a, b))
+    # 20 of 20 against 3 of 3: 85 points more, all of which the unedited models differ by.
+    assert "3×0 takes 85.0 points more from b than from a" in text
+    assert caution in text
+    # The other way round the same side is named; where nothing is shown, there is nothing to warn of.
+    assert caution in printed(lesion.compare(b, a))
+    assert "Caution" not in printed(made(tmp_path / "other"))
+
+
+def test_a_notebook_shows_the_difference_first(tmp_path):
+    table = made(tmp_path).shown()
+    assert [column.title for column in table.columns] == [
+        *("Edit", "Difference, b − a", "p", "Extra drop", "p of it", "a", "b", "Items"),
+    ]
+    unedited, edited = ([column.write(row) for column in table.columns] for row in table.records)
+    assert unedited[0] == "unedited"
+    assert unedited[1].startswith("0.0 [")
+    assert edited[0] == "3×0"
+    assert edited[1].startswith("−80.0 [")
+    assert edited[3].startswith("+80.0 [")
+    assert edited[5:] == ["80.0", "0.0", "10"]
+    html = made(tmp_path / "again")._repr_html_()
+    assert html.index(">Difference, b − a<") < html.index(">Items<")

@@ -152,7 +152,9 @@ def test_every_data_set_is_drawn_before_the_first_is_observed(llama, data, tmp_p
 
 
 def test_more_samples_than_there_are_texts_is_wrong_use(llama, data, tmp_path, passes):
-    with pytest.raises(UsageError, match=r"9 calibration texts were asked for, and .* has 8"):
+    # Both are named at once, and what helps.
+    says = r"9 calibration texts .*skill.jsonl has 8 and .*control.jsonl has 8: give --samples 8, .* or --replacement"
+    with pytest.raises(UsageError, match=says):
         look(study(data, samples=9), llama, tmp_path / "out")
     assert passes == []
 

@@ -117,7 +117,8 @@ def write(base: str, applied: Applied, original: str | None) -> str:
     """The card of what was done to a model (its name as typed) in Markdown, over the model's own README."""
     front, rest = front_and_rest(original or "")
     matrices = len(applied.truncated)
-    what = [f"weights of {code(base)} were multiplied in place"] * bool(applied.effects)
+    biases = " and biases" * any(deed.edit.biases for deed in applied.deeds)
+    what = [f"weights{biases} of {code(base)} were multiplied in place"] * bool(applied.effects)
     were = "matrix was" if matrices == 1 else "matrices were"
     what += [f"{matrices:,} {were} truncated"] * bool(matrices)
     changes = " and ".join(what)
@@ -131,6 +132,7 @@ def write(base: str, applied: Applied, original: str | None) -> str:
         f"all other weights are those of the base model, {code(base)}, bit for bit. {applied.moved:,} of "
         f"{applied.total:,} weights in the matrices of the decoder have another value{over}.",
         *_multiplied(applied),
+        *_biases(applied),
         *_truncated(applied),
     ]
     for deed in applied.deeds:
@@ -167,6 +169,20 @@ def _multiplied(applied: Applied) -> list[str]:
             )
     stored = ", ".join(sorted({effect.dtype for effect in applied.effects}))
     return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
+
+
+def _biases(applied: Applied) -> list[str]:
+    """Which biases were multiplied, and that the kept file does not hold them."""
+    lines = []
+    for deed in applied.deeds:
+        if factors := deed.edit.biases:
+            each = ", ".join(f"{code(address)} by {factor:g}" for address, factor in factors.items())
+            lines += [
+                "",
+                f"{code(deed.edit.label)} also multiplied the biases added to the results of these matrices: {each}. "
+                f"{code('lesion/' + deed.kept_as)} holds the weights alone.",
+            ]
+    return lines
 
 
 def _truncated(applied: Applied) -> list[str]:

@@ -19,7 +19,7 @@ from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
 from lesion.edits.files.checkpoint_pass import Course, deeds_of
 from lesion.edits.files.folder import emerging, refuse_occupied
-from lesion.edits.files.layout import Place, places, skeleton
+from lesion.edits.files.layout import Place, bias_factors, places, skeleton
 from lesion.edits.files.meant import edit_files
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
@@ -134,6 +134,10 @@ def apply(
         file.refuse_misfits(shapes, name)
     touched = [address for address in shapes if any(address in file.model.matrices for file in files)]
     where = places(anatomy, network, checkpoint.entries, touched)
+    biases: dict[str, float] = {}
+    for file in files:
+        for tensor, bias_factor in bias_factors(anatomy, network, checkpoint.entries, file.biases).items():
+            biases[tensor] = biases.get(tensor, 1.0) * bias_factor
     del network
     total = sum(rows * columns for rows, columns in shapes.values())
     _refuse_full(out, checkpoint)
@@ -166,7 +170,7 @@ def apply(
             view.copy_(edited.reshape(view.shape))
 
     with emerging(out, watcher.note) as partial, torch.inference_mode():
-        _weights(checkpoint, partial, where, edit, watcher, name)
+        _weights(checkpoint, partial, where, edit, biases, watcher, name)
         ordered = tuple(effects[address] for address in touched if address in effects)
         cut = tuple(done[address] for address in touched if address in done)
         deeds = deeds_of(courses, done, total, name)
@@ -217,11 +221,19 @@ def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
         )
 
 
+def _multiply(factor: float, bias: Tensor) -> None:
+    """Multiply a whole tensor in place, as `scaled` multiplies weights."""
+    row = bias.reshape(1, -1)
+    everywhere = torch.ones(row.shape, dtype=torch.bool)
+    bias.copy_(scaled(row, [(everywhere, factor)], "bias")[0].view(bias.shape))
+
+
 def _weights(
     checkpoint: Checkpoint,
     target: Path,
     where: Mapping[str, Sequence[Place]],
     edit: Callable[[Sequence[tuple[str, Place]], Tensor], None],
+    biases: Mapping[str, float],
     watcher: Watcher,
     name: str,
 ) -> None:
@@ -237,6 +249,7 @@ def _weights(
     for shard in checkpoint.shards:
         entries = by_shard[shard]
         changes = {tensor: functools.partial(edit, within[tensor]) for tensor in entries if tensor in within}
+        changes |= {tensor: functools.partial(_multiply, biases[tensor]) for tensor in entries if tensor in biases}
         rewrite(inside(checkpoint.folder, shard), target / shard, entries, changes)
         watcher.answered(1)
     if checkpoint.index is not None:

@@ -55,6 +55,8 @@ class EditFile:
         content: SHA-256 of the file with these digits as zeros.
         thresholds: on that model, by the digest of a top share.
         data: the bytes of the file.
+        biases: by the address of a matrix, the factor of the bias added to what it gives. Only an edit of blocks and
+            branches that was given as text or value for a checkpoint has some; a file holds none.
     """
 
     edit: Edit
@@ -67,6 +69,7 @@ class EditFile:
     path: Path
     thresholds: Mapping[str, Thresholds] = field(repr=False)
     data: bytes = field(repr=False)
+    biases: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return described(self, repr(str(self.path)), short(str(self.edit), 120), f"made for {self.model.name}")
@@ -115,7 +118,8 @@ class EditFile:
                 f"{self.path} truncates {truncated[0].address}, and a truncation has no factor; leave --factor out."
             )
         scaled = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
-        return replace(self, edit=scaled[0] if len(scaled) == 1 else Compose(scaled))
+        edit = scaled[0] if len(scaled) == 1 else Compose(scaled)
+        return replace(self, edit=edit, biases=dict.fromkeys(self.biases, factor))
 
     @validated
     def fit(self, model: Model, force: bool = False) -> Edit:
@@ -139,11 +143,12 @@ class EditFile:
             return self.fixed()
         if not force:
             dtype = str(model.dtype).removeprefix("torch.")
+            by_force = "with --force (in Python, lesion.read_edit(FILE).fit(model, force=True))"
             rounded = f" It was made in {self.model.dtype}, and this one is in {dtype}." * (dtype != self.model.dtype)
             raise LesionError(
                 f"The edit {self.label} was made for {self.model.name} (fingerprint {self.model.fingerprint}), and "
                 f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or "
-                f"{anew(self.edit)} with --force.{rounded}"
+                f"{anew(self.edit)} {by_force}.{rounded}"
             )
         return self.edit
 

@@ -92,6 +92,33 @@ def places(
     return places_of
 
 
+def bias_factors(
+    anatomy: Anatomy, network: PreTrainedModel, entries: Mapping[str, Entry], factors: Mapping[str, float]
+) -> dict[str, float]:
+    """By the name of a tensor on disk, the factor of the bias in it.
+
+    Args:
+        factors: by the address of the matrix to whose result the bias is added.
+
+    Raises:
+        LesionError: a bias is not there.
+    """
+    pieces = _pieces(network, entries) if factors else {}
+    on_disk: dict[str, float] = {}
+    for address, factor in factors.items():
+        matrix = anatomy.scored[address]
+        name = f"{matrix.parameter.removesuffix(matrix.attribute)}{matrix.bias}"
+        if not pieces.get(name):
+            raise LesionError(
+                f"The bias of {address} ({name}) of {anatomy.name} is not among the tensors of its safetensors files, "
+                "so it cannot be edited there. Load the checkpoint with transformers, save it again, and give that "
+                "folder."
+            )
+        # Experts may share one tensor: it is multiplied once.
+        on_disk.update(dict.fromkeys((piece.tensor for piece in pieces[name]), factor))
+    return on_disk
+
+
 def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) -> Place:
     storage = matrix.storage
     for piece in pieces:

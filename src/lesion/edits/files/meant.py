@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from lesion.edits.edit import (
     Edit,
     EditLike,
     Scale,
+    ScaleAttention,
+    ScaleMlp,
     ScaleParameters,
     Single,
     as_edit,
@@ -29,7 +32,9 @@ from lesion.edits.files.edit_file import EditFile
 from lesion.edits.selections.selection import LONGEST_LABEL
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
+from lesion.models.anatomy import Branch
 from lesion.models.load import Model
+from lesion.models.matrices import Matrix
 
 SAME = 1e-3
 """Two logits that differ by a smaller share of the largest are the same."""
@@ -71,14 +76,16 @@ def _as_file(edit: Edit, model: Model) -> EditFile:
     label = file.label
     if of_places(edit).edits:
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", str(edit).replace("×", "x")).strip("-")[:LONGEST_LABEL]
-    return replace(file, label=label, path=Path(f"{label}.edit"))
+    biases = bias_factors(of_places(edit), model)
+    return replace(file, label=label, path=Path(f"{label}.edit"), biases=biases)
 
 
 def as_weights(edit: Edit, model: Model) -> Edit:
     """An edit with its scaled blocks and branches as multiplied weights: the last matrix of each branch.
 
-    That is the same where a branch adds to the residual stream what its last matrix gives, without a bias or a norm
-    behind it, and for a whole block with factor 0 alone. It is tried on a few tokens.
+    With the bias behind that matrix multiplied too (`bias_factors`), this is the same where a branch adds to the
+    residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0, or
+    where attention and MLP read the same (parallel residual). It is tried on a few tokens.
 
     Raises:
         UsageError: it is not the same on this model, or the edit names a place that the model does not have.
@@ -87,28 +94,88 @@ def as_weights(edit: Edit, model: Model) -> Edit:
     if not places.edits:
         return edit
     written = Compose(tuple(_weights_of(part, model) if isinstance(part, Scale) else part for part in parts(edit)))
-    ids = torch.arange(TOKENS, device=model.device)[None] % model.network.get_input_embeddings().num_embeddings
-    with torch.inference_mode():
-        with applied(model, places):
-            wanted = model.network(ids).logits.float()
-        with applied(model, Compose(tuple(_weights_of(part, model) for part in places.edits))):
-            got = model.network(ids).logits.float()
-    if not torch.allclose(got, wanted, rtol=0, atol=SAME * float(wanted.abs().max())):
-        raise UsageError(
-            f"'{places}' cannot be written into the weights of {model.name}: a bias, a norm or a factor between 0 and 1"
-            " of a whole block stands in the way. Write branches (3.mlp×0.5) or a factor of 0, or keep the edit as"
-            " text, which lesion evaluate and lm_eval --model lesion take."
-        )
+    if not _same(places, model):
+        raise UsageError(f"'{places}' cannot be written into the weights of {model.name}: {_obstacle(places, model)}")
     return written
 
 
-def _weights_of(part: Scale, model: Model) -> ScaleParameters:
-    """The last matrices of the branches of a place, multiplied; of a branch of experts those of every expert."""
-    block = model.anatomy.block(part.layer)
-    branches = [branch for branch in block.branches if part.unit in ("block", branch.name)]
-    if not branches or (part.unit == "block" and len(branches) < 2):
+def bias_factors(places: Compose, model: Model) -> dict[str, float]:
+    """By the address of a last matrix, the factor of the bias added to what it gives; none where it has no bias."""
+    factors: dict[str, float] = {}
+    for part in places.edits:
+        for matrix in _last(part, model):
+            if matrix.bias is not None:
+                factors[matrix.address] = factors.get(matrix.address, 1.0) * part.factor
+    return factors
+
+
+def _same(places: Compose, model: Model) -> bool:
+    """Whether scaled places give the same logits as multiplied weights, on a few tokens."""
+    ids = torch.arange(TOKENS, device=model.device)[None] % model.network.get_input_embeddings().num_embeddings
+    as_matrices = Compose(tuple(_weights_of(part, model) for part in places.edits))
+    with torch.inference_mode():
+        with applied(model, places):
+            wanted = model.network(ids).logits.float()
+        with applied(model, as_matrices), _biases_multiplied(bias_factors(places, model), model):
+            got = model.network(ids).logits.float()
+    return torch.allclose(got, wanted, rtol=0, atol=SAME * float(wanted.abs().max()))
+
+
+@contextmanager
+def _biases_multiplied(factors: Mapping[str, float], model: Model) -> Iterator[None]:
+    """The model with biases multiplied inside the `with`, and put back bit for bit."""
+    matrices = [model.anatomy.matrix(address) for address in factors]
+    # Experts may share one bias, which is multiplied once.
+    biases = {id(bias): (bias, factors[m.address]) for m in matrices for bias in [getattr(m.module, str(m.bias)).data]}
+    before = [(bias, bias.clone()) for bias, _ in biases.values()]
+    try:
+        for bias, factor in biases.values():
+            bias.mul_(factor)
+        yield
+    finally:
+        for bias, values in before:
+            bias.copy_(values)
+
+
+def _obstacle(places: Compose, model: Model) -> str:
+    """Why scaled places are another function as multiplied weights, and what to do, as sentences."""
+    keep = "keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
+    for part in places.edits:
+        if _same(Compose((part,)), model):
+            continue
+        branches = Compose((ScaleAttention(part.layer, part.factor), ScaleMlp(part.layer, part.factor)))
+        if part.unit == "block" and _same(branches, model):
+            return (
+                f"the MLP of block {part.layer} would read an attention multiplied by {part.factor:g}, too. Write "
+                f"'{branches}' if that is meant, or a factor of 0, or {keep}"
+            )
+        norms = [branch for branch in _branches(part, model) if "norm" in type(branch.tail).__name__.lower()]
+        if norms:
+            removed = replace(part, factor=0.0)
+            instead = "write a factor of 0, or " if _same(Compose((removed,)), model) else ""
+            advice = f"{instead}{keep}"
+            where = f"{part.layer}.{norms[0].name}"
+            return f"a norm stands behind the last matrix of {where}. {advice[:1].upper()}{advice[1:]}"
+        break
+    return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits. K{keep[1:]}"
+
+
+def _branches(part: Scale, model: Model) -> list[Branch]:
+    """The branches of a place."""
+    branches = [branch for branch in model.anatomy.block(part.layer).branches if part.unit in ("block", branch.name)]
+    if not all(branch.matrices for branch in branches) or len(branches) < (2 if part.unit == "block" else 1):
         raise UsageError(f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written.")
-    last = [(branch, [*branch.matrices][-1].rpartition(".")[2]) for branch in branches]
+    return branches
+
+
+def _last(part: Scale, model: Model) -> list[Matrix]:
+    """The last matrices of the branches of a place; of a branch of experts those of every expert."""
+    last = [(branch, [*branch.matrices][-1].rpartition(".")[2]) for branch in _branches(part, model)]
     named = [(leaf, name, matrix) for branch, leaf in last for name, matrix in branch.matrices.items()]
-    addresses = [matrix.address for leaf, name, matrix in named if name.rpartition(".")[2] == leaf]
-    return ScaleParameters(Magnitude(1.0, tuple(addresses)), part.factor)
+    return [matrix for leaf, name, matrix in named if name.rpartition(".")[2] == leaf]
+
+
+def _weights_of(part: Scale, model: Model) -> ScaleParameters:
+    """The last matrices of the branches of a place, multiplied."""
+    addresses = tuple(matrix.address for matrix in _last(part, model))
+    return ScaleParameters(Magnitude(1.0, addresses), part.factor)

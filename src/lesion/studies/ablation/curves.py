@@ -61,6 +61,19 @@ class Curve:
         return min((cell.items for cell in self.cells), default=self.items), self.items, self.drawn
 
     @property
+    def needed(self) -> int | None:
+        """How many right answers the unedited model would need for any cell to be critical; None: it has enough."""
+        for reach in self.result.sensitivity:
+            if (reach.unit, reach.factor) == (self.unit, self.factor) and reach.right < reach.fewest_right:
+                return reach.fewest_right
+        return None
+
+    @property
+    def right(self) -> int:
+        """How many items the unedited model has right."""
+        return round((self.result.baseline.accuracy.value or 0.0) * self.items)
+
+    @property
     def marked(self) -> list[Cell]:
         """Its marked cells, the largest drop first."""
         cells = (cell for cell in self.cells if cell.marked)

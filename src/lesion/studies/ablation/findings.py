@@ -30,13 +30,16 @@ def leads(view: View) -> list[str]:
     """What models of each depth share, a short sentence per depth that names every block which all of them mark."""
     sentences = []
     for among, curves in _depths(view).items():
-        every = list(dict.fromkeys(curve.task for curve in curves))
+        able, untold = _known(curves)
+        every = list(dict.fromkeys(curve.task for curve in able))
         clauses: list[str] = []
-        for tasks, spared, layers in _grouped(_needed(curves, all), every, _needed(curves, any)):
-            alone = " alone" if tasks and len(tasks) + len(spared) == len(every) > len(tasks) else ""
+        for tasks, spared, layers in _grouped(_needed(able, all), every, _needed(able, any)):
+            alone = " alone" if tasks and len(tasks) + len(spared) == len(every) > len(tasks) and not untold else ""
             verb = "" if clauses else f" {wording.called(view.stopped, len(layers))}"
-            clauses.append(f"{_places(view.unit, layers)}{verb} for {_names(tasks, every)}{alone}")
-        sentences.append(f"In {among}{wording.listed(clauses)}." if clauses else " ".join(_shared(view, among, curves)))
+            names = wording.listed(tasks) if untold else _names(tasks, every)
+            clauses.append(f"{_places(view.unit, layers)}{verb} for {names}{alone}")
+        told = f"In {among}{wording.listed(clauses)}{untold}."
+        sentences.append(told if clauses else " ".join(_shared(view, among, curves)))
     return [sentence for sentence in sentences if sentence]
 
 
@@ -163,10 +166,14 @@ def _model(view: View, label: str) -> Finding | None:
         subject += f", {wording.UNIT_NAMES[view.unit]} scaled by {factor:g}"
     elif view.unit != "block" or view.factor is None:
         subject += f", {wording.UNIT_NAMES[view.unit]} switched off"
-    needed = _needed(curves, all)
-    tasks = {curve.task for curve in curves}
+    able = [curve for curve in curves if curve.needed is None]
+    needed = _needed(able, all)
+    tasks = {curve.task for curve in able}
     selective = {layer: own for layer, own in needed.items() if own != tasks}
-    headline = _by_tasks(needed, curves) if len(curves) > 1 else []
+    headline = _by_tasks(needed, able, all_tasks=len(able) == len(curves)) if len(curves) > 1 else []
+    unknown = [f"{curve.task} ({curve.right} of {curve.items} right)" for curve in curves if curve not in able]
+    if headline and unknown:
+        headline[0] = f"{headline[0].removesuffix('.')}; it cannot be told for {wording.listed(unknown)}."
     sentences = []
     for curve in curves:
         own_layers = {layer for layer, own in selective.items() if curve.task in own}
@@ -182,6 +189,11 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
     """
     if curve.result.baseline.accuracy.value == 0:
         return f"{curve.task} has no right answer ({wording.counted(curve.items, 'item')}): no cut can show a loss."
+    if curve.needed is not None:
+        return (
+            f"{curve.task}: cannot be told ({curve.right} of {curve.items} right); a cut that leaves none right is"
+            f" critical from {curve.needed} right on."
+        )
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     open_ = f" Open: {_places(curve.unit, undecided)}." if undecided else ""
@@ -239,16 +251,25 @@ def _needed(curves: Sequence[Curve], quantifier: Callable[[Iterable[bool]], bool
     return {layer: tasks for layer, tasks in needed.items() if tasks}
 
 
-def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhere: Needed | None = None) -> list[str]:
+def _by_tasks(
+    needed: Needed,
+    curves: Sequence[Curve],
+    prefix: str = "",
+    elsewhere: Needed | None = None,
+    *,
+    all_tasks: bool = True,
+) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
-    `elsewhere` is, for several models, what the layers are marked for in any of them.
+    `elsewhere` is, for several models, what the layers are marked for in any of them; `all_tasks`: whether the curves
+    are of every task of the study.
     """
     every = list(dict.fromkeys(curve.task for curve in curves))
     sentences = []
     for tasks, spared, layers in _grouped(needed, every, elsewhere):
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
-        sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {_names(tasks, every)}"
+        names = _names(tasks, every) if all_tasks else wording.listed(tasks)
+        sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
         if spared:
             sentence += (", in none for " if prefix else ", not for ") + wording.listed(spared, "or")
         sentences.append(f"{wording.capital(sentence)}.")
@@ -294,14 +315,38 @@ def _depths(view: View) -> dict[str, list[Curve]]:
     return depths
 
 
+def _known(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
+    """The curves of tasks that every model can do, and the end of a sentence that says which tasks one cannot.
+
+    Of a task that one of the models cannot do, nothing is known for that model.
+    """
+    unknown = {curve.task: None for curve in curves if curve.needed is not None}
+    untold = f"; it cannot be told for {_unable(unknown, curves)}" if unknown else ""
+    return [curve for curve in curves if curve.task not in unknown], untold
+
+
 def _shared(view: View, among: str, curves: Sequence[Curve]) -> list[str]:
     """Places marked for the same tasks in every one of the models, or that there is none."""
-    sentences = _by_tasks(_needed(curves, all), curves, f"In {among}", _needed(curves, any))
-    cells = [cell for curve in curves for cell in curve.cells]
+    able, untold = _known(curves)
+    sentences = _by_tasks(_needed(able, all), able, f"In {among}", _needed(able, any), all_tasks=not untold)
+    cells = [cell for curve in able for cell in curve.cells]
     if not sentences and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
         what = wording.some_unit(view.unit)
-        return [f"No {what} {wording.called(view.stopped)} for the same task in {among.rstrip(', ')}."]
+        sentences = [f"No {what} {wording.called(view.stopped)} for the same task in {among.rstrip(', ')}."]
+    if sentences:
+        sentences[0] = f"{sentences[0].removesuffix('.')}{untold}."
     return sentences
+
+
+def _unable(tasks: Iterable[str], curves: Sequence[Curve]) -> str:
+    """Tasks with the models that have too few right answers: `facts in base (3 of 20 right)`."""
+    parts = []
+    for task in tasks:
+        own = [curve for curve in curves if curve.task == task and curve.needed is not None]
+        where = f"{len(own)} models" if len(own) > 2 else ""
+        where = where or wording.listed([f"{each.model} ({each.right} of {each.items} right)" for each in own])
+        parts.append(f"{task} in {where}")
+    return wording.listed(parts)
 
 
 def missing(

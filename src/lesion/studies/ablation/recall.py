@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from lesion.core.inference import room_notes
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale, parse
 from lesion.studies.ablation.invariance.families import families
@@ -55,7 +56,11 @@ def summarised(
     answers, items = _answers_and_items(study, plan, store)
     summary = summarise(study, plan, answers, items)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
+    names = {choice.name for choice in study.tasks}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
+    for model, metadata in known.items():
+        asked = {task: room for task, room in metadata.get("rooms", {}).items() if task in names}
+        notes += room_notes(model, metadata.get("context", 0), asked)
     notes += summary.notes
     if study.stop is not None:
         if families(study.models, {}):

@@ -199,6 +199,8 @@ def _findings(
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
     blocks.append(Findings(tuple(shared), tuple(by_model)) if folded else Findings((*shared, *by_model)))
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
     kind = "confidence sequences, which hold at whatever number of items asking stopped" if stopped else "intervals"
     method = "Each block in turn was changed alone; items, prompts and decoding are those of the unedited model."
     blocks.append(Prose((f"{method} {summary.rule} Brackets are {_level(summary)} {kind}.",)))
@@ -314,9 +316,8 @@ def _study(summary: AblationSummary) -> Section:
             "Marked places are those whose drop exceeds the effect. Which are critical, losing more than half of the"
             " baseline's accuracy, only the full table says: the two sets can differ."
         )
-    notes = [Prose(items=summary.notes, title="Notes", quiet=False)] if summary.notes else []
     how = Prose(items=tuple(reading), title="How to read this", quiet=False)
-    return Section("Study", "The study", (Facts(tuple(_facts(summary))), *notes, how))
+    return Section("Study", "The study", (Facts(tuple(_facts(summary))), how))
 
 
 def _facts(summary: AblationSummary) -> list[tuple[str, str]]:

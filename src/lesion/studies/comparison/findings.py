@@ -14,6 +14,8 @@ from lesion.studies.comparison.result import Compared, ComparisonSummary, Counts
 
 NAMED = 3
 """At most so many edits are named in a sentence."""
+FLOOR = 0.05
+"""An accuracy of no more than this has nothing left to lose."""
 FEW = 30
 """Below so many items it is said what they can show."""
 
@@ -49,7 +51,7 @@ def verdict(pair: Pair, cells: Sequence[Compared]) -> str:
     if cell.counts is None:
         return _scored(pair, cell)
     value = cell.difference.value or 0.0
-    lead = "" if shown(cell.difference) else "No difference is shown: "
+    lead = "" if shown(cell.difference) else "Unedited: no difference is shown; "
     if value == 0:
         what = f"{pair.b} and {pair.a} answer equally many items of {cell.task} {_interval(cell.difference)}"
     else:
@@ -69,7 +71,7 @@ def _scored(pair: Pair, cell: Compared) -> str:
     value = cell.difference.value
     if value is None:
         return f"{cell.task}: a log-probability is not finite, so that no mean is compared."
-    lead = "" if shown(cell.difference) else "No difference is shown: "
+    lead = "" if shown(cell.difference) else "Unedited: no difference is shown; "
     return (
         f"{lead}{pair.b} gives an item of {cell.task} on average {decimals(3)(abs(value))} nats"
         f" {'more' if value >= 0 else 'less'} log-probability than {pair.a} {_interval(cell.difference, scored=True)},"
@@ -118,7 +120,8 @@ def _edits(pair: Pair, cells: Sequence[Compared]) -> list[str]:
         sentences.append(_differing(other, "pairs of edits at the same blocks", pair))
     extra = [cell for cell in common if cell.extra_drop is not None and cell.extra_drop.value is not None]
     if extra and not pair.same_model:
-        sentences.append(_extra(extra, pair))
+        unedited = next((cell for cell in cells if cell.unedited), None)
+        sentences.append(f"{_extra(extra, pair)}{_floored(extra, unedited, pair)}")
     return sentences
 
 
@@ -162,6 +165,27 @@ def _extra(cells: Sequence[Compared], pair: Pair) -> str:
     return (
         f"No edit is shown to take more from one than from the other; the largest difference: {told(most)},"
         f" {_p(_extra_of(most))}."
+    )
+
+
+def _floored(cells: Sequence[Compared], unedited: Compared | None, pair: Pair) -> str:
+    """A warning where the side that loses less has lost all that it had; empty where there is none."""
+    if unedited is None or unedited.counts is None:
+        return ""
+    a, b = unedited.a.value or 0.0, unedited.b.value or 0.0
+    weaker, had = (pair.a, a) if a < b else (pair.b, b)
+    floored = []
+    for cell in cells:
+        extra, left = _extra_of(cell), cell.a if a < b else cell.b
+        loses_less = (extra.value or 0.0) > 0 if a < b else (extra.value or 0.0) < 0
+        if a != b and shown(extra) and loses_less and (left.value or 0.0) <= FLOOR:
+            floored.append(_edit(cell))
+    if not floored:
+        return ""
+    return (
+        f" Caution: {weaker} had only {wording.percent(had)} to lose, and lost nearly all of it under"
+        f" {wording.listed(floored[:NAMED])}{f' and {len(floored) - NAMED} more' if len(floored) > NAMED else ''}:"
+        " there the larger loss restates the difference of the unedited models."
     )
 
 

@@ -16,6 +16,7 @@ from lesion.report import wording
 from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, entries, study_section
 from lesion.report.browser import NOTHING
 from lesion.report.finding import Finding
+from lesion.report.table import Table
 from lesion.studies.comparison import charts, tables
 from lesion.studies.comparison import findings as prose
 from lesion.studies.comparison import items as of_items
@@ -56,6 +57,10 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
 
     matches: tuple[Match, ...] | None = field(default=None, repr=False, compare=False)
     why: str = field(default="the folders were not read.", repr=False, compare=False)
+
+    @override
+    def shown(self) -> Table:
+        return tables.overview(self.summary)
 
     @classmethod
     @override

@@ -93,6 +93,53 @@ def of_pair(pair: Pair, task: str, *, scored: bool, level: float) -> Table:
     return Table("", frame, tuple(columns), title=f"{task}: {pair.b} against {pair.a}", caption=caption, mark=_marked)
 
 
+def overview(summary: ComparisonSummary) -> Table:
+    """Every edit of every pair, the difference first: what a notebook shows."""
+    scored = {(pair.a, pair.b, cell.task): cell.counts is None for pair in summary.pairs for cell in pair.cells}
+    frame = pd.DataFrame([row for pair in summary.pairs for row in _rows(pair)], columns=_KEYS)
+    frame["shown"] = [cell.edit for pair in summary.pairs for cell in pair.cells]
+    frame["shown"] = frame["shown"].replace("baseline", "unedited")
+
+    def in_nats(row: dict[str, Any]) -> bool:
+        return scored[row["a"], row["b"], row["task"]]
+
+    def side(key: str) -> Any:
+        return lambda row: decimals(3)(row[key]) if in_nats(row) else wording.points(row[key])
+
+    def with_interval(value: str, low: str, high: str) -> Any:
+        def written(row: dict[str, Any]) -> str:
+            if pd.isna(row[value]):
+                return wording.DASH
+            plus, between = (
+                (decimals(3, signed=True), prose.nats) if in_nats(row) else (wording.signed, wording.interval)
+            )
+            return f"{plus(row[value])} {between(row[low], row[high])}".strip()
+
+        return written
+
+    pairs = list(dict.fromkeys((pair.a, pair.b) for pair in summary.pairs))
+    a, b = (wording.short(name, LONGEST) for name in pairs[0]) if len(pairs) == 1 else ("a", "b")
+    columns = [
+        *([Column("b", "Pair", number=False, row=lambda row: f"{row['b']} − {row['a']}")] if len(pairs) > 1 else []),
+        *([Column("task", "Task", number=False)] if frame["task"].nunique() > 1 else []),
+        Column("shown", "Edit", number=False),
+        Column("difference", f"Difference, {b} − {a}", row=with_interval("difference", "low", "high")),
+        Column("p_corrected", "p", wording.p_value),
+    ]
+    if frame["extra_drop"].notna().any():
+        extra = with_interval("extra_drop", "extra_low", "extra_high")
+        columns += [
+            Column("extra_drop", "Extra drop", row=extra),
+            Column("extra_p_corrected", "p of it", wording.p_value),
+        ]
+    columns += [
+        Column("value_a", a, row=side("value_a")),
+        Column("value_b", b, row=side("value_b")),
+        Column("items", "Items"),
+    ]
+    return Table("", frame, tuple(columns), mark=_marked)
+
+
 def _changed(row: dict[str, Any]) -> str:
     return f"+{row['gained']} {wording.MINUS}{row['lost']}"
 

@@ -16,11 +16,13 @@ from lesion.activations.calibration import Calibration, Draw, calibration
 from lesion.activations.observation import observe
 from lesion.atomic import keep
 from lesion.edits.selections.inputs import Inputs
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report import wording
 from lesion.studies.isolation.study import IsolationStudy
-from lesion.tasks.catalogue import find
+from lesion.tasks.catalogue import calibration_items, find
+from lesion.tasks.task import Task
 
 FILE = "statistics.safetensors"
 FORMAT = "lesion statistics"
@@ -49,13 +51,28 @@ def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
         UsageError: a data set does not exist or has too few items.
     """
     style = study.styled(study.model.prompt_style)
+    tasks = {data: find(data) for data in (study.skill, *study.controls)}
+    _refuse_short(study, tasks)
     return {
         data: calibration(
-            model, find(data), study.samples,
+            model, task, study.samples,
             repeats=study.repeats, seed=study.seed, replacement=study.replacement, style=style,
         )
-        for data in (study.skill, *study.controls)
+        for data, task in tasks.items()
     }  # fmt: skip
+
+
+def _refuse_short(study: IsolationStudy, tasks: Mapping[str, Task]) -> None:
+    """Refuse at once every data set that has fewer texts than a draw takes."""
+    most = max(study.samples)
+    there = {} if study.replacement else {data: len(calibration_items(task)) for data, task in tasks.items()}
+    short = {data: count for data, count in there.items() if 0 < count < most}
+    if short:
+        each = wording.listed([f"{data} has {count:,}" for data, count in short.items()])
+        raise UsageError(
+            f"{most:,} calibration texts are asked for of the skill and of each control, and {each}: give --samples"
+            f" {min(short.values())}, data with more texts, or --replacement."
+        )
 
 
 def identity(

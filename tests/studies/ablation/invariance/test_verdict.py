@@ -224,3 +224,17 @@ def test_the_rule_names_its_thresholds():
     for number in (AGREE, RELIABLE, 100 * MOST, ALPHA):
         assert f"{number:g}" in RULE
     assert (THRESHOLDS["agree"], THRESHOLDS["reliable"], THRESHOLDS["most"]) == (AGREE, RELIABLE, MOST)
+
+
+def test_what_cannot_be_told_names_the_blocks_of_both_and_the_reason():
+    # Two of 5 blocks in the base, three in the child: both shared in 3 of the 10 draws.
+    least = 3 / 10
+    sets = {"first": [0, 2], "second": [0, 2, 3], "shared": [0, 2]}
+    task = told(joint={"p": least, "p_least": least}, sets=sets, critical=(0, 2))
+    child = skill("rlvr", critical=(0, 2, 3))
+    text = verdict(FAMILY, [task.model_copy(update={"skills": (task.skills[0], child)})], []).text
+    assert text.startswith(
+        "It cannot be told whether gsm8k depends on the same blocks in base (0, 2) and in rlvr (0, 2, 3): with so few"
+        " blocks and children no overlap could be beyond chance (p = 0.300, the smallest possible). "
+    )
+    assert "Missing" not in text

@@ -73,8 +73,12 @@ def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[Betwee
     relevant = [entry for entry in across if entry.a in claimed and entry.b not in claimed and entry.layers]
     far = _joined([entry.word for entry in relevant]) if relevant else None
     sentences = [
-        prose.headline(family, word, claims),
-        *(sentence for task in claims for sentence in _task_text(family, task, *judged[task.task])),
+        prose.headline(family, word, claims, judged[claimed[0]][1] if len(claims) == 1 else ()),
+        *(
+            sentence
+            for task in claims
+            for sentence in _task_text(family, task, *judged[task.task], several=len(claims) > 1)
+        ),
         *prose.of_tasks(by_task),
         *prose.across(relevant, far),
         *(sentence for task in claims for sentence in prose.over_time(task)),
@@ -197,6 +201,8 @@ def _by_joint(base: str, task: FamilyTask) -> Reason:
     if joint is None or joint.p is None:
         return "open", "the overlap of critical blocks cannot be tested."
     p = f"p = {probability(joint.p, joint.p_least)}"
+    if joint.p > ALPHA and prose.smallest(joint.p, joint.p_least):
+        return "open", f"with so few blocks and children no overlap could be beyond chance ({p})."
     if joint.p > ALPHA:
         return "open", f"no overlap of critical blocks beyond chance ({p})."
     return "favour", (
@@ -204,13 +210,16 @@ def _by_joint(base: str, task: FamilyTask) -> Reason:
     )
 
 
-def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[str]) -> list[str]:
-    """The numbers of a task in sentences: critical blocks, what each child keeps, ranks, the overlap, the doubts."""
+def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[str], *, several: bool) -> list[str]:
+    """The numbers of a task in sentences: critical blocks, what each child keeps, ranks, the overlap, the doubts.
+
+    `several`: the verdict is about several tasks; of a single one the headline says already why it cannot be told.
+    """
     skill = task.skill(family.base) if family.base else None
     if skill is None or not family.children:
         return []
     if not skill.able:
-        return [" ".join(reasons)]
+        return [" ".join(reasons)] if several else []
     overlaps = {each.b: each for each in task.overlaps if each.a == skill.model and each.kind == "variant"}
     children = [child.model for child in family.children if child.model in overlaps]
     if skill.critical:
@@ -225,7 +234,7 @@ def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[s
         sentences.append(f"The order of blocks is not measurable in {wording.listed(mute)}.")
     if task.joint and task.joint.p is not None:
         sentences.append(prose.joint(task.joint))
-    if word != HOLDS and reasons:
+    if reasons and (word == DOES_NOT or (word == CANNOT and several)):
         lead = "Against it" if word == DOES_NOT else "Missing"
         sentences.append(f"{lead}: {'; '.join(reason.rstrip('.') for reason in reasons)}.")
     return sentences

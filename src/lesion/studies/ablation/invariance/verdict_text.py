@@ -10,19 +10,30 @@ from lesion.studies.ablation.invariance.measured import FAR
 from lesion.studies.ablation.invariance.result import BetweenTasks, Family, FamilyTask, Joint, Overlap, Pair, Word
 
 
-def headline(family: Family, word: Word, claims: Sequence[FamilyTask]) -> str:
-    """The verdict in one sentence, with the base's critical blocks where it is about one task."""
+def headline(family: Family, word: Word, claims: Sequence[FamilyTask], reasons: Sequence[str] = ()) -> str:
+    """The verdict in one sentence, with the critical blocks where it is about one task.
+
+    Args:
+        family: of the models.
+        word: the verdict.
+        claims: the tasks that it is about.
+        reasons: why it cannot be told, where it cannot.
+    """
     depends = f"{wording.listed([task.task for task in claims])} {'depends' if len(claims) == 1 else 'depend'}"
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
         return f"It cannot be told whether {depends} on the same blocks after fine-tuning: the study has {lacking}."
-    base, children = family.base, wording.listed([child.model for child in family.children])
-    if len(claims) == 1 and (critical := claims[0].critical(base)):
-        base += f" ({wording.layer_runs(critical)})"
+
+    def with_blocks(model: str) -> str:
+        critical = claims[0].critical(model) if len(claims) == 1 else ()
+        return f"{model} ({wording.layer_runs(critical)})" if critical else model
+
+    base, children = with_blocks(family.base), wording.listed([with_blocks(child.model) for child in family.children])
+    why = f": {'; '.join(reason.rstrip('.') for reason in reasons)}" if reasons else ""
     return {
         "holds": f"{depends} on the same blocks in {base} and in {children}.",
         "does not hold": f"{depends} on other blocks in at least one of {children} than in {base}.",
-        "cannot tell": f"It cannot be told whether {depends} on the same blocks in {base} and in {children}.",
+        "cannot tell": f"It cannot be told whether {depends} on the same blocks in {base} and in {children}{why}.",
     }[word]
 
 
