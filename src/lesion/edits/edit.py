@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -250,6 +250,18 @@ def composed(edits: Sequence[Edit]) -> Edit:
     if not edits:
         raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+
+
+def with_factor(edit: Edit, factor: float) -> Edit:
+    """An edit with another factor in every part.
+
+    Raises:
+        UsageError: the factor is not finite, or the edit truncates a matrix, which has no factor.
+    """
+    truncated = next((part for part in parts(edit) if isinstance(part, Truncate)), None)
+    if truncated is not None:
+        raise UsageError(f"{truncated} is a truncation and has no factor; leave --factor out.")
+    return composed([replace(part, factor=factor) for part in parts(edit) if not isinstance(part, Truncate)])
 
 
 def parts(edit: EditLike) -> Iterator[Single]:

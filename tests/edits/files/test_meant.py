@@ -60,6 +60,14 @@ def test_files_values_and_texts_may_stand_together(tmp_path):
     assert_same(tmp_path / "out", base, [magnitude, "1×0"])
 
 
+def test_another_factor_is_that_of_the_edit_not_of_the_weights_it_is_written_as(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    lesion.apply(source, "1.mlp×0", tmp_path / "mlp", factor=0.5)
+    assert_same(tmp_path / "mlp", lesion.load(source), "1.mlp×0.5")
+    with pytest.raises(lesion.UsageError, match=r"1×0\.5"):  # 1×0 could be written; 1×0.5 cannot
+        lesion.apply(source, "1×0", tmp_path / "block", factor=0.5)
+
+
 def test_a_file_needs_no_model(tmp_path):
     path = lesion.save_edit(tmp_path / "cut.edit", lesion.ScaleParameters(lesion.Magnitude(0.3)), model("llama"))
 

@@ -116,8 +116,7 @@ def apply(
         _refuse_unneeded(name, revision)
         name, revision = str(weights), None
     _refuse_quantised(_local_config(name, revision), name)
-    meant = edit_files(edits, lambda: load(name, revision=revision, device="cpu"))
-    files = [edit if factor is None else edit.with_factor(factor) for edit in meant]
+    files = edit_files(edits, lambda: load(name, revision=revision, device="cpu"), factor)
     truncations = [part for file in files for part in of_spectra(file.edit)]
     refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
     if thin:

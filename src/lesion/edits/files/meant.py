@@ -26,6 +26,7 @@ from lesion.edits.edit import (
     of_places,
     parts,
     path_of,
+    with_factor,
 )
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.edit_file import EditFile
@@ -41,15 +42,16 @@ SAME = 1e-3
 TOKENS = 16
 
 
-def edit_files(given: EditLike, model: Callable[[], Model]) -> list[EditFile]:
+def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:
     """The edits that are meant.
 
     Args:
         given: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these.
         model: loads the model that they are for; called where one is no file.
+        factor: in place of the edits' own.
 
     Raises:
-        UsageError: one is no edit, or cannot be written as weights; or there is none.
+        UsageError: one is no edit, cannot be written as weights, or has no factor where one is given; or there is none.
         LesionError: a file is damaged, or the model cannot be loaded.
     """
     one = isinstance(given, EditFile | Single | Compose) or several(given) is None
@@ -61,9 +63,11 @@ def edit_files(given: EditLike, model: Callable[[], Model]) -> list[EditFile]:
     for each in each_given:
         file = path_of(each)
         if isinstance(each, EditFile) or file is not None:
-            files.append(each if isinstance(each, EditFile) else read_edit(file or ""))
+            saved = each if isinstance(each, EditFile) else read_edit(file or "")
+            files.append(saved if factor is None else saved.with_factor(factor))
             continue
-        edit = as_edit(each)
+        # Before it is written as weights: 3×0 with factor 0.5 is 3×0.5, not half of what each branch adds.
+        edit = as_edit(each) if factor is None else with_factor(as_edit(each), factor)
         loaded = loaded or [model()]
         files.append(_as_file(edit, loaded[0]))
     return files

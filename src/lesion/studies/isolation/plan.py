@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, composed, parts
+from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, parts, with_factor
 from lesion.edits.matched import matched_controls
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
-from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
@@ -120,18 +119,6 @@ def plan(
         planned += [_planned(model, control, candidate, counts, random_of=text) for control in controls]
         edits |= {str(each): each for each in (edit, *controls)}
     return planned, edits
-
-
-def with_factor(edit: Edit, factor: float) -> Edit:
-    """The edit under another factor.
-
-    Raises:
-        UsageError: the factor is not finite, or the edit truncates a matrix, which has no factor.
-    """
-    truncated = next((part for part in parts(edit) if isinstance(part, Truncate)), None)
-    if truncated is not None:
-        raise UsageError(f"{truncated} is a truncation and has no factor; leave --factor out.")
-    return composed([replace(part, factor=factor) for part in parts(edit) if not isinstance(part, Truncate)])
 
 
 def _factor(edit: Edit) -> float | None:
