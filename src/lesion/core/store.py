@@ -167,8 +167,8 @@ class Store:
                 )
             if known_name != name:
                 raise LesionError(
-                    f"{name} and {known_name} are the same weights (fingerprint {fingerprint}); list only one. The answers"
-                    f" in {self.folder} are those of {known_name}: they go on under that name."
+                    f"{name} and {known_name} are the same weights (fingerprint {fingerprint}); list only one. The"
+                    f" answers in {self.folder} are those of {known_name}: they go on under that name."
                 )
         position, *_, before = known[0] if known else (self._next("models"), None)
         if before is None or metadata not in (None, before):
