@@ -200,7 +200,7 @@ def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint
         (["--keep", "nan"], "keep"),
         (["--samples", "1.5"], "--samples takes whole numbers by commas; '1.5' is none"),
         (["--samples", "0"], "samples"),
-        (["--samples", "99"], "99 calibration texts were asked for"),
+        (["--samples", "99"], "99 calibration texts are asked for"),
         (["--repeats", "0"], "repeats"),
         (["--method", "mathnuro"], "mathneuro"),
         (["--control", "gsm9k"], "no task 'gsm9k' (nearest: gsm8k"),
