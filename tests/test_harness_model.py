@@ -78,6 +78,17 @@ def assert_alike(ours, theirs) -> None:
                 assert mine[1] == yours[1], key
 
 
+def test_an_edit_that_the_harness_reads_as_a_number_is_refused_with_what_to_write(model):
+    from lm_eval._cli.utils import key_val_to_dict
+
+    from lesion.harness_model import LesionModel
+
+    for typed in ("0x0", "0x1"):
+        with pytest.raises(lesion.UsageError, match="write 0×0 or 0\\*0"):
+            LesionModel(model, **key_val_to_dict(f"edit={typed}"))
+    assert str(LesionModel(model, **key_val_to_dict("edit=0*0")).edit) == "0×0"
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=str)
 def test_every_reply_is_that_of_the_harness_s_model_on_the_edited_network(model, folder, edit, tmp_path):
     from lesion.harness_model import LesionModel

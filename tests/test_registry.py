@@ -90,6 +90,7 @@ def test_a_byte_order_mark_does_not_hide_the_kind(tmp_path):
         ("kind = \n", "not valid TOML"),
         ('kind = "layers"\n' + LAYERS, "a layer study has no kind; leave `kind` out"),
         (ISOLATION + "kep = 0.1\n", r"line 5.*kep.*keep"),
+        ('models = ["m"]\ntask = ["primer:arithmetic"]\n', 'no task; say kind = "drift", or write tasks for task'),
         (ISOLATION.replace('"primer:atlas"', '"primer:arithmetic"'), "cannot be its own control"),
     ],
 )

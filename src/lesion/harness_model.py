@@ -83,6 +83,11 @@ class LesionModel(LM):
         source = pretrained if model is None else model
         if source is None:
             raise UsageError("Say which model: --model_args model=bundled:llama-base, a folder or a hub id.")
+        if isinstance(edit, int):
+            raise UsageError(
+                f"The harness read the edit as the number {edit}, as it reads 0x0, which is hexadecimal to it; write"
+                " 0×0 or 0*0."
+            )
         self._stack = ExitStack()
         make_engine = self._stack.enter_context(opened(EngineChoice(engine)))
         if isinstance(source, Model):

@@ -24,6 +24,7 @@ from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Answer
 from oneencoding import contrasted
 from runs import run_ablation
+from tiny import model as tiny_model
 
 ITEMS = 5
 
@@ -113,6 +114,21 @@ def test_an_engine_that_gives_too_few_ranks_is_found_out():
 
 def test_only_generated_answers_meet_the_end_of_the_context(stories):
     assert list(prompt_notes(stories, [cell("ioi")])) == []
+
+
+def test_questions_that_repeat_and_characters_that_the_tokenizer_does_not_know_are_noted(tmp_path):
+    model = tiny_model("llama")
+    path = tmp_path / "sums.jsonl"
+    questions = ["1+1=", "1+1=", "2+2=", "2 ÷ 2 ="]
+    path.write_text("".join(json.dumps({"prompt": text, "answer": "2"}) + "\n" for text in questions), encoding="utf-8")
+    choice = TaskChoice(name=str(path))
+    task = find(choice.name)
+    study = Study.make(models=["m"], tasks=[choice.name])
+    cells = pending_cells(study, study.models[0], model, {choice: task}, {choice: task.load()}, [ScaleBlock(0)])
+    repeated, unknown = prompt_notes(model, cells.values())
+    assert repeated.startswith(f"{path}: 4 items have 3 different questions")
+    assert unknown.startswith(f"{path}: 1 prompts hold characters that the tokenizer of")
+    assert "'<unk>'" in unknown
 
 
 def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):

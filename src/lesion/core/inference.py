@@ -152,19 +152,39 @@ def _encoded(
 
 
 def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
-    """A note for each task whose prompts are cut at the context, and for each with items of two names that begin with
-    the same token.
+    """A note for each task whose prompts are cut at the context, hold characters that the tokenizer does not know, or
+    repeat each other, and for each with items of two names that begin with the same token.
     """
     contrasts: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}
     cut: dict[str, set[str]] = {}
+    prompts: dict[str, dict[str, tuple[object, ...]]] = {}
+    unknown: dict[str, set[str]] = {}
+    stands_for_unknown = getattr(model.tokenizer, "unk_token_id", None)
     for cell in cells:
+        if cell.task.kind != "score" and not cell.parts:
+            question = (cell.prompt, cell.item.gold, *cell.item.choices)
+            prompts.setdefault(cell.choice.name, {})[cell.item.id] = question
+        if stands_for_unknown in cell.prompt:
+            unknown.setdefault(cell.choice.name, set()).add(cell.item.id)
         if any(part.cut for part in cell.parts):
             cut.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.tokens:
             contrasts.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
             alike.setdefault(cell.choice.name, set()).add(cell.item.id)
+    for task, asked in prompts.items():
+        different = len(set(asked.values()))
+        if different < len(asked):
+            yield (
+                f"{task}: {len(asked):,} items have {different:,} different questions; one that is asked twice counts"
+                " twice, and intervals come out too narrow."
+            )
+    for task, items in unknown.items():
+        yield (
+            f"{task}: {len(items):,} prompts hold characters that the tokenizer of {model.name} does not know and reads"
+            f" as '{model.tokenizer.unk_token}'; a low accuracy may come from that."
+        )
     for task, items in cut.items():
         yield (
             f"{task}: the prompt is longer than the context of {model.name} ({model.context} tokens) leaves room for in"

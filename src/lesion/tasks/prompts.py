@@ -93,12 +93,12 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
     if thinks or task.kind == "score":  # running text has no prompt
         return wanted.name
     settings = " and ".join(wanted.set)
-    advice = f"leave {settings} out, or give the task a prompt_style of its own in a study file"
-    if _chats(model):
-        advice = f"choose --prompt-style chat, {advice}"
+    if not _chats(model):
+        raise UsageError(f"{model.name} has no chat template, so that nothing can be set in one; leave {settings} out.")
+    refuse_unfit(model, task, wanted)  # else the advice would lead to the next refusal
     raise UsageError(
-        f"{task.name} is asked of {model.name} in the style '{wanted.name}', which has no place for {settings};"
-        f" {advice}."
+        f"{task.name} is asked of {model.name} in the style '{wanted.name}', which has no place for {settings}; choose"
+        f" --prompt-style chat, leave {settings} out, or give the task a prompt_style of its own in a study file."
     )
 
 
