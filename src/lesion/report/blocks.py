@@ -75,6 +75,7 @@ class Figure:
         name: of its files, `figures/NAME.png` and `.svg`; no file where it is empty.
         small: whether more panels than usual stand beside each other.
         columns: of panels in the file.
+        wide: whether a panel may take the whole width of the page.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Figure:
     legend: tuple[Series, ...] = ()
     small: bool = False
     columns: int = 2
+    wide: bool = False
     kind: str = field(default="figure", init=False)
 
 

@@ -12,6 +12,8 @@ from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.result import AblationSummary, Cell, Scores, Sensitivity
 
+MANY = 4
+"""So many tasks without a mark are not listed: a place is marked for the others alone."""
 Needed = dict[int, frozenset[str]]
 """Layer → the tasks it is marked for: critical, or where evaluation stopped, exceeding the effect."""
 
@@ -270,7 +272,9 @@ def _by_tasks(
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
         names = _names(tasks, every) if all_tasks else wording.listed(tasks)
         sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
-        if spared:
+        if len(spared) >= MANY and len(tasks) + len(spared) == len(every):
+            sentence += " alone"
+        elif spared:
             sentence += (", in none for " if prefix else ", not for ") + wording.listed(spared, "or")
         sentences.append(f"{wording.capital(sentence)}.")
     return sentences

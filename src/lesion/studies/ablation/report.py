@@ -31,6 +31,10 @@ from lesion.studies.ablation.screening import ASKING
 
 FEW_MODELS = 3
 """Curves of so many models are told apart in one chart."""
+FEW_TASKS = 3
+"""The drops of more tasks are the first figure, as a map; of fewer it is a curve."""
+WIDE = 20
+"""A map of more blocks takes the whole width."""
 IDLE = 0.05
 """A task that no cut changes by as much has its chart folded."""
 MOST_GAPS = 12  # of an unfinished study that are named
@@ -140,7 +144,9 @@ def report(
 
 
 def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence[Section] = ()) -> Opening:
-    """Which blocks are critical, with one example; the curve of the task that loses most, or of many models a map."""
+    """Which blocks are critical, with one example; the curve of the task that loses most, or of many
+    models or tasks a map.
+    """
     own = prose.by_model(views[:1])
     if not own:
         return Opening()
@@ -154,6 +160,9 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
     task = max(marked, key=lambda name: marked[name])
     drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
+    maps = [figure for figure in drawn if figure.name.startswith("drop-")]
+    if len(view.labels) == 1 and len(view.panels) > FEW_TASKS and maps:
+        return Opening(verdict, maps[0])
     alone = [figure for figure in drawn if figure.name.startswith("accuracy-") and len(figure.panels) == 1]
     if len(_groups_of(summary, view)) == 1 and len(view.labels) <= FEW_MODELS:
         if len(alone) == 1:
@@ -280,6 +289,7 @@ def _drops(summary: AblationSummary, views: Sequence[View]) -> Section:
                 f"Drop in accuracy, in points, with {_view_name(view)}: baseline minus edited, on the same items:"
                 f" {counts}. Orange: lost, blue: gained; full colour at {full} points. Boxed:"
                 f" {wording.call(view.stopped)}; the {_level(summary)} {kind} stand in the table.{more}",
+                wide=len(view.layers) > WIDE,
             )
         )
     return Section("Drops", "How much each cut takes", tuple(figures))
