@@ -152,3 +152,21 @@ def test_the_notes_stand_beside_the_verdict_on_the_page_and_in_a_notebook(tmp_pa
     blocks = page.sections[0].blocks
     assert [block.items for block in blocks if isinstance(block, Prose) and block.title == "Notes"] == [("A note.",)]
     assert sum(isinstance(block, Prose) and block.title == "Notes" for block in page.blocks()) == 1
+
+
+def test_of_many_tasks_those_without_a_mark_are_not_listed():
+    text = told(study(("base",), ("sums", "facts", "ioi", "copy", "verbs"))[0])
+    assert "Block 2 is critical for sums alone." in text
+    assert "not for facts" not in text
+    assert "Block 2 is critical for sums, not for facts, ioi or copy." in told(
+        study(("base",), ("sums", "facts", "ioi", "copy"))[0]
+    )
+
+
+def test_the_page_of_one_model_with_many_tasks_begins_with_the_map_of_all_drops():
+    for tasks, first in ((("sums", "facts"), "accuracy"), (("sums", "facts", "ioi", "copy"), "drop-block-0")):
+        summary, answers, items = study(("base",), tasks)
+        figure = report(summary, answers, items).opening.figure
+        assert figure is not None
+        assert (figure.name or "accuracy").startswith(first)
+        assert not figure.wide, "4 blocks"
