@@ -173,12 +173,12 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
             contrasts.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
             alike.setdefault(cell.choice.name, set()).add(cell.item.id)
-    for task, asked in prompts.items():
-        different = len(set(asked.values()))
-        if different < len(asked):
+    for task, questions in prompts.items():
+        different = len(set(questions.values()))
+        if different < len(questions):
             yield (
-                f"{task}: {len(asked):,} items have {different:,} different questions; one that is asked twice counts"
-                " twice, and intervals come out too narrow."
+                f"{task}: {len(questions):,} items have {different:,} different questions; one asked twice counts twice,"
+                " and intervals come out too narrow."
             )
     for task, items in unknown.items():
         yield (

@@ -120,7 +120,7 @@ def read_header(path: str | Path) -> Header:
                     "again, or give a folder with a model."
                 )
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                header, spans = _Reader(content, file).header()
+                header = _Reader(content, file).header()
     except RecursionError:
         raise LesionError(
             f"{file} is damaged: lists in its header are nested too deeply. Get the file again."
@@ -131,7 +131,7 @@ def read_header(path: str | Path) -> Header:
         ) from None
     except OSError as error:
         raise LesionError(f"{file} cannot be read: {error.strerror}.") from error
-    last = max(spans, key=lambda tensor: tensor.stop)
+    last = max(header.tensors, key=lambda tensor: tensor.stop)
     if last.stop > size:
         raise LesionError(
             f"{file} is cut short: its tensor {short(last.name)} ends at byte {last.stop:,}, and the file has {size:,} "
@@ -146,7 +146,7 @@ class _Reader:
     def __init__(self, content: mmap.mmap, path: Path) -> None:
         self.content, self.path, self.place = content, path, len(MAGIC)
 
-    def header(self) -> tuple[Header, tuple[Tensor, ...]]:
+    def header(self) -> Header:
         version = self.number("I")
         if version not in VERSIONS:
             swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
@@ -173,7 +173,7 @@ class _Reader:
             raise self.damaged("its alignment is no positive number")
         begin = -(-self.place // alignment) * alignment
         spans = tuple(Tensor(t.name, t.kind, t.weights, begin + t.start, begin + t.stop) for t in rows)
-        return Header(self.path, architecture, metadata, spans), spans
+        return Header(self.path, architecture, metadata, spans)
 
     def tensor(self) -> Tensor:
         name = self.text()

@@ -228,11 +228,11 @@ def load(
             one that does not fit into memory.
     """
     typed = str(source)
-    found = find(typed, revision)
+    located = find(typed, revision)
     if device_map is not None and str(device) != "auto":
         raise UsageError("Give either a device or a device_map, not both.")
     target = device_of(device)
-    place = as_folder(found)
+    place = as_folder(located)
     on_cpu = target.type == "cpu" if device_map is None else not torch.cuda.is_available()
     settings: dict[str, Any] = {"dtype": _dtype(dtype, on_cpu)}
     if device_map is not None:

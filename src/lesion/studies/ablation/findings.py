@@ -40,8 +40,8 @@ def leads(view: View) -> list[str]:
             verb = "" if clauses else f" {wording.called(view.stopped, len(layers))}"
             names = wording.listed(tasks) if untold else _names(tasks, every)
             clauses.append(f"{_places(view.unit, layers)}{verb} for {names}{alone}")
-        told = f"In {among}{wording.listed(clauses)}{untold}."
-        sentences.append(told if clauses else " ".join(_shared(view, among, curves)))
+        lead = f"In {among}{wording.listed(clauses)}{untold}."
+        sentences.append(lead if clauses else " ".join(_shared(view, among, curves)))
     return [sentence for sentence in sentences if sentence]
 
 
