@@ -177,8 +177,8 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
         different = len(set(questions.values()))
         if different < len(questions):
             yield (
-                f"{task}: {len(questions):,} items have {different:,} different questions; one asked twice counts twice,"
-                " and intervals come out too narrow."
+                f"{task}: {len(questions):,} items have {different:,} different questions; one asked twice counts"
+                " twice, and intervals come out too narrow."
             )
     for task, items in unknown.items():
         yield (
