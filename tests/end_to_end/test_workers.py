@@ -25,18 +25,40 @@ HELPERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 @contextmanager
 def at_work(place: Path, out: Path, workers: int) -> Iterator[tuple[subprocess.Popen[str], dict[int, str]]]:
-    """A driver in the middle of the study, and the processes it has."""
+    """A driver in the middle of the study, and the processes it has; its workers stand still until `go_on`.
+
+    However fast the processor is, the study cannot end before a test has done what it does to it.
+    """
     before = stored(out)
     driver = started(place, out, "--workers", f"{workers}")
+    family: dict[int, str] = {}
     try:
         wait_until(lambda: stored(out) >= before + SOME or driver.poll() is not None, "another tenth of the study")
         assert driver.poll() is None, driver.communicate()
         family = descendants(driver.pid)
+        signalled(family, signal.SIGSTOP)
         assert stored(out) < CELLS, "the study ended before anything could be done"
         yield driver, family
     finally:
         driver.kill()
         driver.communicate()
+        go_on(family)
+
+
+def workers_of(family: dict[int, str]) -> list[int]:
+    """The processes that answer."""
+    return [process for process, title in family.items() if title.startswith("ray::Answerer")]
+
+
+def signalled(family: dict[int, str], number: signal.Signals) -> None:
+    """Send a signal to every worker that still runs."""
+    for process in filter(alive, workers_of(family)):
+        os.kill(process, number)
+
+
+def go_on(family: dict[int, str]) -> None:
+    """Let the workers run again."""
+    signalled(family, signal.SIGCONT)
 
 
 def test_after_kill_9_of_the_driver_and_then_of_rays_own_process_the_table_is_that_of_one_process(
@@ -44,9 +66,10 @@ def test_after_kill_9_of_the_driver_and_then_of_rays_own_process_the_table_is_th
 ):
     out = tmp_path / "killed"
     with at_work(place, out, 2) as (driver, family):
-        assert sum(title.startswith("ray::Answerer") for title in family.values()) == 2
+        assert len(workers_of(family)) == 2
         driver.send_signal(signal.SIGKILL)
         assert driver.wait() == -signal.SIGKILL
+        go_on(family)
         # Two small helpers of Ray's look after themselves, and take a minute to notice.
         ending = [process for process, title in family.items() if not title.startswith(HELPERS)]
         wait_until(lambda: not any(map(alive, ending)), "what a killed driver has started ends", 30)
@@ -77,6 +100,7 @@ def test_ctrl_c_ends_everything_soon_and_leaves_nothing_but_the_answers(place, t
     with at_work(place, out, 1) as (driver, family):
         began = time.monotonic()
         os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to the driver and all its processes
+        go_on(family)
         said, complaint = driver.communicate(timeout=60)
         took = time.monotonic() - began
         wait_until(lambda: not any(map(alive, family)), "all processes end", 10)
