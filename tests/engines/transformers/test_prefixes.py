@@ -22,7 +22,16 @@ from lesion.edits.table import tabulate
 from lesion.engines.counters import Work
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.engines.transformers.prefixes import COST, LEAST, NOTHING, Prefixes, alike, shared
+from lesion.engines.transformers.prefixes import (
+    COST,
+    COST_ON_CPU,
+    LEAST,
+    NOTHING,
+    Prefixes,
+    alike,
+    cost_of_edit,
+    shared,
+)
 from lesion.errors import LesionError
 
 OTHER = Decoding(8)
@@ -272,3 +281,16 @@ def test_prompts_that_are_asked_under_an_edit_of_their_own_each_share_nothing():
     requests = [Request(f"{token}", (*FEW_SHOT, token), ScaleBlock(token)) for token in range(5, 60)]
     assert not any(shared(requests))
     assert all(shared([*requests, *(replace(one, edit=ScaleBlock(5 + i % 55)) for i, one in enumerate(requests * 25))]))
+
+
+def test_beside_the_tokens_of_a_large_network_a_pass_of_its_own_costs_little(monkeypatch):
+    model = tiny.model("llama")
+    parameters = sum(p.numel() for block in model.anatomy.blocks for p in block.module.parameters())
+    assert cost_of_edit(model) == COST  # fewer than a million parameters
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "SMALL", parameters // 8)
+    assert cost_of_edit(model) == pytest.approx(COST / 8, abs=1)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "SMALL", 1)
+    assert cost_of_edit(model) == COST_ON_CPU
+    requests = [Request("", (*FEW_SHOT, token), ScaleBlock(0)) for token in range(5, 7)]
+    assert not any(shared(requests))
+    assert all(tokens == FEW_SHOT for tokens in shared(requests, COST_ON_CPU))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -111,6 +112,24 @@ def test_fewer_shots_are_the_first_of_more_and_each_item_has_its_own():
         assert apart(item.question)[0] == apart(other.question)[0][:3]
     assert len({tuple(apart(item.question)[0]) for item in few[:50]}) == 50
     assert find("arithmetic:add?shots=0").load()[0].question.count("=") == 1
+
+
+@pytest.mark.parametrize("name", ["add", "add?digits=1", "copy", "words", "compare"])
+def test_questions_share_sets_of_solved_problems_that_show_neither_their_numbers_nor_their_answer(name):
+    join = "&" if "?" in name else "?"
+    items = find(f"arithmetic:{name}{join}sets=3").load()[:90]
+    alone = find(f"arithmetic:{name}").load()[:90]
+    solved = {item.id: apart(item.question)[0] for item in items}
+    assert [(item.id, item.gold, apart(item.question)[1]) for item in items] == [
+        (item.id, item.gold, apart(item.question)[1]) for item in alone
+    ]
+    shared = Counter(map(tuple, solved.values())).most_common(6 if name == "copy" else 3)
+    assert sum(count for _, count in shared) >= 0.9 * len(items)
+    assert min(count for _, count in shared) >= 5
+    for item in items:
+        shots = solved[item.id]
+        assert len(shots) == len(set(shots)) == 4
+        assert item.gold not in [answer for _, answer in shots]
 
 
 def test_items_and_their_prompts_are_the_same_on_every_machine():

@@ -202,10 +202,38 @@ def _places(rng: random.Random, count: int) -> Sequence[int]:
     return rng.sample(range(count), 200)
 
 
-def item(member: str, digits: int, count: int, form: str, problem: Problem) -> Item:
-    """The item of a problem, its solved problems before it."""
+@cache
+def _shot_set(member: str, digits: int, second: bool, number: int, count: int) -> tuple[Problem, ...]:
+    """The solved problems of a set: a problem drawn by the number of the set, and shots that go with it."""
+    pool = [problem for problem in problems(member, digits) if problem.second == second]
+    first = random.Random(f"set {number} of arithmetic:{member}").choice(pool)
+    return (first, *shots(member, digits, first, count - 1))
+
+
+def shared_shots(member: str, digits: int, problem: Problem, count: int, sets: int) -> Sequence[Problem]:
+    """The solved problems of one of so many sets, which questions share; fewer sets are the first of more.
+
+    A problem has the next set where one shows its numbers or its answer, and its own `shots` where all do.
+
+    Raises:
+        UsageError: there are not so many.
+    """
     kind = MEMBERS[member]
-    solved = [f"{kind.write(shot, form)} {kind.right(shot)}" for shot in shots(member, digits, problem, count)]
+    start = random.Random(f"set of arithmetic:{member} {kind.identify(problem)}").randrange(sets)
+    for number in range(sets):
+        solved = _shot_set(member, digits, problem.second, (start + number) % sets, count)
+        if all(shot.key != problem.key and kind.right(shot) != kind.right(problem) for shot in solved):
+            return solved
+    return shots(member, digits, problem, count)
+
+
+def item(member: str, digits: int, count: int, form: str, problem: Problem, sets: int = 0) -> Item:
+    """The item of a problem, its solved problems before it: its own, or those of one of so many sets."""
+    kind = MEMBERS[member]
+    taken = (
+        shared_shots(member, digits, problem, count, sets) if sets and count else shots(member, digits, problem, count)
+    )
+    solved = [f"{kind.write(shot, form)} {kind.right(shot)}" for shot in taken]
     between = "\n" if form == "equation" else "\n\n"
     question = between.join((*solved, kind.write(problem, form)))
     right = str(kind.right(problem))
@@ -221,17 +249,18 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 
 @cache
-def _items(member: str, digits: int, count: int, form: str, pool: bool) -> tuple[Item, ...]:
+def _items(member: str, digits: int, count: int, form: str, sets: int, pool: bool) -> tuple[Item, ...]:
     return tuple(
-        item(member, digits, count, form, problem) for problem in halves(problems(member, digits), FEWEST)[pool]
+        item(member, digits, count, form, problem, sets) for problem in halves(problems(member, digits), FEWEST)[pool]
     )
 
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     digits, count, form = int(settings["digits"]), int(settings["shots"]), str(settings["form"])
+    sets = int(settings["sets"])
     shots(member, digits, problems(member, digits)[0], count)  # refused before any work
     length = MEMBERS[member].longest(digits) + MARGIN + (0 if count else SENTENCE)
-    items = partial(_items, member, digits, count, form)
+    items = partial(_items, member, digits, count, form, sets)
     return Generated(name, length, items, verdict, stop=("\n",), style="raw")
 
 
@@ -239,7 +268,10 @@ FAMILY = Family(
     "arithmetic",
     {
         "digits": Option(2, range(1, 7), "digits of each number"),
-        "shots": Option(4, range(17), "solved problems before each question, others for each"),
+        "shots": Option(4, range(17), "solved problems before each question"),
+        "sets": Option(
+            0, range(65), "how many sets of solved problems the questions share, computed once; 0: others for each"
+        ),
         "form": Option("equation", ("equation", "question"), "`12 + 34 =`, or `Question: What is 12 plus 34?`"),
     },
     _make,
