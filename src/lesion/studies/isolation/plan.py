@@ -12,7 +12,7 @@ from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, parts, with_factor
 from lesion.edits.matched import matched_controls
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
 from lesion.models.load import Model
@@ -77,8 +77,9 @@ def plan(
 ) -> tuple[list[EditedModel], dict[str, Edit]]:
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
-    Two selections with the same count in every matrix share their random controls; a control that is tried itself is
-    planned once. A factor of 1 changes nothing and is left out with a note: it is the baseline.
+    Two selections with the same count in every matrix, and without the same listed weights, share their random
+    controls; a control that is tried itself is planned once. A factor of 1 changes nothing and is left out with a
+    note: it is the baseline.
 
     Args:
         model: whose edits they are.
@@ -108,7 +109,7 @@ def plan(
         if text in unchanged:
             continue
         counts = _counts(edit, candidate, model)
-        sizes = (_factor(edit), *(c.selected for c in counts)) if counts else (text,)
+        sizes = (_factor(edit), _without(edit), *(c.selected for c in counts)) if counts else (text,)
         controls = [] if sizes in drawn else matched_controls(edit, model, random_controls)
         drawn.setdefault(sizes, tuple(map(str, controls)))
         planned.append(_planned(model, edit, candidate, counts, randoms=drawn[sizes]))
@@ -163,9 +164,11 @@ def _planned(
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
     method, share = method_of(candidate.edit.selection)
+    taken = left_out(selection)
     return EditedModel(
         label=selection.label,
         digest=selection.digest,
+        without="" if random_of is not None or taken is None else taken.label,
         method="random" if random_of else method,
         keep=share,
         seed=selection.seed if isinstance(selection, Random) and random_of else None,
@@ -174,6 +177,12 @@ def _planned(
         achieved=math.copysign(after / before, edit.factor),
         **made,
     )
+
+
+def _without(edit: Edit) -> str:
+    """The digest of the listed weights that were taken away from a selection; empty where none were."""
+    taken = left_out(edit.selection) if isinstance(edit, ScaleParameters) else None
+    return "" if taken is None else taken.digest
 
 
 def _touches(edit: Edit, address: str) -> bool:

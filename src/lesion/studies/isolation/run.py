@@ -185,7 +185,7 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     if there is None or there.identity == identity:
         return
     drawn = ("samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
-    keys = ("model", "weights", "skill", "controls", *drawn)
+    keys = ("model", "weights", "skill", "controls", "exclude_super_weights", *drawn)
     differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
         f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"
