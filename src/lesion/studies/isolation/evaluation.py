@@ -178,9 +178,15 @@ class EvaluatedTask(Value):
         return low - self.chance >= ABOVE_CHANCE - 1e-9
 
     @property
+    def near_guessing(self) -> bool:
+        """Whether the interval of the unedited accuracy holds that of guessing, or lies below it."""
+        low = self.baseline.result.low
+        return bool(self.chance) and low is not None and low <= (self.chance or 0.0)
+
+    @property
     def chance_line(self) -> float | None:
-        """Where charts draw chance: only where answers are chosen."""
-        return self.chance if self.kind == "choose" else None
+        """Where charts draw chance: only where guessing is ever right."""
+        return self.chance or None
 
 
 class Selectivity(Value):

@@ -51,11 +51,15 @@ class Roles:
 
 
 class Plan(Value):
-    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`."""
+    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`.
+
+    `chance` is the accuracy of guessing in 0…1 by task; running text has none.
+    """
 
     model: str
     dtype: str
     tasks: dict[str, str]
+    chance: dict[str, float]
     edits: tuple[EditedModel, ...]
     skill: str | None
     validation: float | None
@@ -211,6 +215,7 @@ def keep_plan(
     model: str,
     dtype: str,
     tasks: Mapping[str, str],
+    chance: Mapping[str, float],
     planned: Sequence[EditedModel],
     roles: Roles,
     level: float,
@@ -232,6 +237,7 @@ def keep_plan(
         model=model,
         dtype=dtype,
         tasks=dict(tasks),
+        chance=dict(chance),
         edits=tuple(edits.values()),
         skill=roles.skill or (before.skill if before else None),
         validation=roles.validation,
