@@ -1,4 +1,4 @@
-"""Listed weights are exactly those named, can be taken from another selection, and no random control draws them then."""
+"""Listed weights are exactly those named; taken away from a selection, no random control of it draws them."""
 
 from __future__ import annotations
 

@@ -89,12 +89,12 @@ def test_they_are_the_first_of_all_products_of_weights_with_their_largest_inputs
 def test_a_spike_joins_the_largest_input_and_the_largest_output_channel(llama):
     inputs, outputs = torch.ones(48), torch.ones(32)
     inputs[3], outputs[4] = 1000.0, 500.0
-    weights = ranked(llama, {"0.mlp.down": Peaks(inputs, outputs)}, 32)
+    weights = ranked(llama, {"0.mlp.down": Peaks(inputs, outputs)}, 20)
     column = llama.network.model.layers[0].mlp.down_proj.weight[:, 3].abs()
-    assert [each.row for each in weights] == column.argsort(descending=True).tolist()
+    assert [each.row for each in weights] == column.argsort(descending=True)[:20].tolist()
     assert {each.column for each in weights} == {3}
     assert [each.row for each in weights if each.spike] == [4]
-    assert [each.largest_output for each in weights if each.row != 4] == [1.0] * 31
+    assert [each.largest_output for each in weights if each.row != 4] == [1.0] * 19
 
 
 def test_no_selection_and_no_random_control_has_them_and_all_else_stays(llama, data, tmp_path):
@@ -116,11 +116,11 @@ def test_no_selection_and_no_random_control_has_them_and_all_else_stays(llama, d
         held += len(lost)
     assert held > 0
     planned, edits = plan(llama, without.candidates, [0.0], 2, lambda note: None)
-    for entry in planned:
-        for address, row, column in taken if entry.label != "super-weights-6" else ():
-            if entry.random_of is None or "super-weights-6×" not in entry.random_of.replace("@", "×", 1):
-                selection = edits[entry.edit].selection
-                assert not selection.mask(address, llama.anatomy.matrix(address).read())[row, column]
+    alone = str(without.candidates[-1].edit)
+    checked = [edits[entry.edit].selection for entry in planned if alone not in (entry.edit, entry.random_of)]
+    assert len(checked) > len(METHODS)  # some random controls are shared
+    for selection, (address, row, column) in product(checked, taken):
+        assert not selection.mask(address, llama.anatomy.matrix(address).read())[row, column]
 
 
 def test_they_are_cut_alone_by_an_edit_of_their_own(llama, data, tmp_path):
@@ -128,12 +128,8 @@ def test_they_are_cut_alone_by_an_edit_of_their_own(llama, data, tmp_path):
     excluded = found.result.excluded
     file = read_edit(tmp_path / excluded.file)
     (selection,) = file.selections.values()
-    assert (excluded.file, selection.digest, excluded.label) == (
-        "super-weights-6.edit",
-        excluded.digest,
-        "super-weights-6",
-    )
-    assert selection.weights == tuple(sorted(weight.name for weight in excluded.weights)) or len(selection.weights) == 6
+    assert (excluded.file, excluded.label) == ("super-weights-6.edit", "super-weights-6")
+    assert selection.digest == excluded.digest
     assert {weight.name for weight in excluded.weights} == set(selection.weights)
     assert found.candidates[-1].edit == file.edit
 
@@ -160,14 +156,7 @@ def test_the_report_says_which_they_are_and_which_selections_had_them(llama, dat
     assert ("Wanda, keep 30 %" in first) == (0 in isolation.selections[0].super_weights)
 
 
-def test_blocks_of_routed_experts_are_said_not_to_have_been_searched(data):
-    mixed = model("qwen2_moe")
-    texts = draw_texts(study(data, model="tiny:qwen2_moe"), mixed)
-    found = find_super_weights(mixed, texts, 3)
-    shared = {weight.address for weight in found.weights}
-    assert all(address.endswith("mlp.down") or address.endswith("shared.down") for address in shared)
-
-
 def test_a_model_of_routed_experts_alone_is_refused(data):
+    mixtral = model("mixtral")
     with pytest.raises(LesionError, match="cannot be followed"):
-        find_super_weights(model("mixtral"), draw_texts(study(data, model="tiny:mixtral"), model("mixtral")), 3)
+        find_super_weights(mixtral, draw_texts(study(data, model="tiny:mixtral"), mixtral), 3)
