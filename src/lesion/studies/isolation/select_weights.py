@@ -63,7 +63,8 @@ def isolate(
     fixed = fixed_together([made.selection for made in every], model)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
     notes = [*_storage_notes(reader, model), *_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
-    excluded, held = None, [()] * len(every)
+    excluded: SuperWeights | None = None
+    held: list[tuple[int, ...]] = [()] * len(every)
     if study.exclude_super_weights:
         excluded = find_super_weights(model, texts, study.exclude_super_weights, reader)
         held = excluded.held_by(every, model)
@@ -80,11 +81,12 @@ def isolate(
     if refusals and not kept:
         raise refusals[0]
     written = []
-    for made, counted, own in kept:
+    for made, its_counts, own in kept:
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
-        written.append(_selected(made, counted, save_edit(file, edit, model, selected=counted), own))
+        written.append(_selected(made, its_counts, save_edit(file, edit, model, selected=its_counts), own))
     candidates = [
-        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, counted) for made, counted, _ in kept
+        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, its_counts)
+        for made, its_counts, _ in kept
     ]
     if excluded is not None:
         candidates.append(Candidate(ScaleParameters(excluded.selection)))
