@@ -1,6 +1,6 @@
 """Super weights: the few weights with the largest activation spikes, and which selections hold them.
 
-Yu et al. (2024, arXiv 2411.07191, section 3.1) find a super weight in one forward pass: in a block where both the input
+Yu et al. (2024, arXiv 2411.07191) find a super weight in one forward pass: in a block where both the input
 and the output of the down projection have an extreme maximum, it is the weight that joins these two channels. Here the
 weights of all down projections are ranked by the largest product with their input, |W_ij| · max_t |X_tj|, and the first
 so many are taken. The paper's weight comes first where it makes the spike, and several of one block are found as well.
