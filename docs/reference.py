@@ -30,7 +30,7 @@ GROUPS = {
         *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
         *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Truncate", "ScaleParameters", "Compose"),
     ],
-    "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Random"],
+    "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Listed", "Random"],
     "Tasks": ["find_task", "task"],
     "Results": [
         *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),

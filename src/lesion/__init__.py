@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.gates import gated
+    from lesion.edits.selections.listed import Listed
     from lesion.edits.selections.neurons import LAPE
     from lesion.edits.selections.random_control import Random
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
@@ -84,6 +85,7 @@ _HOME = {
     "apply": "lesion.edits.files.checkpoint",
     "ScaleParameters": "lesion.edits.edit",
     "LAPE": "lesion.edits.selections.neurons",
+    "Listed": "lesion.edits.selections.listed",
     "Magnitude": "lesion.edits.selections.topk",
     "MathNeuro": "lesion.edits.selections.topk",
     "Random": "lesion.edits.selections.random_control",
@@ -121,6 +123,7 @@ __all__ = [
     "EngineChoice",
     "IsolationResult",
     "LesionError",
+    "Listed",
     "Magnitude",
     "MathNeuro",
     "MemoryResult",

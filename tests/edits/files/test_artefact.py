@@ -18,6 +18,7 @@ from synthetic import inputs, mathneuro, wanda_rows
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.container import BLANK, encode
+from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Both, Either, Without, count
@@ -52,6 +53,9 @@ def selections(model):
         "random": Random(one, 3),
         "lape": LAPE(inputs(model, 0), (inputs(model, 1),), 0.3, bar=0.5),
         "minus": Without(one, two),
+        "listed": Listed(["1.mlp.down[3,4]", "head[5,6]"], name="super-weights"),
+        "minus listed": Without(two, Listed(["1.mlp.down[3,4]", "head[5,6]"])),
+        "random minus listed": Random(Without(Magnitude(0.3), Listed(["1.mlp.down[3,4]"])), 2),
         "and": Both(one, two),
         "or": Either(Either(one, two), Random(Both(two, Magnitude(0.3)), 1)),
     }

@@ -23,6 +23,7 @@ from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply
 from lesion.edits.files.edit_file import EditFile
+from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import written
@@ -111,6 +112,23 @@ def test_an_edit_of_several_parts_and_a_random_control_are_applied_as_in_memory(
     edit = kept(tmp_path, source, prune, lambda m: ScaleParameters(Random(mathneuro(m), 7), 2.0))
     apply(source, [edit], tmp_path / "out")
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+
+
+def test_a_selection_without_listed_weights_and_its_random_control_are_applied_as_in_memory(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    listed = Listed(["1.mlp.down[3,4]", "2.mlp.down[0,0]"])
+    edit = kept(
+        tmp_path,
+        source,
+        lambda m: ScaleParameters(mathneuro(m) - listed, 0.0),
+        lambda m: ScaleParameters(Random(mathneuro(m) - listed, 7), 2.0),
+    )
+    apply(source, [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+    before, after = (
+        state(folder)["model.layers.1.mlp.down_proj.weight"][3, 4] for folder in (source, tmp_path / "out")
+    )
+    assert before == after
 
 
 def test_another_factor_may_be_given(tmp_path):

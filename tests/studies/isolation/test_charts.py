@@ -277,17 +277,18 @@ def test_two_repeats_have_no_bar_and_say_so():
     assert all(row["low"] is None and "(one pair, no interval)" in row["tip"] for row in points(chart))
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("choose", [[{"y": 0.25}]]), ("generate", [])])
-def test_a_control_that_is_chosen_has_a_line_of_chance(kind, expected):
+@pytest.mark.parametrize(("chance", "expected"), [(0.25, [[{"y": 0.25}]]), (0.0, []), (None, [])])
+@pytest.mark.parametrize("kind", ["choose", "contrast"])
+def test_a_control_on_which_guessing_is_sometimes_right_has_a_line_of_chance(kind, chance, expected):
     summary = made.evaluation(boost=False)
-    summary["tasks"][1] |= {"kind": kind, "chance": 0.25}
+    summary["tasks"][1] |= {"kind": kind, "chance": chance}
     evaluation = made.evaluated(summary)
     lines = sweeps.swept(evaluation.tried, "keep")
     control = evaluation.controls[0]
     for chart in (panel(evaluation), charts.sweep(evaluation, lines, control, "keep")):
         assert [layer.rows for layer in of(chart, "rule", strokeDash=[1.5, 4])] == expected
     legend = [series.name for series in charts.legend(evaluation, lines, [*evaluation.skills, control])]
-    assert ("chance" in legend) == (kind == "choose")
+    assert ("chance" in legend) == bool(chance)
     assert legend[:3] == [line.label for line in lines]
 
 

@@ -239,6 +239,16 @@ def test_a_task_that_does_not_exist_is_told_before_a_folder_is_made(llama, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_chance_is_the_accuracy_of_guessing_whatever_the_kind_of_task(llama, sums, tmp_path):
+    """Half of the candidate years are later, one of four choices is right, and a sum is not guessed."""
+    rows = ({"id": f"q{n}", "prompt": f"{n}?", "choices": list("abcd"), "answer": "abcd"[n % 4]} for n in range(ITEMS))
+    quiz = write(tmp_path / "quiz.jsonl", rows)
+    expected = {"greater_than": 0.5, str(sums): 0.0, str(quiz): 0.25}
+    found, _, _ = asked(llama, tmp_path / "out", study(*expected), planned(llama, mathneuro(llama), controls=0))
+    assert {task.name: task.chance for task in found.tasks} == expected
+    assert json.loads((tmp_path / "out" / "plan.json").read_text(encoding="utf-8"))["chance"] == expected
+
+
 def test_the_plan_in_the_folder_is_what_the_edits_are(llama, sums, tmp_path):
     made = planned(llama, mathneuro(llama), controls=1)
     asked(llama, tmp_path / "out", study(sums), made, roles=Roles(str(sums), 0.5, ("a note",)))

@@ -165,6 +165,16 @@ def test_a_control_at_the_floor_is_not_counted_and_called_uninformative():
     assert "primer:reading (drop" in text
 
 
+@pytest.mark.parametrize(("low", "near"), [(0.45, True), (0.5, True), (0.51, False)])
+def test_a_skill_whose_interval_holds_the_accuracy_of_guessing_is_called_near_it(low, near):
+    summary = only("mathneuro")
+    skill = summary["evaluation"]["tasks"][0]
+    skill["baseline"]["result"] = {"value": 0.55, "low": low, "high": 0.65}
+    skill["chance"] = 0.5
+    sentence = "primer:arithmetic is near guessing (55.0 % unedited, 50 % by guessing): what an edit takes of it can"
+    assert (sentence in told(summary)) == near
+
+
 def test_without_an_informative_control_there_is_no_verdict_however_large_the_differences():
     text = told(floored(only("mathneuro"), *made.CONTROLS, chance=0.25, kind="choose"))
     assert "Whether any edit hurts primer:arithmetic selectively is unknown: no control is informative." in text

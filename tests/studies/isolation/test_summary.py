@@ -28,7 +28,9 @@ def edit(name: str, randoms: Iterable[str] = (), **values) -> dict:
 def plan(*edits: dict, tasks: Mapping[str, str] | None = None, **values) -> Plan:
     tasks = tasks or {"sums": "generate", "facts": "generate"}
     told = {"dtype": "float32", "skill": "sums", "validation": None, "level": 0.95, "notes": []}
-    return Plan.model_validate({"model": "toy", "tasks": dict(tasks), "edits": list(edits), **told, **values})
+    return Plan.model_validate(
+        {"model": "toy", "tasks": dict(tasks), "chance": {}, "edits": list(edits), **told, **values}
+    )
 
 
 def rows(task: str, name: str, right: Iterable[int], finish: str = "stop", scores=(), tokens: int = 3) -> list[dict]:
@@ -83,21 +85,24 @@ def ends(estimate) -> tuple:
     return estimate.value, estimate.low, estimate.high
 
 
-def test_chance_is_nothing_for_generated_answers_and_one_of_the_choices_for_chosen_ones():
-    told = {"sums": "generate", "quiz": "choose", "text": "score", "words": "choose"}
-    words = [row | {"scores": (-1.0,)} for row in rows("words", "baseline", [1, 0])]  # one continuation is no choice
-    quiz = [
-        row | {"scores": (-1.0,) * choices}
-        for row, choices in zip(rows("quiz", "baseline", [1, 0, 1]), (2, 4, 4), strict=True)
-    ]
+def test_chance_is_that_of_the_plan_and_running_text_has_none():
+    told = {"sums": "generate", "verbs": "contrast", "text": "score"}
     found = summarise(
-        plan(tasks=told),
+        plan(tasks=told, chance={"sums": 0.0, "verbs": 0.5}),
         pd.DataFrame(
-            [*rows("sums", "baseline", BASE), *quiz, *words, *rows("text", "baseline", [1] * 4, scores=[-2.0] * 4)]
+            [
+                *rows("sums", "baseline", BASE),
+                *rows("verbs", "baseline", [1] * 6 + [0] * 4),
+                *rows("text", "baseline", [1] * 4, scores=[-2.0] * 4),
+            ]
         ),
-        items(sums=10, quiz=3, text=4, words=2),
+        items(sums=10, verbs=10, text=4),
     )
-    assert [of(found, task).chance for task in told] == [0.0, pytest.approx(1 / 3), None, 0.0]
+    assert [of(found, task).chance for task in told] == [0.0, 0.5, None]
+    # 60 % of ten is far above nothing, and not above guessing.
+    low = wilson(6, 10)[0]
+    assert 0.1 < low < 0.5
+    assert not of(found, "verbs").informative
 
 
 def test_every_figure_of_a_cell_is_the_one_worked_out_by_hand():

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.brief import short_repr
-from lesion.edits.selections.selection import LONGEST_LABEL, Selection
+from lesion.edits.selections.listed import Listed
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Without
 
 
 @validated
@@ -23,7 +24,7 @@ class Random(Selection):
     """As many weights of every matrix as the selection `like` has, drawn at random: the control of that selection.
 
     The draw depends on the seed and the address alone, on no library's generator: with one seed a smaller selection's
-    random control lies within a larger one's.
+    random control lies within a larger one's. Listed weights that were taken away from `like` are not drawn either.
     """
 
     like: Selection
@@ -57,8 +58,16 @@ class Random(Selection):
         count = int(self.like.mask(address, weight).sum()) if self.touches(address) else 0
         if count:
             keys = drawing_keys(self.seed, address, weight.numel())
+            if (spared := left_out(self.like)) is not None and spared.touches(address):
+                keys[spared.mask(address, weight).cpu().numpy().ravel()] = np.iinfo(keys.dtype).max
             mask = keys <= np.partition(keys, count - 1)[count - 1]  # no two keys are equal
         return torch.from_numpy(mask).view(weight.shape).to(weight.device)
+
+
+def left_out(selection: Selection) -> Listed | None:
+    """The listed weights that were taken away from a selection last; None where there are none."""
+    taken = selection.second if isinstance(selection, Without) else None
+    return taken if isinstance(taken, Listed) else None
 
 
 def drawing_keys(seed: int, address: str, size: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Both, Either, Selection, Without
@@ -14,7 +15,7 @@ from lesion.errors import LesionError
 
 ALGEBRA: dict[str, type[Either | Both | Without]] = {"or": Either, "and": Both, "minus": Without}
 KINDS: dict[str, type[Selection]] = {
-    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random)},
+    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random, Listed)},
     **ALGEBRA,
 }
 
@@ -44,9 +45,11 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
         **dict.fromkeys(("magnitude", "keep", "bar"), _number),
         **dict.fromkeys(ALGEBRA, pair),
         "controls": lambda digests: tuple(map(named, _listed(digests))),
-        "addresses": lambda value: None if value is None else _addresses(value),
+        "addresses": lambda value: None if value is None else _texts(value),
         "random": part,
         "seed": _whole,
+        "listed": _texts,
+        "name": lambda value: value,
         "per": lambda value: value,
     }
     try:
@@ -79,7 +82,7 @@ def _listed(value: Any) -> list[Any]:
     return value
 
 
-def _addresses(value: Any) -> tuple[str, ...]:
-    if not all(isinstance(address, str) for address in _listed(value)):
+def _texts(value: Any) -> tuple[str, ...]:
+    if not all(isinstance(text, str) for text in _listed(value)):
         raise TypeError
     return tuple(value)

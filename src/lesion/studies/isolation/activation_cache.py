@@ -79,11 +79,12 @@ def identity(
     study: IsolationStudy, model: Model, texts: Mapping[str, Calibration], selected: Model | None = None
 ) -> str:
     """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts; where
-    the weights are selected on another model than the observed one, that too.
+    the weights are selected on another model than the observed one, that too, and how many super weights are excluded.
     """
     digests = {data: [_digest(drawn, draw) for draw in drawn.draws] for data, drawn in sorted(texts.items())}
     parts = [model.fingerprint, study.skill, digests, study.samples, study.repeats]
     parts += [] if selected is None or selected is model else [selected.fingerprint]
+    parts += [f"without {study.exclude_super_weights}"] if study.exclude_super_weights else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

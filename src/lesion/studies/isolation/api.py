@@ -29,6 +29,7 @@ def isolate(
     repeats: int = 1,
     methods: str | Sequence[str] = "mathneuro",
     replacement: bool = False,
+    exclude_super_weights: int = 0,
     seed: int = 0,
     weights: str | None = None,
     dtype: str = "auto",

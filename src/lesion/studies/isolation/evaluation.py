@@ -29,6 +29,7 @@ class EditedModel(Value):
         label, digest: of its selection.
         method, keep, samples, repeat: how it came about; None where not known.
         factor: that selected weights, blocks or branches are multiplied by; None where an edit has none or several.
+        without: label of the listed weights that were taken away from its selection; empty where none were.
         random_of: text form of the edit whose matched random control it is, or None.
         seed: of the draw, for a random control.
         randoms: text forms of its matched random controls.
@@ -45,6 +46,7 @@ class EditedModel(Value):
     samples: int | None
     repeat: int | None
     factor: Number
+    without: str = ""
     random_of: str | None
     seed: int | None
     randoms: tuple[str, ...] = ()
@@ -69,8 +71,10 @@ class EditedModel(Value):
 
     @property
     def method_name(self) -> str:
-        """`MathNeuro`; the selection's own label where the method is not known."""
-        return self.label if self.method == "custom" else METHOD_NAMES.get(self.method, self.method)
+        """`MathNeuro`, `MathNeuro without super-weights-8`; the selection's own label where the method is not known."""
+        if self.method == "custom":
+            return self.label
+        return METHOD_NAMES.get(self.method, self.method) + (f" without {self.without}" if self.without else "")
 
     @property
     def name(self) -> str:
@@ -174,9 +178,15 @@ class EvaluatedTask(Value):
         return low - self.chance >= ABOVE_CHANCE - 1e-9
 
     @property
+    def near_guessing(self) -> bool:
+        """Whether the interval of the unedited accuracy holds that of guessing, or lies below it."""
+        low = self.baseline.result.low
+        return bool(self.chance) and low is not None and low <= (self.chance or 0.0)
+
+    @property
     def chance_line(self) -> float | None:
-        """Where charts draw chance: only where answers are chosen."""
-        return self.chance if self.kind == "choose" else None
+        """Where charts draw chance: only where guessing is ever right."""
+        return self.chance or None
 
 
 class Selectivity(Value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lesion.core.values import Estimate
 from lesion.report import wording
@@ -17,7 +17,7 @@ from lesion.studies.isolation.evaluation import (
     TaskUnderEdit,
 )
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
-from lesion.studies.isolation.result import Isolation, IsolationSummary, Overlap, Selected
+from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Overlap, Selected
 from lesion.studies.isolation.sweeps import regimes
 
 
@@ -84,6 +84,9 @@ def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedM
         return []
     headline = [_verdict(evaluation, skill, known, boost=boost)]
     headline += [_suffering(method, best) for method, best in known.items() if best.selective and best.suffering]
+    if skill.near_guessing:
+        at = f"{percent(skill.baseline.result.value)} unedited, {percent(skill.chance, 0)} by guessing"
+        headline.append(f"{skill.name} is near guessing ({at}): what an edit takes of it can hardly show.")
     headline += [_uninformative(task) for task in evaluation.controls if not task.scored and not task.informative]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
@@ -266,6 +269,8 @@ def selected(isolation: Isolation) -> list[str]:
             f"{counted(len(isolation.selections), 'selection')} of {total:,} scored weights, for"
             f" {isolation.study.skill} against {wording.listed(list(isolation.study.controls))}."
         )
+    if isolation.excluded is not None:
+        sentences += _excluded(isolation, isolation.excluded)
     # Of every method the selection with the most texts and the largest share: the least noisy one.
     named = list(zip(isolation.names, isolation.selections, strict=True))
     for method in dict.fromkeys(selection.method for selection in isolation.selections):
@@ -280,6 +285,20 @@ def selected(isolation: Isolation) -> list[str]:
         weights = sum(entry.weights for entry in unscored)
         sentences.append(f"Not scored: {counted(len(unscored), 'parameter')} with {weights:,} weights.")
     return sentences
+
+
+def _excluded(isolation: Isolation, excluded: Excluded) -> Iterator[str]:
+    """Which super weights were excluded, and how many of them each selection had held."""
+    weights = counted(len(excluded.weights), "weight")
+    yield (
+        f"{wording.capital(weights)} with the largest activation spikes (super weights) were excluded from every"
+        f" selection and random control, first {excluded.weights[0].name}."
+    )
+    named = zip(isolation.names, isolation.selections, strict=True)
+    yield f"Held before: {'; '.join(f'{len(each.super_weights)} by {name}' for name, each in named)}."
+    if excluded.unsearched:
+        blocks = wording.numbered("block", excluded.unsearched)
+        yield f"Not searched for super weights, as their down projections could not be followed: {blocks}."
 
 
 def _extent(name: str, selection: Selected) -> list[str]:

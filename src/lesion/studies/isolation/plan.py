@@ -12,7 +12,7 @@ from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, parts, with_factor
 from lesion.edits.matched import matched_controls
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
 from lesion.models.load import Model
@@ -51,11 +51,15 @@ class Roles:
 
 
 class Plan(Value):
-    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`."""
+    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`.
+
+    `chance` is the accuracy of guessing in 0…1 by task; running text has none.
+    """
 
     model: str
     dtype: str
     tasks: dict[str, str]
+    chance: dict[str, float]
     edits: tuple[EditedModel, ...]
     skill: str | None
     validation: float | None
@@ -77,8 +81,9 @@ def plan(
 ) -> tuple[list[EditedModel], dict[str, Edit]]:
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
-    Two selections with the same count in every matrix share their random controls; a control that is tried itself is
-    planned once. A factor of 1 changes nothing and is left out with a note: it is the baseline.
+    Two selections with the same count in every matrix, and without the same listed weights, share their random
+    controls; a control that is tried itself is planned once. A factor of 1 changes nothing and is left out with a
+    note: it is the baseline.
 
     Args:
         model: whose edits they are.
@@ -108,7 +113,7 @@ def plan(
         if text in unchanged:
             continue
         counts = _counts(edit, candidate, model)
-        sizes = (_factor(edit), *(c.selected for c in counts)) if counts else (text,)
+        sizes = (_factor(edit), _without(edit), *(c.selected for c in counts)) if counts else (text,)
         controls = [] if sizes in drawn else matched_controls(edit, model, random_controls)
         drawn.setdefault(sizes, tuple(map(str, controls)))
         planned.append(_planned(model, edit, candidate, counts, randoms=drawn[sizes]))
@@ -163,9 +168,11 @@ def _planned(
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
     method, share = method_of(candidate.edit.selection)
+    taken = left_out(selection)
     return EditedModel(
         label=selection.label,
         digest=selection.digest,
+        without="" if random_of is not None or taken is None else taken.label,
         method="random" if random_of else method,
         keep=share,
         seed=selection.seed if isinstance(selection, Random) and random_of else None,
@@ -174,6 +181,12 @@ def _planned(
         achieved=math.copysign(after / before, edit.factor),
         **made,
     )
+
+
+def _without(edit: Edit) -> str:
+    """The digest of the listed weights that were taken away from a selection; empty where none were."""
+    taken = left_out(edit.selection) if isinstance(edit, ScaleParameters) else None
+    return "" if taken is None else taken.digest
 
 
 def _touches(edit: Edit, address: str) -> bool:
@@ -202,6 +215,7 @@ def keep_plan(
     model: str,
     dtype: str,
     tasks: Mapping[str, str],
+    chance: Mapping[str, float],
     planned: Sequence[EditedModel],
     roles: Roles,
     level: float,
@@ -223,6 +237,7 @@ def keep_plan(
         model=model,
         dtype=dtype,
         tasks=dict(tasks),
+        chance=dict(chance),
         edits=tuple(edits.values()),
         skill=roles.skill or (before.skill if before else None),
         validation=roles.validation,

@@ -83,6 +83,7 @@ def _foreign(isolation: Isolation | None, evaluation: Evaluation | None) -> list
     if isolation is None or evaluation is None:
         return []
     own = {selection.digest for selection in isolation.selections}
+    own |= {isolation.excluded.digest} if isolation.excluded is not None else set()
     others = {edit.label for edit in evaluation.tried if edit.digest not in own}
     if not others:
         return []

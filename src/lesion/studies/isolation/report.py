@@ -307,6 +307,9 @@ def _isolation(isolation: Isolation) -> Iterator[Section]:
         yield Section("Consistency", "Would other texts have selected the same?", (figure, numbers))
     if isolation.selections:
         own: list[Block] = [tables.selections(isolation)]
+        if isolation.excluded is not None:
+            table = tables.super_weights(isolation, isolation.excluded)
+            own += [Prose(title=table.title), table]
         if isolation.texts:
             own += [Prose(title="Calibration texts"), tables.texts(isolation)]
         yield Section("Selections", "The selections", tuple(own))
@@ -346,6 +349,7 @@ def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
     if isolation is not None:
         if isolation.study != summary.study:
             names = {"skill", "controls", "methods", "keep", "samples", "repeats", "seed", "replacement"}
+            names |= {"exclude_super_weights"}
             own = isolation.study.model_dump(mode="json", include=names)
             facts += [(f"{name} of the isolation", value) for name, value in entries(own)]
         facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))

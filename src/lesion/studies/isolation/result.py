@@ -33,6 +33,53 @@ class MatrixCount(Value):
         return _kind(self.matrix)
 
 
+class SuperWeight(Value):
+    """One weight of a down projection that makes a spike of its output (`super_weights.py`).
+
+    Attributes:
+        value: of the weight.
+        product: |value| times `largest_input`: the most that it adds to an output.
+        largest_input, largest_output: the largest magnitudes of its input and its output channel over all tokens.
+        spike: whether both are the largest channels of its matrix: the super weight of Yu et al. (2024).
+    """
+
+    block: int
+    matrix: str
+    row: int
+    column: int
+    value: float
+    product: float
+    largest_input: float
+    largest_output: float
+    spike: bool
+
+    @property
+    def address(self) -> str:
+        """Of its matrix: `11.mlp.down`."""
+        return f"{self.block}.{self.matrix}"
+
+    @property
+    def name(self) -> str:
+        """`11.mlp.down[507,1229]`, row first."""
+        return f"{self.address}[{self.row},{self.column}]"
+
+
+class Excluded(Value):
+    """The super weights that were excluded from every selection.
+
+    Attributes:
+        weights: largest product first.
+        label, digest, file: of the edit that cuts these alone.
+        unsearched: blocks without a down projection that could be followed, as where experts are routed.
+    """
+
+    weights: tuple[SuperWeight, ...]
+    label: str
+    digest: str
+    file: str
+    unsearched: tuple[int, ...] = ()
+
+
 class Selected(Value):
     """One selection of weights.
 
@@ -41,6 +88,7 @@ class Selected(Value):
         keep: the share taken of every matrix of each task, in (0, 1].
         samples, repeat: the draw of calibration texts.
         file: name of its `.edit` file.
+        super_weights: which of the isolation's excluded weights its method had selected, by their place in that list.
     """
 
     method: str
@@ -51,6 +99,7 @@ class Selected(Value):
     label: str
     digest: str
     matrices: tuple[MatrixCount, ...]
+    super_weights: tuple[int, ...] = ()
 
     @cached_property
     def selected(self) -> int:
@@ -147,6 +196,7 @@ class Isolation(Value):
         identity: SHA-256 of the model, the data sets and the very texts (`activation_cache.identity`).
         study: what was asked for.
         disjoint: whether repeats have no text in common.
+        excluded: the super weights that no selection has; None where none were sought.
     """
 
     identity: str
@@ -161,6 +211,7 @@ class Isolation(Value):
     selections: tuple[Selected, ...]
     overlaps: tuple[Overlap, ...]
     coverage: tuple[Coverage, ...]
+    excluded: Excluded | None = None
     notes: tuple[str, ...] = ()
 
     @property

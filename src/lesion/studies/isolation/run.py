@@ -25,6 +25,7 @@ from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import summarise
 from lesion.tasks.catalogue import canonical
+from lesion.tasks.guessing import guessing
 
 
 def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
@@ -144,8 +145,13 @@ def evaluate(
     with run.evaluation(questions, items) as evaluation:
         evaluation.add(chosen.name, model)
         kinds = {choice.name: task.kind for choice, task in evaluation.tasks.items()}
+        chance = {
+            choice.name: guessing(task, items[choice])
+            for choice, task in evaluation.tasks.items()
+            if task.kind != "score"
+        }
         dtype = str(model.dtype).removeprefix("torch.")
-        plan = keep_plan(run.folder, chosen.name, dtype, kinds, planned, roles, questions.level)
+        plan = keep_plan(run.folder, chosen.name, dtype, kinds, chance, planned, roles, questions.level)
         evaluation.evaluate(chosen, model, [edits[entry.edit] for entry in planned])
         numbers = summarise(plan, evaluation.store.answers(), evaluation.store.items())
     return numbers, evaluation.evaluated, evaluation.planned
@@ -185,7 +191,7 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     if there is None or there.identity == identity:
         return
     drawn = ("samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
-    keys = ("model", "weights", "skill", "controls", *drawn)
+    keys = ("model", "weights", "skill", "controls", "exclude_super_weights", *drawn)
     differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
         f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"

@@ -17,9 +17,10 @@ from lesion.progress import Watcher
 from lesion.report import wording
 from lesion.studies.isolation.activation_cache import ByDraw, identity, observe_all
 from lesion.studies.isolation.plan import Candidate
-from lesion.studies.isolation.result import CalibrationTexts, Isolation, MatrixCount, Selected
+from lesion.studies.isolation.result import CalibrationTexts, Excluded, Isolation, MatrixCount, Selected
 from lesion.studies.isolation.selections import Made, coverage, selections, survey
 from lesion.studies.isolation.study import IsolationStudy
+from lesion.studies.isolation.super_weights import SuperWeights, find_super_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,22 +62,34 @@ def isolate(
     every = [made for method in study.methods for made in selections(method, study.keep, skill, controls)]
     fixed = fixed_together([made.selection for made in every], model)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
-    counts, overlaps = survey(every, model)
     notes = [*_storage_notes(reader, model), *_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
-    kept: list[tuple[Made, Sequence[Count]]] = []
+    excluded: SuperWeights | None = None
+    held: list[tuple[int, ...]] = [()] * len(every)
+    if study.exclude_super_weights:
+        excluded = find_super_weights(model, texts, study.exclude_super_weights, reader)
+        held = excluded.held_by(every, model)
+        every = [replace(made, selection=made.selection - excluded.selection) for made in every]
+    counts, overlaps = survey(every, model)
+    kept: list[tuple[Made, Sequence[Count], tuple[int, ...]]] = []
     refusals: list[LesionError] = []
-    for made, counted in zip(every, counts, strict=True):
+    for made, counted, own in zip(every, counts, held, strict=True):
         try:
             check_extent(made.selection, sum(c.selected for c in counted), sum(c.total for c in counted), model.name)
-            kept.append((made, counted))
+            kept.append((made, counted, own))
         except LesionError as error:
             refusals.append(error)
     if refusals and not kept:
         raise refusals[0]
     written = []
-    for made, held in kept:
+    for made, its_counts, own in kept:
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
-        written.append(_selected(made, held, save_edit(file, edit, model, selected=held)))
+        written.append(_selected(made, its_counts, save_edit(file, edit, model, selected=its_counts), own))
+    candidates = [
+        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, its_counts)
+        for made, its_counts, _ in kept
+    ]
+    if excluded is not None:
+        candidates.append(Candidate(ScaleParameters(excluded.selection)))
     result = Isolation(
         identity=identity(study, reader, texts, model),
         study=study,
@@ -90,11 +103,21 @@ def isolate(
         selections=tuple(written),
         overlaps=tuple(overlaps),
         coverage=tuple(coverage(model, next(iter(skill.values())))),
+        excluded=None if excluded is None else _excluded(excluded, folder, model),
         notes=(*notes, *map(str, refusals)),
     )
-    return Isolated(
-        tuple(Candidate(ScaleParameters(made.selection), made.samples, made.repeat, held) for made, held in kept),
-        result,
+    return Isolated(tuple(candidates), result)
+
+
+def _excluded(super_weights: SuperWeights, folder: Path, model: Model) -> Excluded:
+    """What was excluded, with a file of the edit that cuts it alone."""
+    selection = super_weights.selection
+    return Excluded(
+        weights=super_weights.weights,
+        label=selection.label,
+        digest=selection.digest,
+        file=save_edit(folder / f"{selection.label}.edit", ScaleParameters(selection), model).name,
+        unsearched=super_weights.unsearched,
     )
 
 
@@ -155,7 +178,7 @@ def _stem(made: Made, study: IsolationStudy) -> str:
     return f"{made.method}-{keep}{size}" + (f"-repeat{made.repeat}" if made.repeat else "")
 
 
-def _selected(made: Made, counts: Sequence[Count], file: Path) -> Selected:
+def _selected(made: Made, counts: Sequence[Count], file: Path, super_weights: tuple[int, ...]) -> Selected:
     return Selected(
         method=made.method,
         keep=made.keep,
@@ -165,6 +188,7 @@ def _selected(made: Made, counts: Sequence[Count], file: Path) -> Selected:
         label=made.selection.label,
         digest=made.selection.digest,
         matrices=tuple(MatrixCount(block=c.block, matrix=c.matrix, selected=c.selected, total=c.total) for c in counts),
+        super_weights=super_weights,
     )
 
 

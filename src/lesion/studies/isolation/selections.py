@@ -16,6 +16,7 @@ import numpy as np
 from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
+from lesion.edits.selections.random_control import left_out
 from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
@@ -154,7 +155,11 @@ def coverage(model: Model, observed: Inputs) -> list[Coverage]:
 
 
 def method_of(selection: Selection) -> tuple[str, float | None]:
-    """The name of a selection's method and its share; `custom` and None for what set algebra made."""
+    """The name of a selection's method and its share, listed weights that were taken away from it aside; `custom` and
+    None for what set algebra made otherwise.
+    """
+    if left_out(selection) is not None:
+        selection = selection.parts[0]
     name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
     if name not in METHODS:
         return ("random", None) if name == "random" else ("custom", None)

@@ -50,7 +50,7 @@ class IsolationStudy(Questions):
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
         *("kind", "weights", "skill", "controls", "methods", "keep", "samples", "repeats", "replacement"),
-        *("factor", "random_controls", "choose"),
+        *("factor", "random_controls", "choose", "exclude_super_weights"),
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
@@ -101,6 +101,12 @@ class IsolationStudy(Questions):
         help="Scale factor of the selected weights, 0 prunes.",
         must="a finite number or a list of them",
         many="comma",
+    )
+    exclude_super_weights: Annotated[Whole, Field(ge=0, le=1000)] = option(
+        0,
+        help="Exclude so many weights with the largest activation spikes from every selection and random control;"
+        " they are evaluated by themselves.",
+        must="a whole number from 0 to 1000",
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     choose: Choose | None = Field(default=None, description="a table [choose]")

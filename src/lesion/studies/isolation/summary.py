@@ -46,7 +46,6 @@ class _Answers:
 
     right: Right
     scores: Float[np.ndarray, " items"]
-    choices: Int[np.ndarray, " items"]
     tokens: Int[np.ndarray, " items"]
     rates: Rates
 
@@ -108,7 +107,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
                 role=None if plan.skill not in plan.tasks else "skill" if name == plan.skill else "control",
                 kind=kind,
                 items=len(drawn),
-                chance=_chance(kind, baseline),
+                chance=plan.chance.get(name),
                 baseline=Baseline(
                     result=Estimate.of(task.result(baseline)),
                     rates=Rates() if kind == "score" else baseline.rates,
@@ -158,23 +157,10 @@ def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers
         complete[str(edit)] = _Answers(
             right=rows["correct"].to_numpy(dtype=bool),
             scores=np.array([s[0] if len(s) else math.nan for s in rows["scores"]], dtype=np.float64),
-            choices=np.array([len(s) for s in rows["scores"]], dtype=np.int64),
             tokens=rows["tokens"].to_numpy(dtype=np.int64),
             rates=Rates(**rates(rows)),
         )
     return complete
-
-
-def _chance(kind: str, baseline: _Answers) -> float | None:
-    """The accuracy of guessing: mean of 1 / number of choices, 0 for an item with one alone, which is no choice (the
-    continuations of lm-evaluation-harness); 0 where answers are generated, None for perplexity.
-    """
-    if kind == "score":
-        return None
-    if kind != "choose":
-        return 0.0
-    known = baseline.choices[baseline.choices > 0]
-    return float(np.mean(np.where(known > 1, 1 / known, 0.0))) if len(known) else None
 
 
 def _p(baseline: Right, right: Right) -> float:

@@ -11,7 +11,7 @@ import pandas as pd
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
-from lesion.studies.isolation.result import Isolation, IsolationSummary, Selected, selection_name
+from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Selected, selection_name
 
 Row = Mapping[str, Any]
 KINDS = {"generate": "generated", "choose": "multiple choice", "score": "running text"}
@@ -80,6 +80,33 @@ def selections(isolation: Isolation) -> Table:
         ),
         title=f"{isolation.model} · selected for {isolation.study.skill}",
         caption="Per block and matrix, unrounded: selections.csv.",
+    )
+
+
+def super_weights(isolation: Isolation, excluded: Excluded) -> Table:
+    """One row per excluded super weight, with the selections that had held it: `super-weights.csv`."""
+    named = list(zip(isolation.names, isolation.selections, strict=True))
+    rows = [
+        weight.model_dump()
+        | {"weight": weight.name}
+        | {"selected_by": "; ".join(name for name, selection in named if place in selection.super_weights)}
+        for place, weight in enumerate(excluded.weights)
+    ]
+    return Table(
+        "super-weights",
+        pd.DataFrame(rows),
+        (
+            Column("weight", "Weight", number=False),
+            Column("value", "Value", decimals(3)),
+            Column("product", "Product", decimals(1)),
+            Column("largest_input", "Largest input", decimals(1)),
+            Column("largest_output", "Largest output", decimals(1)),
+            Column("spike", "Spike", lambda spike: "yes" if spike else "no", number=False),
+            Column("selected_by", "Selected before by", lambda names: names or wording.DASH, number=False),
+        ),
+        title="Excluded super weights",
+        caption="Rows and columns are outputs and inputs of the matrix. Product: |value| times the largest magnitude of"
+        " its input. Spike: input and output are the largest of their matrix, the rule of Yu et al. (2024).",
     )
 
 

@@ -1,0 +1,99 @@
+"""Listed weights are exactly those named; taken away from a selection, no random control of it draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lesion.edits.edit import ScaleParameters
+from lesion.edits.matched import matched_controls
+from lesion.edits.selections.listed import Listed
+from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.topk import Magnitude
+from lesion.edits.weights import written
+from lesion.errors import LesionError, UsageError
+from tiny import model
+
+UP = "1.mlp.up"
+WEIGHT = torch.arange(1.0, 13.0).reshape(3, 4)
+
+
+def test_the_mask_is_true_at_the_named_places_alone():
+    listed = Listed([f"{UP}[2,3]", f"{UP}[0, 1]", "0.mlp.up[1,1]", f"{UP}[2,3]"])
+    assert np.argwhere(listed.mask(UP, WEIGHT).numpy()).tolist() == [[0, 1], [2, 3]]
+    assert not listed.mask("head", WEIGHT).any()
+    assert [listed.touches(address) for address in (UP, "0.mlp.up", "2.mlp.up")] == [True, True, False]
+    assert listed.label == "weights-3"
+
+
+def test_order_spaces_and_repetition_make_no_other_selection():
+    assert Listed([f"{UP}[2,3]", f"{UP}[0,1]"]) == Listed([f"{UP}[0, 1]", f"{UP}[ 2,3 ]", f"{UP}[0,1]"])
+    assert Listed([f"{UP}[2,3]"]) != Listed([f"{UP}[3,2]"])
+    # Numbers are not sorted as text.
+    assert Listed([f"{UP}[10,0]", f"{UP}[9,0]"]).weights == (f"{UP}[9,0]", f"{UP}[10,0]")
+
+
+@pytest.mark.parametrize("text", ["", UP, f"{UP}[1]", f"{UP}[-1,0]", f"{UP}[1,2,3]", "up[0,0]", f"{UP}[0,0]×0"])
+def test_what_names_no_weight_is_refused(text):
+    with pytest.raises(UsageError, match="write MATRIX"):
+        Listed([text])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "1st", "x" * 41])
+def test_a_name_that_cannot_begin_a_label_is_refused(name):
+    with pytest.raises(UsageError, match="cannot name a selection"):
+        Listed([f"{UP}[0,0]"], name)
+
+
+def test_an_empty_list_is_refused():
+    with pytest.raises(UsageError, match="list at least 1"):
+        Listed([])
+
+
+@pytest.mark.parametrize("place", ["[3,0]", "[0,4]"])
+def test_a_place_outside_the_matrix_belongs_to_another_model(place):
+    with pytest.raises(LesionError, match=r"3 rows and 4 columns\. The list belongs to another model"):
+        Listed([UP + place]).mask(UP, WEIGHT)
+
+
+def test_cutting_listed_weights_changes_these_and_nothing_else():
+    lesioned = model("llama")
+    before = {address: matrix.read().clone() for address, matrix in lesioned.anatomy.scored.items()}
+    with written(lesioned, [ScaleParameters(Listed([f"{UP}[5,7]", "2.mlp.down[1,2]"]), 0.0)]):
+        changed = {
+            (address, *place)
+            for address, matrix in lesioned.anatomy.scored.items()
+            for place in np.argwhere((matrix.read() != before[address]).numpy()).tolist()
+        }
+    assert changed == {(UP, 5, 7), ("2.mlp.down", 1, 2)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_control_has_as_many_weights_and_never_one_that_was_taken_away(seed):
+    listed = Listed([f"{UP}[{row},{column}]" for row in range(3) for column in range(2)])
+    weight = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+    like = Magnitude(0.5) - listed
+    drawn = Random(like, seed).mask(UP, weight)
+    assert int(drawn.sum()) == int(like.mask(UP, weight).sum())
+    assert not (drawn & listed.mask(UP, weight)).any()
+    # Elsewhere it is the draw that it would be anyway.
+    assert torch.equal(Random(like, seed).mask("head", weight), Random(Magnitude(0.5), seed).mask("head", weight))
+
+
+def test_without_the_list_random_controls_do_draw_there():
+    listed = Listed([f"{UP}[{row},{column}]" for row in range(3) for column in range(2)])
+    drawn = [Random(Magnitude(0.5), seed).mask(UP, WEIGHT) & listed.mask(UP, WEIGHT) for seed in range(20)]
+    assert any(mask.any() for mask in drawn)
+
+
+def test_the_matched_controls_of_an_edit_without_listed_weights_spare_them_too():
+    lesioned = model("llama")
+    every = Listed([f"{UP}[{row},{column}]" for row in range(10) for column in range(32)])
+    edit = ScaleParameters(Magnitude(0.5) - every, 0.0)
+    weight = lesioned.anatomy.matrix(UP).read()
+    controls = matched_controls(edit, lesioned, 3)
+    assert len(controls) == 3
+    for control in controls:
+        assert not control.selection.mask(UP, weight)[:10].any()
+        assert int(control.selection.mask(UP, weight).sum()) == int(edit.selection.mask(UP, weight).sum())
