@@ -2,6 +2,7 @@
 
     python benchmarks/truncation.py                     # the bundled model, and one of Qwen2.5-0.5B's shape
     python benchmarks/truncation.py --models bundled:llama-base --rounds 5
+    python benchmarks/truncation.py --models SmolLM2.gguf --threads 1
     python benchmarks/truncation.py --quick             # a smoke test
     python benchmarks/truncation.py --device cuda
 
@@ -15,7 +16,8 @@ likelihood on validation items. Four contestants, in turns, in one process run:
     svd         the published way, decomposing by `torch.linalg.svd`
 
 The random model is asked for what it says under a planted truncation, which is thus the best edit there is; the bundled
-one for facts, in a frame in which it knows some of them. Both of lesion's are whole runs of a study: a store of all
+one for facts, in a frame in which it knows some of them; any other for those of the task `facts`.
+Both of lesion's are whole runs of a study: a store of all
 answers, statistics and the test items of what is told. The published way evaluates the validation items, and no more.
 Of the large shape it is run for some cells, drawn by a seed, and scaled to all: decomposing by keep, evaluating by the
 mean. Its log-probabilities are compared with lesion's, cell by cell. Decomposing and evaluating are told apart, since
@@ -51,7 +53,7 @@ from lesion.studies.truncation.study import METHOD, TruncationStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 from sweep import machine
-from truncation_models import BUNDLED, SHAPE, Workload, bundled, random_qwen
+from truncation_models import BUNDLED, SHAPE, Workload, loaded, random_qwen
 from truncation_published import How, Question, Seconds, Told, cell, clock, fastest
 
 MATRIX = "mlp.up"
@@ -82,6 +84,7 @@ class Size:
 
 
 SIZES = {BUNDLED: Size(128, 0, 16, 8, 4, None, 3), SHAPE: Size(32, 16, 4, 8, 4, 14, 1)}
+OTHER = Size(32, 0, 8, 8, 4, 14, 1)
 QUICK = Size(16, 0, 8, 4, 2, 6, 1)
 
 
@@ -326,13 +329,13 @@ def main() -> None:
     say(f"{machine(options.device)}, torch {torch.__version__}, float32, load {os.getloadavg()[0]:.2f}")
     for name in names:
         given = {key: getattr(options, key) for key in ("items", "length", "screen", "rounds") if getattr(options, key)}
-        size = Size(**{**asdict(QUICK if options.quick else SIZES[name]), **given})
+        size = Size(**{**asdict(QUICK if options.quick else SIZES.get(name, OTHER)), **given})
         with tempfile.TemporaryDirectory(prefix="lesion-benchmark-") as folder:
             items = size.items + size.items // 4
             if name == SHAPE:
                 work = random_qwen(Path(folder), items, size.length, options.device)
             else:
-                work = bundled(Path(folder), items, options.device)
+                work = loaded(name, Path(folder), items, options.device)
             say(f"\n{work.model.name}, load {os.getloadavg()[0]:.2f}")
             before = os.getloadavg()[0]
             numbers = compare(work, size)

@@ -41,12 +41,13 @@ class Workload:
     questions: dict[str, Question]
 
 
-def bundled(folder: Path, items: int, device: str) -> Workload:
-    """The bundled model and facts of the atlas in an unusual frame."""
-    model = load(BUNDLED, dtype="float32", device=device)
-    chosen = random.Random(0).sample(list(find("primer:atlas?form=contrast").load()), items)
+def loaded(name: str, folder: Path, items: int, device: str) -> Workload:
+    """A trained model and facts: of the atlas in an unusual frame where it is the bundled one, else of `facts`."""
+    model = load(name, dtype="float32", device=device)
+    task, frame = ("primer:atlas?form=contrast", FRAME) if name == BUNDLED else ("facts", "")
+    chosen = random.Random(0).sample(list(find(task).load()), items)
     rows = [
-        {"id": item.id, "prompt": item.question + FRAME, "answer": item.gold, "tempting": item.choices[1]}
+        {"id": item.id, "prompt": item.question + frame, "answer": item.gold, "tempting": item.choices[1]}
         for item in chosen
     ]
     encode = model.tokenizer
@@ -57,7 +58,7 @@ def bundled(folder: Path, items: int, device: str) -> Workload:
         )
         for row in rows
     }
-    return Workload(model, _write(folder / "atlas.jsonl", rows), questions)
+    return Workload(model, _write(folder / "facts.jsonl", rows), questions)
 
 
 def random_qwen(folder: Path, items: int, length: int, device: str) -> Workload:
