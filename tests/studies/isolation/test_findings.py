@@ -135,6 +135,25 @@ def test_without_roles_no_word_is_said_about_selectivity():
     )
 
 
+def test_where_every_edit_gains_the_largest_gain_is_told():
+    summary = {"evaluation": made.evaluation(boost=False) | {"choice": None}}
+    for number, task in enumerate(summary["evaluation"]["tasks"]):
+        task["role"] = None
+        for cell in task["cells"]:
+            cell["change"] |= {
+                "value": -0.02,
+                "low": -0.04,
+                "high": -0.01 if number == 0 else 0.1,
+                "p_corrected": 0.001,
+            }
+    text = told(summary)
+    assert "primer:arithmetic: largest gain of 12 edits 2.0 points [1.0, 4.0], with " in text
+    assert "largest drop" not in text
+    first, _, others = text.partition("primer:reading: ")
+    assert "no evidence of a gain" in others
+    assert "no evidence" not in first.partition("primer:arithmetic: ")[2].partition("primer:")[0]
+
+
 def test_what_was_selected_is_told_in_counts():
     text = selected(made.isolation())
     assert (

@@ -232,21 +232,26 @@ def _known(drop: Estimate, boost: bool = False) -> tuple[float, str] | None:
 
 
 def _without_skill(evaluation: Evaluation) -> list[Finding]:
-    """Where no task is called the skill: the largest drop of each task over the edits tried."""
+    """Where no task is called the skill: the largest drop of each task over the edits tried, or gain if none drops."""
     sentences = []
     for task in evaluation.tasks:
         effects = [task.effects[edit.edit] for edit in evaluation.tried if edit.edit in task.effects]
         effects = [effect for effect in effects if not task.scored and _known(effect.change) is not None]
         if not effects:
             continue
-        worst = max(effects, key=lambda effect: effect.change.value or 0.0)
-        drop, p = worst.change, worst.change.p_corrected
+        largest = max(effects, key=lambda effect: effect.change.value or 0.0)
+        gain = (largest.change.value or 0.0) < 0
+        if gain:
+            largest = min(effects, key=lambda effect: effect.change.value or 0.0)
+        change, p = _known(largest.change, boost=gain), largest.change.p_corrected
+        assert change is not None
         corrected = "" if p is None else f", p{SPACE}corrected{SPACE}{wording.p_value(p)}"
-        sure = beyond(drop, boost=False) and p is not None and p <= ALPHA
+        sure = beyond(largest.change, boost=gain) and p is not None and p <= ALPHA
+        unsure = "" if sure else f": no evidence of a {'gain' if gain else 'loss'}"
         sentences.append(
-            f"{task.name}: largest drop of {counted(len(effects), 'edit')} {points(drop.value)} points"
-            f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
-            f"{'' if sure else ': no evidence of a loss'}{_beside(worst.random)}."
+            f"{task.name}: largest {'gain' if gain else 'drop'} of {counted(len(effects), 'edit')}"
+            f" {points(change[0])} points {change[1]}, with {evaluation.name_of(largest.edit)}{corrected}"
+            f"{unsure}{_beside(largest.random)}."
         )
     several = ("Selectivity is not judged: no task was named as the skill (--skill).",) if len(sentences) > 1 else ()
     return [Finding("", tuple(sentences), several)] if sentences else []
