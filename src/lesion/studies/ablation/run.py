@@ -46,13 +46,15 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     _look_ahead(study, run)
     plan: dict[str, Sequence[Scale]] = {}
     with run.evaluation(study, items) as evaluation:
+        chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for chosen in study.models:
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             edits = plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
-            evaluation.add(chosen.name, model, edits=[str(edit) for edit in edits], **complaint)
-            _evaluate(study, evaluation, chosen, model, edits)
+            about = {"edits": [str(edit) for edit in edits], "guessing": chances, **complaint}
+            evaluation.add(chosen.name, model, **about)
+            _evaluate(study, evaluation, chosen, model, edits, chances)
             del model  # makes room for the next
             evaluation.release()
         _note_left_out(plan, evaluation)
@@ -73,8 +75,15 @@ def _note_left_out(plan: Mapping[str, Sequence[Scale]], evaluation: Evaluation) 
         )
 
 
-def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
-    """Have one model give all answers that it has not given."""
+def _evaluate(
+    study: Study,
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[Scale],
+    chances: Mapping[str, float],
+) -> None:
+    """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""
     # What is wrong with an item is said before anything is evaluated.
     pending = evaluation.pending(chosen, model, edits)
     if study.screen:
@@ -88,7 +97,6 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
         if stopping is not None:
             return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
         judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}
-        chances = {choice.name: guessing(evaluation.tasks[choice], items) for choice, items in evaluation.items.items()}
         reach = Reach(store, chosen.name, judged, edits, note, chances)
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
