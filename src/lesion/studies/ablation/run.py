@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
@@ -113,6 +114,7 @@ def _look_ahead(study: Study, run: Run) -> None:
     for chosen in study.models[1:]:
         if chosen.name in run.loaded:
             continue
+        refuse_unfit_styles(study, chosen, trust_remote_code=run.trusts_code)
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)
