@@ -13,6 +13,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+MADE_FROM = {
+    "src/lesion/models/families.toml": "reference/architectures.md",
+    "src/lesion/tasks/sizes.toml": "reference/tasks.md",
+}
+"""Files of the repository that pages of the site are made from."""
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -59,6 +64,12 @@ def _moved(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Files beside docs/ are no pages of the site: a link to one becomes its name; the README is the first page."""
+    """Files beside docs/ are no pages of the site: a link to one becomes its name; the README is the first page.
+
+    Files that pages are made from are links to these: so they lead somewhere without the site, too.
+    """
+    for source, page in MADE_FROM.items():
+        markdown = re.sub(rf"\]\(\.\./((?:\.\./)*){re.escape(source)}\)", rf"](\1{page})", markdown)
+    markdown = re.sub(r"\]\(((?:\.\./tutorials/)?[a-z-]+)\.ipynb\)(?! ?\{)", r"](\1.md)", markdown)
     markdown = re.sub(r"\]\((?:\.\./)+README\.md", "](index.md", markdown)
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)+(?:benchmarks|examples|src|tests)/[^)]*\)", r"\1", markdown)

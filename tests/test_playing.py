@@ -7,6 +7,8 @@ import torch
 
 import lesion
 from lesion import playing
+from lesion.tasks.thinking import parted
+from thinkers import OPENED, SWITCHED, thinker
 from tiny import model
 
 PROMPT = "the cat sat on"
@@ -55,6 +57,28 @@ def test_the_chat_template_is_used_where_there_is_one():
     assert base.generate("Where does Nola Birken live?", "0×0", max_new_tokens=4).strip() != "Farrowdale"
 
 
+def test_settings_of_a_chat_are_those_of_its_template():
+    speaker = thinker(SWITCHED)
+    settings = {"thinking": "off", "system": "Be brief.", "template_arguments": ["effort=high"]}
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PROMPT}]
+    text = speaker.tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False, effort="high"
+    )
+    said = speaker.generate(PROMPT, max_new_tokens=LENGTH, **settings)
+    assert said == speaker.generate(text, max_new_tokens=LENGTH, prompt_style="raw")
+    assert said != speaker.generate(PROMPT, max_new_tokens=LENGTH)
+    compared = speaker.compare(PROMPT, "1×0", max_new_tokens=LENGTH, **settings)["answer"].tolist()
+    assert compared == [said, speaker.generate(PROMPT, "1×0", max_new_tokens=LENGTH, **settings)]
+
+
+def test_what_is_thought_is_told_from_the_answer_also_where_the_prompt_opens_it_and_a_limit_closes_it():
+    said = thinker(OPENED).generate(PROMPT, max_new_tokens=60, thinking_tokens=3)
+    assert said.startswith("<think>")
+    trace, answer = parted(said)
+    assert trace.rstrip().endswith("</think>")
+    assert answer
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -63,6 +87,11 @@ def test_the_chat_template_is_used_where_there_is_one():
         ({"max_new_tokens": 0}, "at least 1 new token"),
         ({"prompt_style": "fancy"}, "There is no prompt style 'fancy'"),
         ({"prompt_style": "chat"}, "has no chat template"),
+        ({"thinking": "on"}, "has no chat template, so that nothing can be set in one"),
+        ({"thinking": "perhaps"}, "Thinking is on, off or auto"),
+        ({"template_arguments": "effort"}, "'effort' is no argument of a chat template; write KEY=VALUE"),
+        ({"thinking_tokens": 64}, "leave nothing of the 64"),
+        ({"thinkin": "on"}, "unexpected keyword argument 'thinkin' .nearest: thinking"),
     ],
 )
 def test_what_cannot_be_is_refused(llama, options, message):

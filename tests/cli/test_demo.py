@@ -119,6 +119,8 @@ def test_the_demo_of_another_model_tells_every_chapter(capsys, monkeypatch, tmp_
     assert done.code == 0, done.err
     told = (out / "report.html").read_text(encoding="utf-8")
     assert "What bundled:llama-base depends on" in told
+    assert "Which blocks does each skill depend on?" in told
+    assert "base and children" not in told
     for part in ("layers", "drift", "isolation", "truncation", "overlay"):
         assert f'href="{part}/report.html"' in told
     assert (out / "fit" / "report.html").is_file()

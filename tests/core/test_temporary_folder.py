@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import lesion
 from commandline import questions
+from lesion.core.store import Store
 from lesion.core.temporary_folder import folder_of
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
@@ -114,3 +116,37 @@ def test_a_named_folder_is_handed_on_as_it_is_and_stays(tmp_path):
     assert not mine.exists()  # nobody has made it
     mine.mkdir()
     assert broken_off(mine, "lock").is_dir()
+
+
+def test_a_named_folder_made_by_a_study_that_did_nothing_is_removed_with_those_made_for_it(tmp_path):
+    def study(out: Path, *files: str) -> None:
+        with folder_of(out):
+            Store.open(out, "0", "").close()
+            for file in files:
+                (out / file).touch()
+            raise LesionError("The template knows no thinking.")
+
+    for files, stays in (((), False), (("statistics.safetensors",), True)):
+        with pytest.raises(LesionError, match="knows no thinking"):
+            study(tmp_path / "kept" / "made" / "out", *files)
+        assert (tmp_path / "kept").exists() is stays
+        shutil.rmtree(tmp_path / "kept", ignore_errors=True)
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(LesionError, match="knows no thinking"):
+        study(tmp_path / "kept" / "out")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_folder_that_another_holds_is_not_removed(tmp_path):
+    out = tmp_path / "out"
+    holding: list[Store] = []
+
+    def study() -> None:
+        with folder_of(out):
+            holding.append(Store.open(out, "0", ""))
+            raise LesionError("Nothing was done.")
+
+    with pytest.raises(LesionError, match="Nothing was done"):
+        study()
+    assert out.is_dir()
+    holding.pop().close()

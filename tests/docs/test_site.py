@@ -53,3 +53,24 @@ def test_links_of_files_at_the_root_lead_somewhere():
             continue
         for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / name).read_text(encoding="utf-8")):
             assert link.startswith("https://") or (ROOT / link).exists(), f"{name}: {link}"
+
+
+def test_links_of_pages_lead_somewhere_without_the_site():
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    assert len(pages) > 20
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            assert "://" in link or (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
+
+
+def test_links_to_notebooks_and_tables_are_those_of_their_pages_on_the_site(site: Path):
+    for page, link in (
+        ("tutorials/index.html", "first-study"),
+        ("how-to/compare.html", "tutorials/lineage"),
+        ("how-to/moe.html", "reference/architectures"),
+        ("tasks.html", "reference/tasks"),
+    ):
+        path = site / page
+        text = (path if path.exists() else site / page.replace(".html", "/index.html")).read_text(encoding="utf-8")
+        assert re.search(rf'href="[^"]*{link}(?:\.html|/|/index\.html)"', text), page

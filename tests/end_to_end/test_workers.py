@@ -27,7 +27,8 @@ HELPERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 def at_work(place: Path, out: Path, workers: int) -> Iterator[tuple[subprocess.Popen[str], dict[int, str]]]:
     """A driver in the middle of the study, and the processes it has; its workers stand still until `go_on`.
 
-    However fast the processor is, the study cannot end before a test has done what it does to it.
+    However fast the processor is, the study cannot end before a test has done what it does to it; however slow it is,
+    all workers have started.
     """
     before = stored(out)
     driver = started(place, out, "--workers", f"{workers}")
@@ -35,8 +36,13 @@ def at_work(place: Path, out: Path, workers: int) -> Iterator[tuple[subprocess.P
     try:
         wait_until(lambda: stored(out) >= before + SOME or driver.poll() is not None, "another tenth of the study")
         assert driver.poll() is None, driver.communicate()
-        family = descendants(driver.pid)
-        signalled(family, signal.SIGSTOP)
+
+        def stopped() -> bool:
+            family.update(descendants(driver.pid))
+            signalled(family, signal.SIGSTOP)
+            return len(workers_of(family)) == workers
+
+        wait_until(stopped, "every worker has started and is held")
         assert stored(out) < CELLS, "the study ended before anything could be done"
         yield driver, family
     finally:

@@ -18,7 +18,7 @@ from lesion.report import wording
 from lesion.report.blocks import Page, Section
 from lesion.report.files import spreadsheet
 from lesion.report.publishing import html
-from lesion.report.table import Column, Table, decimals, plain
+from lesion.report.table import Column, Table, Wide, decimals, plain, terminal_table
 
 FRAME = pd.DataFrame(
     {
@@ -107,6 +107,24 @@ def test_the_terminal_shows_the_same_and_of_chosen_columns_and_rows_those(table)
     assert "+0.123" in few
     assert "other" not in few
     assert "1,200" not in few
+
+
+@pytest.mark.parametrize(("width", "parts"), [(87, [6]), (86, [3, 3]), (48, [3, 3]), (47, [2, 2, 2]), (30, [1] * 6)])
+def test_columns_that_do_not_fit_stand_in_further_tables_with_the_first_column_again(width, parts):
+    whole = terminal_table("drops", [("block", True), *((f"t{number}", True) for number in range(6))])
+    for row in range(2):
+        whole.add_row(f"{row:5}", *(f"{row}.{number} [1, 2]" for number in range(6)), end_section=row == 0)
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(Wide(whole))
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    headings = [line[1:] for line in lines if line[:1] == ["block"]]
+    assert [len(heading) for heading in headings] == parts
+    assert [name for heading in headings for name in heading] == [f"t{number}" for number in range(6)]
+    titles = [" ".join(line) for line in lines if line[:1] == ["drops"]]
+    several = [f"drops ({number} of {len(parts)})" for number in range(1, len(parts) + 1)]
+    assert titles == (several if len(parts) > 1 else ["drops"])
+    cells = " ".join(" ".join(line[1:]) for line in lines if line[:1] == ["1"])
+    assert cells == " ".join(f"1.{number} [1, 2]" for number in range(6))
 
 
 def test_csv_has_every_row_and_column_with_its_numbers_unrounded(table):

@@ -37,14 +37,16 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
         raise UsageError(
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
         )
-    from lesion.core.look_ahead import look_ahead  # help need not wait for the catalogue of tasks
+    # Help need not wait for the catalogue of tasks and for pandas.
+    from lesion.core.look_ahead import look_ahead
+    from lesion.core.temporary_folder import folder_of
 
     folder = out or default_folder(study.name, study.identity())
     refuse_another_kind(folder, method.folder_kind)
     look_ahead(study)
     with Bar() as bar:
         try:
-            with opened(choice, bar) as make_engine:
+            with folder_of(folder), opened(choice, bar) as make_engine:
                 result = method.run(study, folder, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             # A run that ends before its models are loaded has no folder yet.

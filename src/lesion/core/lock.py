@@ -125,6 +125,18 @@ class FolderLock:
         _held.discard(self)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process is writing in a folder, this one included."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | _SAFELY)
+    except OSError:  # there is no lock
+        return False
+    try:
+        return not _grab(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 _held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 

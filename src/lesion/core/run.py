@@ -28,6 +28,7 @@ from lesion.core.inference import (
     room_notes,
     rooms,
 )
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
@@ -88,19 +89,29 @@ class Run:
         choice = getattr(self.make_engine, "choice", None)
         return isinstance(choice, EngineChoice) and choice.trust_remote_code
 
-    def load(self, study: Questions, chosen: ModelChoice, *, finite: bool = False) -> Model:
+    def load(
+        self,
+        study: Questions,
+        chosen: ModelChoice,
+        *,
+        tasks: Mapping[TaskChoice, Task] | None = None,
+        finite: bool = False,
+    ) -> Model:
         """A model of the study: the one that is loaded already, or loaded now.
 
         Args:
-            study: its dtype and device.
+            study: its dtype and device, and which tasks it asks in which prompt style.
             chosen: the model.
+            tasks: those that have been found already.
             finite: refuse weights that are not finite; otherwise they are noted.
 
         Raises:
+            UsageError: the model has no chat template for the prompt style of a task, or one that does not heed it.
             LesionError: the model cannot be loaded, or its weights are not finite.
         """
         model = self.loaded.get(chosen.name)
         if model is None:
+            refuse_unfit_styles(study, chosen, tasks, trust_remote_code=self.trusts_code)
             if waiting := pending(find_source(str(chosen.source), chosen.revision)):
                 self.watcher.note(f"{waiting}.")
             model = load_chosen(study, chosen, self.make_engine)

@@ -389,6 +389,10 @@ class Questions(ModelStudy):
         """The prompt style: exactly the task's, else as `styled`; None: the task's own default."""
         return task.prompt_style or self.styled(model.prompt_style)
 
+    def styles_of(self, model: ModelChoice) -> dict[str, str | None]:
+        """The tasks that a model is asked, each with its prompt style as `prompt_style_of`."""
+        return {task.name: self.prompt_style_of(model, task) for task in self.tasks}
+
     def dtype_of(self, model: ModelChoice) -> str:
         """The dtype of a model: its own, else the study's."""
         return model.dtype or self.dtype

@@ -1,8 +1,9 @@
-"""Where a study from Python lies: in the folder that was named, or in a temporary one that ends with Python."""
+"""Where a study lies: in the folder that was named, or, from Python, in a temporary one that ends with Python."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.core.database import FILE
+from lesion.core.lock import is_held
 from lesion.core.store import Store
 from lesion.errors import LesionError
 from lesion.files import named
@@ -27,16 +29,26 @@ _MADE: dict[Path, int] = {}
 def folder_of(out: str | Path | None) -> Iterator[Path]:
     """The folder of a study: `out`, or a temporary one.
 
-    A temporary one is removed when Python ends, since results read from it until then. Where the study breaks off with
-    something done, it stays, and the error says where it lies. One that is named as `out` later, or has that in it,
-    stays too.
+    Where the study is refused with nothing done, a folder that was not there before is removed, with the folders that
+    were made for it. A temporary one is also removed when Python ends, since results read from it until then. Where the
+    study breaks off with something done, it stays, and the error says where it lies. One that is named as `out` later,
+    or has that in it, stays too.
     """
     if out is not None:
         out = named(out, "out")
         place = Path(os.path.realpath(out))
         for kept in (place, *place.parents):
             _MADE.pop(kept, None)
-        yield out
+        made = [folder for folder in (place, *place.parents) if not os.path.lexists(folder)]
+        try:
+            yield out
+        except LesionError:
+            if made and os.path.isdir(place) and _nothing_in(place) and not is_held(place):
+                shutil.rmtree(place, ignore_errors=True)
+                with contextlib.suppress(OSError):  # it is not there, or something else is in it by now
+                    for folder in made[1:]:
+                        folder.rmdir()
+            raise
         return
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     try:

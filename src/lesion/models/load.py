@@ -197,6 +197,18 @@ def configuration(
 
 
 @validated
+def tokenizer_of(
+    source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a decoder; its weights are not read. Raises as `load`, as far as config and tokenizer tell."""
+    configuration(source, revision=revision, trust_remote_code=trust_remote_code)
+    place = as_folder(find(str(source), revision))
+    with quiet():
+        tokenizer: PreTrainedTokenizerBase = _read("tokenizer", read_tokenizer, place, str(source), trust_remote_code)
+        return tokenizer
+
+
+@validated
 def load(
     source: str | Path,
     *,

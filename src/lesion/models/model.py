@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from lesion.arguments import LongText, validated
 from lesion.brief import described
 from lesion.errors import LesionError
 from lesion.markup import facts
@@ -73,14 +74,19 @@ class Model:
         where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
         return described(self, repr(self.name), self.anatomy.family, *counts, where)
 
+    @validated
     def generate(
         self,
-        prompt: str,
+        prompt: LongText,
         edit: Any = None,
         *,
         max_new_tokens: int = 64,
         prompt_style: str | None = None,
-        stop: str | tuple[str, ...] = (),
+        thinking: str | None = None,
+        system: str | None = None,
+        template_arguments: str | Sequence[str] = (),
+        thinking_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
     ) -> str:
         """What the model says to a prompt, greedily; with an edit, under it.
 
@@ -90,34 +96,55 @@ class Model:
                 are composed.
             max_new_tokens: of the answer at most; it ends at the end of the context, too.
             prompt_style: by default the model's chat template; `raw`, the prompt as it stands, where it has none.
+            thinking: `on`, `off`, or `auto`, the chat template's own way. What is thought is part of the answer.
+            system: system prompt of the chat.
+            template_arguments: arguments of the chat template, each `KEY=VALUE`.
+            thinking_tokens: of the thinking at most; there it is closed, and the model answers.
             stop: strings that end the answer.
 
         Example:
             >>> model.generate("What is 2 + 2?", "3×0")
 
         Raises:
-            UsageError: it is no edit, or names a place that the model does not have; there is no such prompt style.
+            UsageError: it is no edit, or names a place that the model does not have; there is no such prompt style, or
+                the chat template does not heed a setting.
             LesionError: the prompt does not fit the context, or the edit was made for another model.
         """
-        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
-        answer: str = import_module(_PLAYING).generate(self, prompt, edit, **options)
+        answer: str = import_module(_PLAYING).generate(
+            self,
+            prompt,
+            edit,
+            max_new_tokens=max_new_tokens,
+            prompt_style=prompt_style,
+            thinking=thinking,
+            system=system,
+            template_arguments=template_arguments,
+            thinking_tokens=thinking_tokens,
+            stop=stop,
+        )
         return answer
 
+    @validated
     def compare(
         self,
-        prompt: str,
+        prompt: LongText,
         edits: Any,
         *,
         max_new_tokens: int = 64,
         prompt_style: str | None = None,
-        stop: str | tuple[str, ...] = (),
+        thinking: str | None = None,
+        system: str | None = None,
+        template_arguments: str | Sequence[str] = (),
+        thinking_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
     ) -> pd.DataFrame:
         """What the model says to a prompt, as it is and under each of several edits.
 
         Args:
             prompt: the text.
             edits: several, or one, each as for `generate`.
-            max_new_tokens, prompt_style, stop: as for `generate`.
+            max_new_tokens, prompt_style, thinking, system, template_arguments, thinking_tokens, stop: as for
+                `generate`.
 
         Returns:
             A row per edit with the columns edit and answer, `baseline` first.
@@ -126,8 +153,18 @@ class Model:
             UsageError: as `generate`, or there is no edit.
             LesionError: as `generate`.
         """
-        options = {"max_new_tokens": max_new_tokens, "prompt_style": prompt_style, "stop": stop}
-        frame: pd.DataFrame = import_module(_PLAYING).compare(self, prompt, edits, **options)
+        frame: pd.DataFrame = import_module(_PLAYING).compare(
+            self,
+            prompt,
+            edits,
+            max_new_tokens=max_new_tokens,
+            prompt_style=prompt_style,
+            thinking=thinking,
+            system=system,
+            template_arguments=template_arguments,
+            thinking_tokens=thinking_tokens,
+            stop=stop,
+        )
         return frame
 
     def _repr_html_(self) -> str:

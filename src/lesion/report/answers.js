@@ -70,9 +70,11 @@ async function browse() {
     if (kept) edits.value = kept.edit;
   }
 
-  function fillFilters() {
-    const counts = { all: data.tasks[+tasks.value].total };
-    for (let index = 0; index < counts.all; index++)
+  function fillFilters() { // with how many items each has, of those that hold what is searched for
+    const { total } = data.tasks[+tasks.value];
+    const counted = find.value.trim() ? items().map((_, index) => index).filter(searched()) : [...Array(total).keys()];
+    const counts = { all: counted.length };
+    for (const index of counted)
       for (const kind of new Set(beside().flatMap((cell) => changes(cell, index)))) counts[kind] = (counts[kind] ?? 0) + 1;
     const labels = filters.map(([name, called]) => {
       const label = make("label");
@@ -293,7 +295,7 @@ async function browse() {
   models.replaceChildren(...data.models.map((name, index) => option(name, index)));
   if (!follow()) choose({});
   for (const select of [models, tasks, edits]) select.addEventListener("change", () => { choose({}); remember(); });
-  find.addEventListener("input", () => { fillRows(shown.item); remember(); });
+  find.addEventListener("input", () => { fillFilters(); fillRows(shown.item); remember(); });
   view.addEventListener("click", remember);
   byId("filters").addEventListener("change", remember);
   grid.addEventListener("scroll", () => drawGrid(grid.contains(document.activeElement)), { passive: true });

@@ -6,19 +6,24 @@ A table has its numbers unrounded in a data frame; its columns say how each is w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 from rich import box
+from rich.console import Console, ConsoleOptions
+from rich.table import Column as TerminalColumn
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from lesion.plain import plain as one_line
 from lesion.report import wording
 
+HEADING = 20
+"""A heading of more characters is broken, if no cell below it is as wide."""
 MOST_ROWS = 1500
 """A page shows at most so many rows of a table; its file has them all."""
 Form = Callable[[Any], str]
@@ -149,6 +154,48 @@ def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> Terminal
     for heading, number in headings:
         table.add_column(Text(one_line(heading)), justify="right" if number else "left", overflow="fold")
     return table
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A terminal's table with any number of columns, none of whose cells is broken.
+
+    What does not fit side by side stands in further tables, each with the first column; all have about as many columns.
+    """
+
+    table: TerminalTable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[TerminalTable]:
+        widths = [self._width(column, console, options) for column in self.table.columns]
+        others = range(1, len(widths))
+        for count in range(1, max(1, len(others)) + 1):
+            ends = [round(len(others) * part / count) for part in range(count + 1)]
+            parts = [others[start:end] for start, end in pairwise(ends)]
+            if all(_together(widths[at] for at in (0, *part)) <= options.max_width for part in parts):
+                break
+        for number, part in enumerate(parts, 1):
+            yield self._part((0, *part), widths, f" ({number} of {count})" if count > 1 else "")
+
+    def _width(self, column: TerminalColumn, console: Console, options: ConsoleOptions) -> int:
+        heading = console.measure(column.header, options=options)
+        cells = [console.measure(cell, options=options).maximum for cell in column.cells]
+        return max(*cells, min(heading.maximum, HEADING), 1) if cells else heading.maximum
+
+    def _part(self, columns: Sequence[int], widths: Sequence[int], which: str) -> TerminalTable:
+        """The table of some of the columns, by number."""
+        part = terminal_table(f"{self.table.title}{which}", [])
+        for at in columns:
+            column = self.table.columns[at]
+            part.add_column(column.header, justify=column.justify, overflow=column.overflow, min_width=widths[at])
+        cells = zip(*(self.table.columns[at].cells for at in columns), strict=True)
+        for row, shown in zip(self.table.rows, cells, strict=True):
+            part.add_row(*shown, style=row.style, end_section=row.end_section)
+        return part
+
+
+def _together(widths: Iterable[int]) -> int:
+    """The width of columns side by side, with the space around them."""
+    return sum(width + 3 for width in widths) + 1
 
 
 def _own(value: Any) -> Any:

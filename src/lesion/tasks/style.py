@@ -13,6 +13,7 @@ from lesion.plain import short
 SWITCH = ("on", "off")
 _SETTING = re.compile(r'\s+([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|[^\s"]\S*)')
 _FORM = re.compile(rf"([^\s=]*)((?:{_SETTING.pattern})*)\s*")
+_ARGUMENT = re.compile(r"[A-Za-z_]\w*=")
 _BARE = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -53,10 +54,12 @@ class Style:
         """The style with these settings where it has none of its own; an argument is KEY=VALUE.
 
         Raises:
-            UsageError: thinking is neither on, off nor auto.
+            UsageError: thinking is neither on, off nor auto, or an argument has another form.
         """
         if thinking not in (None, "", "auto", *SWITCH):
             raise UsageError(f"Thinking is on, off or auto, not '{short(str(thinking))}'.")
+        if wrong := next((each for each in arguments or () if not _ARGUMENT.match(each)), None):
+            raise UsageError(f"'{short(wrong)}' is no argument of a chat template; write KEY=VALUE.")
         pairs = (argument.partition("=") for argument in arguments or ())
         given = {key: _json(value) for key, _, value in pairs}
         return replace(

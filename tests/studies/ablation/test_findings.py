@@ -144,6 +144,39 @@ def test_of_three_tasks_two_are_not_every_task():
     assert "Block 2 is critical for sums and sums2; it cannot be told for facts" in told(valid(summary))
 
 
+def guessed(summary, task: int, guessing: float) -> None:
+    """Make the model have 11 of 20 items of a task right, which guessing would give, too."""
+    result = summary["models"][0]["tasks"][task]
+    result |= {"items": 20, "baseline": scores(11, 20), "guessing": guessing}
+
+
+def test_a_task_near_guessing_limits_the_verdict_on_the_first_screen():
+    summary, (_, answers, items) = form(models=("base",)), study(("base",))
+    guessed(summary, 1, 0.5)
+    text = told(valid(summary))
+    assert "Block 2 is critical for sums; it cannot be told for facts (11 of 20 right, near guessing)." in text
+    assert "facts: cannot be told (11 of 20 right, guessing gives 50 %); what a cut takes of the skill can" in text
+    assert "near guessing" in " ".join(report(valid(summary), answers, items).opening.verdict)
+    guessed(summary, 1, 0.2)
+    assert "guessing" not in told(valid(summary))
+
+
+def test_a_task_near_guessing_that_loses_all_the_same_keeps_its_blocks_and_says_so():
+    summary = form(models=("base",))
+    guessed(summary, 0, 0.5)
+    text = told(valid(summary))
+    assert "Block 2 is critical for sums, not for facts." in text
+    assert "The unedited model is near guessing (11 of 20 right, guessing gives 50 %)." in text
+
+
+def test_of_no_critical_block_the_headline_says_for_which_task_that_is_not_known():
+    summary = form(models=("base",), tasks=("sums", "facts"))
+    guessed(summary, 1, 0.5)
+    summary["models"][0]["tasks"][0]["cells"][2]["critical"] = False
+    text = told(valid(summary))
+    assert "No block is critical for sums; it cannot be told for facts (11 of 20 right, near guessing)." in text
+
+
 def test_the_notes_stand_beside_the_verdict_on_the_page_and_in_a_notebook(tmp_path):
     summary, answers, items = study()
     html = AblationResult(tmp_path, summary, stored=(answers, items))._repr_html_()

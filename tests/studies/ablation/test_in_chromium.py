@@ -149,6 +149,12 @@ def test_the_search_is_over_questions_and_answers(tab, address):
             f"(f => {{ f.value = '{wanted}'; f.dispatchEvent(new Event('input')) }})(document.getElementById('find'))"
         )
         assert tab.ask(f"{LIST}.length") == shown, wanted
+        for kind in ("all", "broken"):  # a filter counts what it would show of what was found
+            tab.ask(f"document.querySelector('#filters input[value={kind}]').click()")
+            count = f"({tab.ask(f'{LIST}.length')})"
+            label = f"document.querySelector('#filters input[value={kind}]').parentNode.innerText"
+            assert count in tab.ask(label), (wanted, kind)
+        tab.ask("document.querySelector('#filters input[value=all]').click()")
 
 
 def test_an_address_leads_to_an_item(tab, address):

@@ -39,6 +39,16 @@ def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
     pd.testing.assert_frame_equal(table, tables.frame(summary), check_dtype=False)
 
 
+def test_the_chapter_of_one_model_asks_about_no_family_and_has_its_findings_and_drops(tmp_path):
+    summary, answers, items = study(("base",))
+    chapter = page.AblationResult(tmp_path, summary, stored=(answers, items)).chapter()
+    assert chapter.title == "Which blocks does each skill depend on?"
+    headline = " ".join(chapter.findings[0].headline).replace("\N{NO-BREAK SPACE}", " ")
+    assert headline == "Block 2 is critical for sums, not for facts."
+    assert [figure.name for figure in chapter.figures] == ["drop-block-0"]
+    assert chapter.opening.verdict
+
+
 def test_the_same_study_gives_the_same_bytes(tmp_path):
     one, other = (write_layers(tmp_path / name, *study()) for name in ("one", "other"))
     for path in one.parent.rglob("*.*"):

@@ -292,6 +292,15 @@ def test_an_answer_that_was_broken_off_is_wrong_whatever_it_said(sums, tinies, t
     assert outcome.summary.models[0].tasks[0].baseline.accuracy.value == 0
 
 
+def test_how_often_guessing_is_right_is_known_from_the_folder_alone(sums, tinies, tmp_path):
+    choices = ["dog", "a cat", "7", "8"]
+    rows = [{"id": f"{n}", "prompt": f"{n} is a", "answer": choices[n % 4], "choices": choices} for n in range(6)]
+    task = write(tmp_path / "choices.jsonl", rows)
+    run(study(sums, task, items=6), tmp_path / "out", models=tinies, make_engine=Oracle())
+    _, summary, _, _ = recall(tmp_path / "out")
+    assert [result.guessing for result in summary.models[0].tasks] == [0, 1 / len(choices)]
+
+
 def test_an_engine_that_loses_choices_is_found_out(tinies, tmp_path):
     task = write(tmp_path / "c.jsonl", [{"id": "1", "prompt": "a", "answer": "b", "choices": ["b", "c"]}])
 

@@ -152,6 +152,16 @@ def test_an_edit_that_misses_one_answer_is_left_out_and_still_counts_in_the_corr
     assert others == tasks(summary(frame))[1:]
 
 
+def test_a_baseline_near_guessing_is_noted_for_tasks_that_can_be_guessed():
+    frame, plan = answers(), {"one": EDITS, "two": EDITS}
+    unedited = frame["edit"] == str(BASELINE)
+    frame.loc[unedited, "correct"] = frame.loc[unedited, "item"].str[-1].astype(int) % 2 == 0
+    notes = summarise(STUDY, plan, frame, items(), {"easy": 0.5}).notes
+    [note] = [text for text in notes if "near guessing" in text and text.startswith("one")]
+    assert note.startswith("one, easy: near guessing. The unedited model has 20 of 40 items right, and guessing gives")
+    assert not [text for text in summary(frame).notes if "guessing" in text]
+
+
 def test_a_task_whose_baseline_is_not_complete_is_left_out_and_named():
     frame = answers()
     hole = (frame["model_name"] == "two") & (frame["task"] == "hard") & (frame["edit"] == "baseline")

@@ -38,6 +38,18 @@ def test_the_terminal_shows_layers_by_tasks_with_intervals_and_marks_critical_on
     assert "more than 50 %" in text
 
 
+def test_nine_tasks_stand_in_80_columns_in_whole_cells_each_once():
+    tasks = tuple(f"arithmetic:operation{number}" for number in range(9))
+    text = shown(study(models=("base",), tasks=tasks)[0], width=80).replace("\N{NO-BREAK SPACE}", " ")
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [sum(task in line for line in lines) for task in tasks] == [1] * 9
+    rows = [line for line in lines if line.split()[:1] == ["baseline"]]
+    assert len(rows) > 1
+    assert sum(row.count("90.0 [59.6, 98.2]") for row in rows) == 9
+    assert {line.split()[0] for line in lines if "[" in line and line.split()[0].isdigit()} == {"0", "1", "2", "3"}
+
+
 def test_names_that_look_like_markup_are_shown_as_they_are():
     assert "[bold]x[/bold]" in shown(study(models=("[bold]x[/bold]",), tasks=("[red]t",))[0])
 

@@ -11,7 +11,7 @@ import pytest
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import calibration_items, canonical, draw, find
-from lesion.tasks.generated.arithmetic import FEWEST, MEMBERS, carries
+from lesion.tasks.generated.arithmetic import FEWEST, MEMBERS, Problem, carries, problems
 from lesion.tasks.task import Answer
 
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "plus": operator.add, "minus": operator.sub}
@@ -206,3 +206,21 @@ def test_more_solved_problems_than_there_are_is_refused():
 def test_a_wrong_name_is_refused_with_the_nearest(name, says):
     with pytest.raises(UsageError, match=says):
         find(name)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_what_the_first_problem_of_one_digit_can_have_solved_before_it_every_other_can_too(member):
+    kind, most = MEMBERS[member], 16
+
+    def others(problem: Problem) -> int:
+        """How many problems do not show the answer, counted over all."""
+        pairs = {
+            tuple(sorted(other.numbers))
+            for other in problems(member, 1)
+            if other.second == problem.second and kind.right(other) != kind.right(problem)
+        }
+        return len(pairs - {tuple(sorted(problem.numbers))})
+
+    counts = [min(most, others(problem)) for problem in problems(member, 1)]
+    assert set(counts) == {counts[0]}
+    assert counts[0] == (9 if member == "words" else most)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lesion.edits.edit import Unit
+from lesion.statistics.detectable import near_guessing
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import Cell, ModelResult, Scores, TaskResult
@@ -67,6 +68,19 @@ class Curve:
             if (reach.unit, reach.factor) == (self.unit, self.factor) and reach.right < reach.fewest_right:
                 return reach.fewest_right
         return None
+
+    @property
+    def near_guessing(self) -> bool:
+        """Whether the unedited model is hardly better than guessing, so that a loss of the skill can hardly show."""
+        return not self.stopped and near_guessing(self.right, self.items, self.result.guessing)
+
+    @property
+    def untold(self) -> str:
+        """Why it cannot be told what its cells are critical for, `3 of 20 right`; empty where it can."""
+        right = f"{self.right:,} of {self.items:,} right"
+        if self.needed is not None:
+            return right
+        return f"{right}, near guessing" if self.near_guessing and not self.marked else ""
 
     @property
     def right(self) -> int:

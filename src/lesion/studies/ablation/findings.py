@@ -168,12 +168,16 @@ def _model(view: View, label: str) -> Finding | None:
         subject += f", {wording.UNIT_NAMES[view.unit]} scaled by {factor:g}"
     elif view.unit != "block" or view.factor is None:
         subject += f", {wording.UNIT_NAMES[view.unit]} switched off"
-    able = [curve for curve in curves if curve.needed is None]
+    able = [curve for curve in curves if not curve.untold]
     needed = _needed(able, all)
-    tasks = {curve.task for curve in able}
-    selective = {layer: own for layer, own in needed.items() if own != tasks}
+    tasks = list(dict.fromkeys(curve.task for curve in able))
+    selective = {layer: own for layer, own in needed.items() if own != set(tasks)}
     headline = _by_tasks(needed, able, all_tasks=len(able) == len(curves)) if len(curves) > 1 else []
-    unknown = [f"{curve.task} ({curve.right} of {curve.items} right)" for curve in curves if curve not in able]
+    unknown = [f"{curve.task} ({curve.untold})" for curve in curves if curve not in able]
+    if unknown and tasks and not any(curve.marked for curve in able):
+        so_far = " so far" if any(curve.missing or not curve.finished for curve in able) else ""
+        none = f"No {wording.some_unit(view.unit)} {wording.called(view.stopped)} for {wording.listed(tasks, 'or')}"
+        headline = [f"{none}{so_far}."]
     if headline and unknown:
         headline[0] = f"{headline[0].removesuffix('.')}; it cannot be told for {wording.listed(unknown)}."
     sentences = []
@@ -196,6 +200,8 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
             f"{curve.task}: cannot be told ({curve.right} of {curve.items} right); a cut that leaves none right is"
             f" critical from {curve.needed} right on."
         )
+    if curve.untold:
+        return f"{curve.task}: cannot be told ({_guessed(curve)}); what a cut takes of the skill can hardly show."
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     open_ = f" Open: {_places(curve.unit, undecided)}." if undecided else ""
@@ -211,7 +217,12 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
             f"{items} at {wording.place('block', example.layer)}.{open_}"
         )
     places = f"{wording.capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}"
-    return f"{curve.task if named else places}: {_loss(curve, example)}.{open_}"
+    guessed = f" The unedited model is near guessing ({_guessed(curve)})." if curve.near_guessing else ""
+    return f"{curve.task if named else places}: {_loss(curve, example)}.{guessed}{open_}"
+
+
+def _guessed(curve: Curve) -> str:
+    return f"{curve.right:,} of {curve.items:,} right, guessing gives {wording.percent(curve.result.guessing, 0)}"
 
 
 def _loss(curve: Curve, cell: Cell, on: str = "") -> str:
@@ -324,7 +335,7 @@ def _known(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
 
     Of a task that one of the models cannot do, nothing is known for that model.
     """
-    unknown = {curve.task: None for curve in curves if curve.needed is not None}
+    unknown = {curve.task: None for curve in curves if curve.untold}
     untold = f"; it cannot be told for {_unable(unknown, curves)}" if unknown else ""
     return [curve for curve in curves if curve.task not in unknown], untold
 
@@ -343,12 +354,12 @@ def _shared(view: View, among: str, curves: Sequence[Curve]) -> list[str]:
 
 
 def _unable(tasks: Iterable[str], curves: Sequence[Curve]) -> str:
-    """Tasks with the models that have too few right answers: `facts in base (3 of 20 right)`."""
+    """Tasks with the models whose right answers tell nothing: `facts in base (3 of 20 right)`."""
     parts = []
     for task in tasks:
-        own = [curve for curve in curves if curve.task == task and curve.needed is not None]
+        own = [curve for curve in curves if curve.task == task and curve.untold]
         where = f"{len(own)} models" if len(own) > 2 else ""
-        where = where or wording.listed([f"{each.model} ({each.right} of {each.items} right)" for each in own])
+        where = where or wording.listed([f"{each.model} ({each.untold})" for each in own])
         parts.append(f"{task} in {where}")
     return wording.listed(parts)
 

@@ -54,8 +54,9 @@ def summarised(
 ) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
     answers, items = _answers_and_items(study, plan, store)
-    summary = summarise(study, plan, answers, items)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
+    chances = {task: share for metadata in known.values() for task, share in metadata.get("guessing", {}).items()}
+    summary = summarise(study, plan, answers, items, chances)
     names = {choice.name for choice in study.tasks}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
     for model, metadata in known.items():

@@ -29,6 +29,7 @@ from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screening import ASKING
 
+QUESTION = "Which blocks does each skill depend on?"
 FEW_MODELS = 3
 """Curves of so many models are told apart in one chart."""
 FEW_TASKS = 3
@@ -98,7 +99,12 @@ class AblationResult(StudyResult[AblationSummary]):
     @override
     def chapter(self) -> Chapter:
         views = self.summary.views
-        return replace(invariance.chapter(self.summary), opening=_opening(self.summary, views), short="Layers")
+        if self.summary.invariance is not None and self.summary.invariance.families:
+            return replace(invariance.chapter(self.summary), opening=_opening(self.summary, views), short="Layers")
+        drops = _drops(self.summary, views)
+        figures = tuple(block for block in drops.blocks if isinstance(block, Figure))
+        opening = _opening(self.summary, views, [drops])
+        return Chapter(QUESTION, invariance.METHOD, tuple(self.found()), figures, opening, "Layers")
 
     def _stored(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return self.stored or recall(self.folder)[2:]

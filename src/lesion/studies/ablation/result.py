@@ -156,6 +156,7 @@ class TaskResult(Value):
         planned: layers that the finished study will have.
         sensitivity: per unit and factor; of full tables only.
         stopping: None in a full table.
+        guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
     """
 
     task: str
@@ -166,6 +167,7 @@ class TaskResult(Value):
     sensitivity: tuple[Sensitivity, ...] = ()
     stopping: Stopped | None = None
     screen: Screen | None = None
+    guessing: float = 0.0
 
     @property
     def answers(self) -> int:

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
@@ -46,13 +47,15 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     _look_ahead(study, run)
     plan: dict[str, Sequence[Scale]] = {}
     with run.evaluation(study, items) as evaluation:
+        chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for chosen in study.models:
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             edits = plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
-            evaluation.add(chosen.name, model, edits=[str(edit) for edit in edits], **complaint)
-            _evaluate(study, evaluation, chosen, model, edits)
+            about = {"edits": [str(edit) for edit in edits], "guessing": chances, **complaint}
+            evaluation.add(chosen.name, model, **about)
+            _evaluate(study, evaluation, chosen, model, edits, chances)
             del model  # makes room for the next
             evaluation.release()
         _note_left_out(plan, evaluation)
@@ -73,8 +76,15 @@ def _note_left_out(plan: Mapping[str, Sequence[Scale]], evaluation: Evaluation) 
         )
 
 
-def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
-    """Have one model give all answers that it has not given."""
+def _evaluate(
+    study: Study,
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[Scale],
+    chances: Mapping[str, float],
+) -> None:
+    """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""
     # What is wrong with an item is said before anything is evaluated.
     pending = evaluation.pending(chosen, model, edits)
     if study.screen:
@@ -88,7 +98,6 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
         if stopping is not None:
             return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
         judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}
-        chances = {choice.name: guessing(evaluation.tasks[choice], items) for choice, items in evaluation.items.items()}
         reach = Reach(store, chosen.name, judged, edits, note, chances)
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
@@ -105,6 +114,7 @@ def _look_ahead(study: Study, run: Run) -> None:
     for chosen in study.models[1:]:
         if chosen.name in run.loaded:
             continue
+        refuse_unfit_styles(study, chosen, trust_remote_code=run.trusts_code)
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)

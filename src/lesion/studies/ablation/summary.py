@@ -46,7 +46,11 @@ CUT = 0.2
 
 
 def summarise(
-    study: Study, plan: Mapping[str, Sequence[Scale]], answers: pd.DataFrame, items: pd.DataFrame
+    study: Study,
+    plan: Mapping[str, Sequence[Scale]],
+    answers: pd.DataFrame,
+    items: pd.DataFrame,
+    guessing: Mapping[str, float] | None = None,
 ) -> AblationSummary:
     """The numbers of a study without those of its families: what is known of every edit that has all its answers.
 
@@ -57,6 +61,7 @@ def summarise(
         study: what is evaluated.
         plan: the edits of each model, by the model's name.
         answers, items: from `Store.answers` and `Store.items`.
+        guessing: the accuracy of guessing of each task that has one, in 0…1.
     """
     notes: list[str] = []
     scored: list[str] = []
@@ -85,6 +90,7 @@ def summarise(
                 screen = screened(of_model, ids, result, level=study.level, seed=study.seed)
                 result = result.model_copy(update={"screen": screen})
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
+            result = result.model_copy(update={"guessing": (guessing or {}).get(task, 0.0)})
             tasks.append(result)
             notes += _nonfinite(model, task, of_task, edits)
             if _scored(of_task):
@@ -255,11 +261,11 @@ def _scored(answers: pd.DataFrame) -> bool:
 
 
 def _unreachable(model: str, result: TaskResult) -> list[str]:
-    """A note where nothing can be critical for a task, or its baseline is at the ceiling."""
+    """A note where nothing can be critical for a task, or its baseline is near guessing or at the ceiling."""
     if not result.sensitivity:
         return []
     tests = max(each.tests for each in result.sensitivity)
-    note = at_an_end(model, result.task, result.sensitivity[0].right, result.items, tests)
+    note = at_an_end(model, result.task, result.sensitivity[0].right, result.items, tests, result.guessing)
     if note is None:
         return []
     cut = result.baseline.truncated or 0.0

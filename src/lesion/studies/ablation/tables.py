@@ -12,7 +12,7 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.table import Column, Table, plain_columns, terminal_table
+from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
@@ -243,13 +243,13 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
     results = [scores for curve in summary.curves for scores in (curve.result.baseline, *curve.result.cells)]
     unclosed = " unclosed, it never closed its thinking;" if any(scores.unclosed for scores in results) else ""
     caption = (
-        f"{numbers}{summary.rule} Second line, from {100 * wording.WORTH_SAYING:g} % on: truncated, the answer hit the"
+        f"{numbers}{summary.rule} Below, from {100 * wording.WORTH_SAYING:g} % on: truncated, the answer hit the"
         f" token limit;{unclosed} unparsed, no answer could be read from it."
     )
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
-    tables = [_by_layer(view, label) for view in summary.views for label in view.labels]
-    tables += [screen.terminal(model, of_tasks) for model, of_tasks in screen.screens(summary).items()]
+    tables = [Wide(_by_layer(view, label)) for view in summary.views for label in view.labels]
+    tables += [Wide(screen.terminal(model, of_tasks)) for model, of_tasks in screen.screens(summary).items()]
     lines = (caption, *prose.sensitivity(summary), *screen.sentences(summary, seconds))
     return Group(*tables, *(Text(plain(line), style="dim") for line in lines))
 
@@ -288,6 +288,6 @@ def _written(scores: Scores, shown: Estimate, *, mark: str = "", items: str = ""
     cell.append(wording.interval(shown.low, shown.high), style="not bold dim")
     shares = scores.model_dump(include=set(RATES))
     faults = [f"{wording.percent(shares[name], 0)} {name}" for name in RATES if shares[name] >= wording.WORTH_SAYING]
-    for beneath in filter(None, (items, ", ".join(faults))):
+    for beneath in filter(None, (items, *faults)):
         cell.append(f"\n{beneath}", style="not bold dim")
     return cell

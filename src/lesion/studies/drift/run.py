@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lesion.core.differences import study_differences
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import PROMPTING, ModelChoice
 from lesion.core.values import read_summary
-from lesion.errors import LesionError, UsageError
-from lesion.models.gguf_checkpoint import as_folder
+from lesion.errors import LesionError
 from lesion.models.load import Model, peek
-from lesion.models.quiet import quiet
-from lesion.models.source import find as find_source
-from lesion.models.tokenizer import read_tokenizer
 from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
@@ -36,7 +33,6 @@ from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, draw_runs, own_solutions, read_texts, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
-from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
 
 
@@ -115,20 +111,7 @@ def _look_ahead(study: DriftStudy, run: Run) -> None:
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)
-        style = study.questions().prompt_style_of(chosen, study.task)
-        if Style.parse(style or "").name == "chat" and chosen is not study.models[0]:
-            _refuse_speechless(chosen)
-
-
-def _refuse_speechless(chosen: ModelChoice) -> None:
-    place = as_folder(find_source(chosen.source, chosen.revision))
-    try:
-        with quiet():
-            template = read_tokenizer(place.place, revision=place.revision).chat_template
-    except Exception:  # what is wrong with a tokenizer, loading the model says best
-        return
-    if template is None:
-        raise UsageError(f"{chosen.name} has no chat template; choose another prompt style: raw or plain.")
+        refuse_unfit_styles(study.questions(), chosen, trust_remote_code=run.trusts_code)
 
 
 def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str]:

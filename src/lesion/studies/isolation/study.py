@@ -12,7 +12,7 @@ from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, OneOrSev
 from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
-from lesion.core.study_file import OneModel, OneTask, Questions, Table
+from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions, Table
 from lesion.errors import UsageError
 
 SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
@@ -148,6 +148,11 @@ class IsolationStudy(Questions):
             raise UsageError(f"{self.skill} is the skill and cannot be its own control; give another task.")
         if self.choose is not None and self.skill not in {task.name for task in self.tasks}:
             raise UsageError(f"An edit is chosen by the skill, so {self.skill} must be one of the tasks.")
+
+    @override
+    def styles_of(self, model: ModelChoice) -> dict[str, str | None]:
+        calibration = dict.fromkeys((self.skill, *self.controls), self.styled(model.prompt_style))
+        return {**calibration, **super().styles_of(model)}
 
 
 class EvaluationStudy(Questions):

@@ -12,7 +12,7 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.table import terminal_table
+from lesion.report.table import Wide, terminal_table
 from lesion.report.wording import WORTH_SAYING
 from lesion.studies.isolation import tables
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation
@@ -27,7 +27,7 @@ def text_tables(summary: IsolationSummary) -> RenderableType:
         parts.append(tables.selections(summary.isolation).terminal(columns))
     evaluation = summary.evaluation
     if evaluation is not None:
-        parts += [_effects(evaluation), Text(_caption(summary, evaluation), style="dim")]
+        parts += [Wide(_effects(evaluation)), Text(_caption(summary, evaluation), style="dim")]
     return Group(*parts) if parts else Text("Nothing has been selected or evaluated yet.")
 
 
@@ -55,7 +55,7 @@ def _caption(summary: IsolationSummary, evaluation: Evaluation) -> str:
     return (
         f"Accuracy in % with its {100 * summary.study.level:g} % interval, then the drop from the unedited model, then"
         " the matched random controls' accuracies from lowest to highest."
-        f"{perplexity if any(task.scored for task in evaluation.tasks) else ''} Last line (from"
+        f"{perplexity if any(task.scored for task in evaluation.tasks) else ''} Last lines (from"
         f" {100 * WORTH_SAYING:g} % on): answers truncated at the token limit;{unclosed} unparsed answers."
         f"{f' Approximate: {summary.approximate}' if summary.approximate else ''}"
     )
@@ -99,4 +99,4 @@ def _cell(task: EvaluatedTask, edit: EditedModel) -> Text:
         cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
     shares = rates.model_dump(exclude={"nonfinite"})
     faults = [f"{wording.percent(share, 0)} {name}" for name, share in shares.items() if (share or 0) >= WORTH_SAYING]
-    return cell.append("\n" + ", ".join(faults), style="dim") if faults else cell
+    return cell.append("".join(f"\n{fault}" for fault in faults), style="dim")

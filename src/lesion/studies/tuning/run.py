@@ -47,7 +47,7 @@ def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
     """
     data = prepare(study)
     refuse(run.folder, study)
-    model = run.load(data.questions, study.model, finite=True)
+    model = run.load(data.questions, study.model, tasks=data.tasks, finite=True)
     model.refuse_packed("trained")
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")

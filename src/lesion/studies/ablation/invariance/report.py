@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary
 
 
+METHOD = "One block is switched off at a time, on the same items."
+
+
 def section(summary: AblationSummary) -> Section | None:
     """What the page shows of every family; None where there is none."""
     shared = summary.invariance
@@ -50,7 +53,7 @@ def chapter(summary: AblationSummary) -> Chapter:
     level = summary.study.level
     return Chapter(
         "Which blocks does each skill depend on, and are they the same in base and children?",
-        "One block is switched off at a time, on the same items. Filled and numbered: critical.",
+        f"{METHOD} Filled and numbered: critical.",
         tuple(finding(of.family) for of in every),
         tuple(_curves(of, level, slug(f"invariance-{of.family.family}")) for of in every),
     )

@@ -1,0 +1,57 @@
+"""A look ahead at prompts: what the tokenizer of a model alone shows to be wrong, before its weights are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lesion.core.study_file import ModelChoice, Questions, TaskChoice
+from lesion.models.gguf_checkpoint import pending
+from lesion.models.load import tokenizer_of
+from lesion.models.source import find as find_source
+from lesion.tasks.catalogue import find
+from lesion.tasks.prompts import resolve
+from lesion.tasks.style import Style
+from lesion.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A model of which only the tokenizer is known."""
+
+    name: str
+    tokenizer: Any
+    context: int = 0
+
+
+def refuse_unfit_styles(
+    study: Questions,
+    chosen: ModelChoice,
+    tasks: Mapping[TaskChoice, Task] | None = None,
+    *,
+    trust_remote_code: bool = False,
+) -> None:
+    """Refuse a chat, or settings of one, for which a model has no chat template or one that does not heed them.
+
+    A GGUF file that is not converted yet is not looked at: its tokenizer comes with the conversion.
+
+    Args:
+        study: which tasks are asked in which style.
+        chosen: the model.
+        tasks: those that have been found already.
+        trust_remote_code: whether code that came with a checkpoint may run.
+
+    Raises:
+        UsageError: as `lesion.tasks.prompts.resolve`, or a task does not exist.
+        LesionError: the configuration or the tokenizer cannot be read.
+    """
+    styles = {task: Style.parse(style or "") for task, style in study.styles_of(chosen).items()}
+    chats = {task: style for task, style in styles.items() if style.set or style.name == "chat"}
+    if not chats or pending(find_source(str(chosen.source), chosen.revision)):
+        return
+    tokenizer = tokenizer_of(chosen.source, revision=chosen.revision, trust_remote_code=trust_remote_code)
+    known = {choice.name: task for choice, task in (tasks or {}).items()}
+    reader = _Reader(str(chosen.source), tokenizer)
+    for task, style in chats.items():
+        resolve(reader, known.get(task) or find(task), str(style))
