@@ -96,7 +96,7 @@ def test_the_card_says_what_was_tuned_on_what_and_what_it_did(llama, tmp_path):
         "trained in full",
         "without which the task loses most, by an ablation on 6 items",
         "16 items of the training split of `sums`",
-        "4 steps of 4 rows",
+        "completions (supervised), 4 steps of 4 items",
         "seed 3",
         "| `control` | 10 |",
         "AutoModelForCausalLM.from_pretrained",

@@ -83,6 +83,11 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
             f"{study.task} has no answers to learn, its items are {'read' if task.kind == 'score' else 'contrasts'};"
             f" tune on a task that is answered, such as {', '.join(TRAINABLE)}."
         )
+    if study.reinforced and task.kind != "generate":
+        raise UsageError(
+            f"{study.task} has no answers to draw and reward, its items are choices; train by completions (leave --by"
+            " reward out), or choose a task whose answers are generated, such as arithmetic:add."
+        )
     pool = getattr(task, "calibration", tuple)
     evaluated = list(task.load())
     # Some tasks have nothing else to observe a model on than what is evaluated: that must never be trained on.

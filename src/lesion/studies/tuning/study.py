@@ -9,16 +9,23 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text
+from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text, Whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import HARDWARE, STATISTICS, Option, option
+from lesion.core.options import HARDWARE, STATISTICS, TRAINING, Option, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
 NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
 """The arms with names; any other arm is layers in text form."""
+COMPLETIONS, REWARD = "completions", "reward"
+"""What a model is trained by."""
+_DEFAULTS: Mapping[str | None, Mapping[str, Any]] = {
+    None: {"learning_rates": (1e-3,)},
+    REWARD: {"learning_rates": (1e-4,), "generations": 8, "rollout_temperature": 1.0},
+}
+"""Of the keys that depend on it."""
 _LABELS = {
     CRITICAL: "critical blocks",
     LEAST: "least critical blocks",
@@ -83,6 +90,14 @@ Budget = Annotated[
     int | str, BeforeValidator(_budget), Field(description="a number of blocks from 1, or a share such as 25%")
 ]
 Rate = Annotated[Number, Field(gt=0)]
+# `completions` is kept as None, which is no part of the identity of a study.
+By = Annotated[
+    Literal["reward"] | None,
+    BeforeValidator(
+        lambda value: None if value == COMPLETIONS else value,
+        json_schema_input_type=Literal["completions", "reward"] | None,
+    ),
+]
 
 
 class TuningStudy(GreedyStudy):
@@ -91,6 +106,9 @@ class TuningStudy(GreedyStudy):
     Every arm is trained for the same steps on the same rows in the same order under every learning rate; the rate that
     is best on held-out training items is the arm's, and only that one meets the test items. With one arm and one seed
     the tuned model is written.
+
+    A row is one training item in a step: with completions an item and its solution, with a reward an item to which
+    `generations` answers are drawn.
 
     Example:
         >>> TuningStudy.make(model="bundled:llama-base", task="primer:arithmetic").arms[0]
@@ -130,11 +148,6 @@ class TuningStudy(GreedyStudy):
         help="Number of blocks in critical, least and random, or a share such as 25%.",
         must="a number of blocks from 1, or a share such as 25%",
     )
-    adapter: Count | None = option(
-        None,
-        help="Train low-rank adapters of this rank (merged at the end) instead of the blocks.",
-        must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
-    )
     layers_from: Text | None = option(
         None,
         help="Output folder of a layer study of this model and task; it defines the critical blocks.",
@@ -147,14 +160,49 @@ class TuningStudy(GreedyStudy):
         must="how many items the critical blocks are found on, a whole number from 1",
         panel=STATISTICS,
     )
-    steps: Count = option(40, help="Number of training steps.", must=COUNT)
-    rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
+    by: By = option(
+        None,
+        help="Train by completions (supervised, on solved items) or by reward (reinforcement with a verifiable reward,"
+        " GRPO: answers are drawn, and those that the task's judge finds right are made likelier).",
+        must="completions or reward",
+        panel=TRAINING,
+        shown=COMPLETIONS,
+    )
+    adapter: Count | None = option(
+        None,
+        help="Train low-rank adapters of this rank (merged at the end) instead of the blocks.",
+        must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
+        panel=TRAINING,
+    )
+    steps: Count = option(40, help="Number of training steps.", must=COUNT, panel=TRAINING)
+    rows: Count = option(
+        16,
+        help="Batch size: number of training items in a step (by reward, each with its generations).",
+        must="training items of a step, a whole number from 1",
+        panel=TRAINING,
+    )
+    generations: Annotated[Whole, Field(ge=2)] | None = option(
+        None,
+        help="By reward: number of answers drawn to each item of a step.",
+        must="answers to each item of a step, a whole number from 2",
+        panel=TRAINING,
+        shown="8",
+    )
+    rollout_temperature: Rate | None = option(
+        None,
+        help="By reward: sampling temperature of these answers (those that are evaluated are greedy).",
+        must="the temperature at which answers are drawn in training, a number above 0",
+        panel=TRAINING,
+        shown="1",
+    )
     learning_rates: Several[Rate] = option(
-        (1e-3,),
+        None,
         help="Peak learning rate; of several, the best on held-out training items is kept.",
         must="a number above 0, or a list of them",
+        panel=TRAINING,
         name="learning_rate",
         many="comma",
+        shown="0.001, by reward 0.0001",
     )
     seeds: Several[Seed] = option(
         (0,),
@@ -181,8 +229,28 @@ class TuningStudy(GreedyStudy):
     )
     seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        """Fill in the defaults that depend on what a model is trained by."""
+        if not isinstance(values, Mapping):
+            return values
+        defaults = _DEFAULTS[REWARD if values.get("by") == REWARD else None]
+        return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
+
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
+        for key in ("generations", "rollout_temperature"):
+            if not self.reinforced and getattr(self, key) is not None:
+                raise ValueError(
+                    f"{key} is of answers that are drawn, and training by completions draws none; train by reward, or"
+                    " leave it out."
+                )
+        if self.reinforced and self.thinking_tokens is not None:
+            raise ValueError(
+                "thinking_tokens closes the thinking in place of the model, which cannot be rewarded; leave it out, or"
+                " train by completions."
+            )
         if self.model.dtype not in (None, "float32"):
             raise ValueError(f"a model is tuned in float32, not in {self.model.dtype}; leave its dtype out.")
         if self.task in self.controls:
@@ -225,6 +293,11 @@ class TuningStudy(GreedyStudy):
         return super().from_options(**options, arms=several if words else [layers])
 
     @property
+    def reinforced(self) -> bool:
+        """Whether it trains by a verifiable reward, and not by completions."""
+        return self.by == REWARD
+
+    @property
     def writes_model(self) -> bool:
         """Whether there is one tuned model to write: one arm, one seed."""
         return len(self.arms) == 1 and len(self.seeds) == 1
@@ -241,5 +314,8 @@ METHOD = Method(
     "tune",
     "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
-    examples=("lesion tune bundled:llama-base --task primer:arithmetic --out tuned",),
+    examples=(
+        "lesion tune bundled:llama-base --task primer:arithmetic --out tuned",
+        "lesion tune MODEL --task arithmetic:add --by reward --layers all --out rlvr",
+    ),
 )
