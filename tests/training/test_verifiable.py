@@ -14,7 +14,7 @@ from lesion.progress import Silent
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Item, Verdict
 from lesion.training import verifiable
-from lesion.training.resume import Progress
+from lesion.training.resume import Progress, stored
 from lesion.training.verifiable import Reinforcement, reinforce
 from tiny import model
 
@@ -153,6 +153,17 @@ def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(choice, tm
     for other, differs in (({}, {"blocks": [1]}), ({"name": "others"}, choice)):
         with pytest.raises(UsageError, match=rf"differs in: .*{'task' if other else 'blocks'}.*--out"):
             reinforce(model("llama"), Letters(**other), task.load(), RECIPE, broken, **differs)
+
+
+def test_where_steps_are_slow_a_state_is_written_before_its_turn(tmp_path, monkeypatch):
+    task = Letters()
+    for seconds, steps in ((0.0, 3), (3600.0, 0)):
+        monkeypatch.setattr("lesion.training.trainers.SECONDS", seconds)
+        place = tmp_path / str(seconds)
+        with pytest.raises(KeyboardInterrupt):
+            reinforce(model("llama"), task, task.load(), RECIPE, place, every=100, watcher=Interrupts(2))
+        state = place / "resume.safetensors"
+        assert (stored(state)["step"] if state.exists() else 0) == steps
 
 
 def test_only_the_chosen_blocks_change_and_of_an_adapter_only_their_linear_layers(tmp_path):

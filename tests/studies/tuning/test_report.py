@@ -186,6 +186,23 @@ def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_lef
     assert [series.name for series in charts.course_legend(broken)] == ["random blocks"]
 
 
+def test_by_reward_the_reward_is_drawn_and_said_in_place_of_the_loss(tmp_path):
+    summary = made({"critical": 0.1, "random": 0.1}, by="reward")
+    layers = layers_of(charts.course_chart(summary))
+    (line,) = [layer for layer in layers if layer["mark"]["type"] == "line"]
+    assert {(row["series"], row["x"]): row["y"] for row in line["rows"]}["random blocks", 10] == pytest.approx(0.5)
+    assert line["encoding"]["y"]["axis"]["title"] == "mean reward"
+    titles = [section.title for section in TuningResult(tmp_path, summary, 0).page().sections]
+    assert "Reward over the steps" in titles
+    assert "Loss over the steps" not in titles
+    said = sentences(summary)
+    assert "Trained by a verifiable reward (GRPO), 10 steps of 32 items × 8 answers drawn at temperature 1." in said
+    assert "Mean reward, first to last: critical blocks from 0.05 to 0.50; random blocks from 0.05 to 0.50." in said
+    plain = sentences(made({"critical": 0.1, "random": 0.1}))
+    assert "Trained by completions (supervised), 10 steps of 32 items." in plain
+    assert "eward" not in plain
+
+
 def test_drops_are_drawn_in_points_with_critical_blocks_boxed():
     layers = layers_of(charts.drops_chart(made().layers))
     rows = layers[0]["rows"]

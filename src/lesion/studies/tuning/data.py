@@ -12,8 +12,11 @@ from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Item, Task
 
-TRAINABLE = ("primer:arithmetic", "primer:reading", "gsm8k", "triviaqa", "nq_open", "race", "mmlu")
-"""Tasks with a training split."""
+TRAINABLE = (
+    *("primer:arithmetic", "primer:reading", "arithmetic:add", "arithmetic:subtract", "arithmetic:multiply"),
+    *("arithmetic:compare", "arithmetic:copy", "copying", "gsm8k", "triviaqa", "nq_open", "race", "mmlu"),
+)
+"""Tasks with training items: a training split, or of generated tasks the half of the items that is not asked."""
 
 
 @dataclass(frozen=True)

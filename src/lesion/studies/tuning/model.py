@@ -118,7 +118,7 @@ def card(summary: TuningSummary, original: str | None) -> str:
         f" model, bit for bit. Made by `lesion tune` (lesion {summary.version}).",
         "",
         f"- **Which blocks**: {_chosen(summary, arm)}",
-        f"- **Data**: {counted(summary.examples, 'item')} of the training split of {code(study.task)}, drawn by seed"
+        f"- **Data**: {summary.examples:,} of the training items of {code(study.task)}, drawn by seed"
         f" {study.seed}; no item of the tests below is among them.",
         f"- **Training**: {findings.training(study)}; AdamW, learning rate {arm.rate:g} that {schedule}, seed"
         f" {study.seeds[0]}; {objective}.{chosen}",

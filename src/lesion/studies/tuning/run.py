@@ -19,6 +19,7 @@ from lesion.core.study_file import TaskChoice
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report.wording import figures
 from lesion.studies.tuning import layers
 from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
 from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
@@ -33,6 +34,9 @@ from lesion.studies.tuning.training import Training, training_of
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.lending import needed
+
+WORSE = 1.5
+"""A loss that ends at so many times what it began with was not trained but damaged."""
 
 
 def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
@@ -91,13 +95,16 @@ class _Work:
         for number, cell in enumerate(cells.values(), 1):
             # With one rate there is nothing to choose: its cell meets the test items at once.
             items: dict[TaskChoice, list[Item]] = choose or self.data.test
-            done[cell] = self._cell(cell, items, training, f"({number} of {len(cells)})")
+            keep = study.writes_model and not choose
+            done[cell] = self._cell(cell, items, training, f"({number} of {len(cells)})", keep=keep)
         rates = {name: self._rate(name, cells, done) for name in study.arms}
         for (name, rate, _), cell in cells.items():
             if rate == rates[name][0]:
                 done[cell] = self._cell(cell, self.data.test, training, "on the test items", keep=study.writes_model)
         for cell in cells.values():
             forget(self.folder, cell)
+        if not study.reinforced:
+            self._note_worse(done)
         summary = summarise(
             study,
             self.model,
@@ -149,6 +156,16 @@ class _Work:
             which = "all blocks" if all_blocks else label(canonical_layers(arm.blocks))
             name = "" if label(arm.name) == which else f"{label(arm.name)}: "
             self.watcher.note(f"{name}{which} {how}, {arm.parameters:,} numbers train.")
+
+    def _note_worse(self, done: Mapping[Cell, Trained]) -> None:
+        """Note trainings whose loss rose: the learning rate was too large."""
+        for cell, finished in done.items():
+            first, last = finished.curve[0].loss, finished.curve[-1].loss
+            if first is not None and last is not None and last > WORSE * first:
+                self._note(
+                    f"The loss of {label(cell.arm.name)} rose from {figures(first, 3)} to {figures(last, 3)} (learning"
+                    f" rate {cell.rate:g}, seed {cell.seed}): give a smaller --learning-rate."
+                )
 
     def _cell(
         self,

@@ -21,11 +21,9 @@ NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
 """The arms with names; any other arm is layers in text form."""
 COMPLETIONS, REWARD = "completions", "reward"
 """What a model is trained by."""
-_DEFAULTS: Mapping[str | None, Mapping[str, Any]] = {
-    None: {"learning_rates": (1e-3,)},
-    REWARD: {"learning_rates": (1e-4,), "generations": 8, "rollout_temperature": 1.0},
-}
-"""Of the keys that depend on it."""
+GENERATIONS, TEMPERATURE = 8, 1.0
+RATE, BUNDLED_RATES = 1e-5, {COMPLETIONS: 1e-3, REWARD: 1e-4}
+"""Default learning rates: a small one, as pretrained models are easily damaged; the bundled ones are tiny."""
 _LABELS = {
     CRITICAL: "critical blocks",
     LEAST: "least critical blocks",
@@ -125,8 +123,8 @@ class TuningStudy(GreedyStudy):
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
     model: OneModel = ONE_MODEL
     task: Text = option(
-        help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …",
-        must="the name of a task with a training split, for example primer:arithmetic",
+        help="Task with training items: primer:arithmetic, arithmetic:add, copying, gsm8k, triviaqa, …",
+        must="the name of a task with training items, for example primer:arithmetic",
     )
     controls: Listed[Text] = option(
         (),
@@ -186,14 +184,14 @@ class TuningStudy(GreedyStudy):
         help="By reward: number of answers drawn to each item of a step.",
         must="answers to each item of a step, a whole number from 2",
         panel=TRAINING,
-        shown="8",
+        shown=str(GENERATIONS),
     )
     rollout_temperature: Rate | None = option(
         None,
         help="By reward: sampling temperature of these answers (those that are evaluated are greedy).",
         must="the temperature at which answers are drawn in training, a number above 0",
         panel=TRAINING,
-        shown="1",
+        shown=f"{TEMPERATURE:g}",
     )
     learning_rates: Several[Rate] = option(
         None,
@@ -202,7 +200,7 @@ class TuningStudy(GreedyStudy):
         panel=TRAINING,
         name="learning_rate",
         many="comma",
-        shown="0.001, by reward 0.0001",
+        shown="0.00001; for bundled models 0.001, by reward 0.0001",
     )
     seeds: Several[Seed] = option(
         (0,),
@@ -232,10 +230,16 @@ class TuningStudy(GreedyStudy):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, values: Any) -> Any:
-        """Fill in the defaults that depend on what a model is trained by."""
+        """Fill in the defaults that depend on the model and on what it is trained by."""
         if not isinstance(values, Mapping):
             return values
-        defaults = _DEFAULTS[REWARD if values.get("by") == REWARD else None]
+        by = REWARD if values.get("by") == REWARD else COMPLETIONS
+        model = values.get("model")
+        source = model.get("source") if isinstance(model, Mapping) else getattr(model, "source", model)
+        bundled = isinstance(source, str) and source.startswith("bundled:")
+        defaults: dict[str, Any] = {"learning_rates": BUNDLED_RATES[by] if bundled else RATE}
+        if by == REWARD:
+            defaults |= {"generations": GENERATIONS, "rollout_temperature": TEMPERATURE}
         return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
 
     @model_validator(mode="after")
@@ -316,6 +320,6 @@ METHOD = Method(
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
     examples=(
         "lesion tune bundled:llama-base --task primer:arithmetic --out tuned",
-        "lesion tune MODEL --task arithmetic:add --by reward --layers all --out rlvr",
+        "lesion tune bundled:llama-base --task primer:reading --by reward --out rlvr",
     ),
 )
