@@ -71,7 +71,7 @@ def leaves(command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...
 
 def test_every_help_has_panels_in_one_order_examples_that_parse_and_no_types(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    panels = ("What", "Statistics", "Decoding", "Hardware", "Help")
+    panels = ("What", "Training", "Statistics", "Decoding", "Hardware", "Help")
     known = dict(leaves(_command()))
     for path, command in known.items():
         if path == ("lm-eval",):  # its arguments and its help are those of the harness

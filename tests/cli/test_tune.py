@@ -74,6 +74,8 @@ def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, check
         (["--adapter", "64"], ["rank of 1 to 16, not 64", "--adapter"]),
         (["--learning-rate", "fast"], ["--learning-rate takes numbers by commas; 'fast' is none"]),
         (["--learning-rate", "-1"], ["learning_rates must be a number above 0"]),
+        (["--generations", "4"], ["generations is of answers that are drawn", "train by reward"]),
+        (["--by", "grpo"], ["by must be completions or reward"]),
         (["--dtype", "bfloat16"], ["tuned in float32", "leave --dtype out"]),
         (["--steps", "0"], ["steps must be a whole number from 1"]),
         (["--control", "sums"], ["sums is the task that is tuned on"]),

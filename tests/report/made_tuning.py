@@ -28,6 +28,7 @@ def made(
     stop_loops: int | None = None,
     looped: float = 0.0,
     title: str | None = None,
+    by: str | None = None,
 ) -> TuningSummary:
     """A summary in which every arm has gained about as much as given, and lost about so much on each control."""
     gains = GAINS if gains is None else gains
@@ -71,7 +72,10 @@ def made(
                     {
                         "seed": seed,
                         "rate": rate,
-                        "points": [{"step": step, "loss": 0.02 / step + 0.001 * seed} for step in range(1, 11)],
+                        "points": [
+                            {"step": step, "loss": 0.02 / step + 0.001 * seed, "reward": 0.05 * step if by else None}
+                            for step in range(1, 11)
+                        ],
                     }
                     for rate in rates
                     for seed in range(seeds)
@@ -80,7 +84,7 @@ def made(
         )
     study = TuningStudy.make(
         name="tuning", model=model, task=task, controls=list(controls), arms=list(gains), seeds=list(range(seeds)),
-        steps=10, rows=32, learning_rates=list(rates), budget=2, stop_loops=stop_loops, title=title,
+        steps=10, rows=32, learning_rates=list(rates), budget=2, stop_loops=stop_loops, title=title, by=by,
     )  # fmt: skip
     summary = TuningSummary.model_validate(
         {

@@ -39,7 +39,21 @@ class Sums:
         return [Item(f"{a}+{b}", f"{a}+{b}=", str(a + b)) for a in range(10) for b in range(10)]
 
 
-TASKS = {"sums": Sums(), "control": Sums("control"), "closed": Sums("closed", trains=False)}
+@dataclass(frozen=True)
+class Letters(Sums):
+    """As `Sums`, but right is what has two letters up to m: what a model with random weights says now and then."""
+
+    name: str = "letters"
+    max_new_tokens: int = 4
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        return Verdict(sum("a" <= letter <= "m" for letter in answer.text) > 1, answer.text or None)
+
+
+TASKS = {
+    "sums": Sums(), "control": Sums("control"), "closed": Sums("closed", trains=False), "letters": Letters(),
+    "choices": Sums("choices", kind="choose"),
+}  # fmt: skip
 
 
 def known(name: str):

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
 from lesion.tasks.prompts import encode
-from lesion.tasks.task import Item, Verdict
+from lesion.tasks.task import Answer, Item, Verdict
 from lesion.training import verifiable
+from lesion.training.resume import Progress, stored
 from lesion.training.verifiable import Reinforcement, reinforce
 from tiny import model
 
@@ -138,18 +139,43 @@ def test_the_very_ids_of_the_prompts_are_asked_each_in_its_group_and_answers_dif
     assert len(seen) == len(known)
 
 
-def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(tmp_path):
-    task, whole = Letters(), model("llama")
-    curve = reinforce(whole, task, task.load(), RECIPE, tmp_path / "whole", every=1)
+@pytest.mark.parametrize("choice", [{}, {"blocks": [0, 2], "rank": 2}], ids=["all parameters", "adapter of blocks"])
+def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(choice, tmp_path):
+    task, whole, broken = Letters(), model("llama"), tmp_path / "broken"
+    curve = reinforce(whole, task, task.load(), RECIPE, tmp_path / "whole", every=1, **choice)
     with pytest.raises(KeyboardInterrupt):
-        reinforce(model("llama"), task, task.load(), RECIPE, tmp_path / "broken", every=2, watcher=Interrupts(3))
+        reinforce(model("llama"), task, task.load(), RECIPE, broken, every=2, watcher=Interrupts(3), **choice)
     again = model("llama")
-    resumed = reinforce(again, task, task.load(), RECIPE, tmp_path / "broken")
+    resumed = reinforce(again, task, task.load(), RECIPE, broken, **choice)
     assert same(weights(whole), again.network.state_dict())
     assert [point["reward"] for point in resumed] == [point["reward"] for point in curve]
-    assert [path.name for path in (tmp_path / "broken").rglob("*")] == ["resume.safetensors"]
-    with pytest.raises(UsageError, match=r"differs in: task.*--out"):
-        reinforce(model("llama"), Letters(name="others"), task.load(), RECIPE, tmp_path / "broken")
+    assert [path.name for path in broken.rglob("*")] == ["resume.safetensors"]
+    for other, differs in (({}, {"blocks": [1]}), ({"name": "others"}, choice)):
+        with pytest.raises(UsageError, match=rf"differs in: .*{'task' if other else 'blocks'}.*--out"):
+            reinforce(model("llama"), Letters(**other), task.load(), RECIPE, broken, **differs)
+
+
+def test_where_steps_are_slow_a_state_is_written_before_its_turn(tmp_path, monkeypatch):
+    task = Letters()
+    for seconds, steps in ((0.0, 3), (3600.0, 0)):
+        monkeypatch.setattr("lesion.training.trainers.SECONDS", seconds)
+        place = tmp_path / str(seconds)
+        with pytest.raises(KeyboardInterrupt):
+            reinforce(model("llama"), task, task.load(), RECIPE, place, every=100, watcher=Interrupts(2))
+        state = place / "resume.safetensors"
+        assert (stored(state)["step"] if state.exists() else 0) == steps
+
+
+def test_only_the_chosen_blocks_change_and_of_an_adapter_only_their_linear_layers(tmp_path):
+    task = Letters()
+    for rank, ending in ((None, ".weight"), (2, "_proj.weight")):
+        subject = model("llama")
+        before, modules = weights(subject), list(subject.network.modules())
+        reinforce(subject, task, task.load(), RECIPE, tmp_path / str(rank), blocks=[0, 2], rank=rank)
+        moved = {name for name, value in subject.network.state_dict().items() if not torch.equal(value, before[name])}
+        inside = {name for name in before if name.startswith(("model.layers.0.", "model.layers.2."))}
+        assert moved == {name for name in inside if name.endswith(ending)}
+        assert list(subject.network.modules()) == modules
 
 
 def test_the_network_and_its_tokenizer_come_back_as_they_were(tmp_path):
@@ -162,6 +188,23 @@ def test_the_network_and_its_tokenizer_come_back_as_they_were(tmp_path):
     assert subject.tokenizer.pad_token is None
     assert subject.network.config.pad_token_id is None
     assert subject.network.generation_config.pad_token_id is None
+
+
+@pytest.mark.parametrize(
+    ("opened", "said", "right"), [(True, "no m</think>abc", 1), (True, "abc", 0), (False, "abc", 1)]
+)
+def test_only_the_final_answer_is_judged_and_endless_thinking_is_wrong(opened, said, right, monkeypatch, tmp_path):
+    @dataclass(frozen=True)
+    class Whole(Letters):
+        def judge(self, item, answer):
+            return Verdict(answer.text == "abc", answer.text)
+
+    task, subject = Whole(), model("llama")
+    monkeypatch.setattr(verifiable, "opening", lambda tokenizer, prompt: "<think>" if opened else "")
+    recipe = Reinforcement(steps=1, prompts=1, generations=2)
+    asker = verifiable._Asker(subject, task, task.load()[:1], [(1, 2)], recipe, 4, Progress(tmp_path, {}, {}))
+    asker._answers = [(task.load()[0], asker._whole(0, Answer(said)))] * 2
+    assert asker.reward([said] * 2) == [right, right]
 
 
 # -- nothing to learn

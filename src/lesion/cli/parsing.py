@@ -13,12 +13,12 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from typer.models import OptionInfo, ParameterInfo
 
-from lesion.core.options import DECODING, HARDWARE, STATISTICS, WHAT
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, TRAINING, WHAT
 from lesion.errors import UsageError
 from lesion.files import named
 from lesion.plain import short
 
-PANELS = (WHAT, STATISTICS, DECODING, HARDWARE)
+PANELS = (WHAT, TRAINING, STATISTICS, DECODING, HARDWARE)
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 Number = TypeVar("Number", int, float)
 # Python reads more: 1_0, and the digits of every script.

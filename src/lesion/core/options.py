@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-WHAT, STATISTICS, DECODING, HARDWARE = "What", "Statistics", "Decoding", "Hardware"
+WHAT, TRAINING, STATISTICS = "What", "Training", "Statistics"
+DECODING, HARDWARE = "Decoding", "Hardware"
 """Panels in which `--help` groups options."""
 Many = Literal["", "repeat", "comma"]
 

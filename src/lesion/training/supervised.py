@@ -5,30 +5,29 @@ The collator is our own: examples are token ids already, so no template, tokeniz
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
-from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
+from lesion.training.adapters import training
+from lesion.training.blocks import chosen
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
 from lesion.training.resume import Point, Progress, begun, curve, digest
-from lesion.training.schedule import order, refuse_rate, schedule_of, seed_all
+from lesion.training.schedule import order, refuse_rate, schedule_of
 
 EVERY = 50  # steps between two states
 WARMUP = 0.1  # share of the steps over which the learning rate rises; then it falls to 0
-SCALE = 2  # of an adapter's product
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,7 @@ def supervise(
         "examples": digest([[example.prompt, example.completion] for example in examples]),
         "starting weights": fingerprint(model.network),
     }
-    with lent(model), _adapted(model, indices, rank, tuning.seed):
-        if rank is None:
-            trainable(model, indices)
+    with lent(model), training(model, indices, rank, tuning.seed):
         progress = begun(model, out, identity, tuning.learning_rate, tuning.steps, watcher)
         if progress.step < tuning.steps:
             needed()
@@ -160,35 +157,6 @@ def padding(model: Model) -> int:
     token = model.tokenizer.pad_token_id
     known = token is not None and 0 <= token < model.network.get_input_embeddings().num_embeddings
     return int(token) if known else 0
-
-
-@contextmanager
-def _adapted(model: Model, blocks: Sequence[int] | None, rank: int | None, seed: int) -> Iterator[None]:
-    """Adapters on the linear layers while it lasts; merged into the weights at its end, taken off after an error."""
-    if rank is None:
-        yield
-        return
-    adapter_size(model, rank, blocks)
-    needed()
-    from peft import LoraConfig, LoraModel
-
-    modules = linear_modules(model, blocks)
-    seed_all(seed, -1)
-    configuration = LoraConfig(
-        r=rank,
-        lora_alpha=SCALE * rank,
-        lora_dropout=0.0,
-        target_modules=list(modules),
-        fan_in_fan_out=any(not isinstance(module, nn.Linear) for module in modules.values()),
-    )
-    with quiet():
-        adapter = LoraModel(model.network, configuration, "default")
-    try:
-        yield
-    except BaseException:
-        adapter.unload()
-        raise
-    adapter.merge_and_unload()
 
 
 def _check(model: Model, examples: Sequence[Example]) -> None:

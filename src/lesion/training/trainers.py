@@ -35,6 +35,7 @@ from lesion.training.resume import Progress
 from lesion.training.schedule import seed_all
 
 CLIP = 1.0  # the largest norm of a gradient
+SECONDS = 120.0  # after which a state is written at the end of a step, however few steps there were
 
 
 def settings(model: Model, out: Path, rows: int, steps: int) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class Step(TrainerCallback):
         progress: where the training stands; every finished step is counted there.
         seed: of the training.
         measured: what was measured at a step, `loss` among it.
-        every: steps between two states that are written.
+        every: steps between two states that are written; after `SECONDS` one is written earlier.
         watcher: who is told.
         check: called after each step, before it may be written; what it raises ends the training.
     """
@@ -104,6 +105,9 @@ class Step(TrainerCallback):
     every: int
     watcher: Watcher
     check: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.saved = self.progress.seconds
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Seed every generator by seed and step."""
@@ -124,8 +128,10 @@ class Step(TrainerCallback):
         progress.points.append({"step": progress.step, **point, "seconds": round(progress.seconds, 3)})
         if self.check is not None:
             self.check(progress)
-        if progress.step % self.every == 0 or state.global_step >= state.max_steps:
+        slow = progress.seconds - self.saved >= SECONDS
+        if slow or progress.step % self.every == 0 or state.global_step >= state.max_steps:
             progress.save()
+            self.saved = progress.seconds
         self.watcher.answered(1)
 
 

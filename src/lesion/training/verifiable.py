@@ -12,8 +12,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,12 @@ from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
+from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
-from lesion.tasks.task import Answer, Item, Task
-from lesion.training.blocks import trainable
+from lesion.tasks.task import Answer, Item, Task, Verdict
+from lesion.tasks.thinking import opening, parted
+from lesion.training.adapters import training
+from lesion.training.blocks import chosen
 from lesion.training.examples import end_token
 from lesion.training.lending import enough_memory, lent, needed
 from lesion.training.resume import Point, Progress, begun, curve, digest
@@ -85,11 +88,13 @@ def reinforce(
     *,
     watcher: Watcher | None = None,
     style: str | None = None,
+    blocks: Collection[int] | None = None,
+    rank: int | None = None,
     every: int = EVERY,
 ) -> list[Point]:
     """Reinforce what the task's judge finds right, in place, or go on where an interrupted training in `out` stopped.
 
-    All parameters train. What `supervise` says of the network, of its fingerprint and of interruptions holds here too.
+    What `supervise` says of the network, of its fingerprint and of interruptions holds here too.
 
     Args:
         model: in float32; its network is changed.
@@ -99,6 +104,7 @@ def reinforce(
         out: where the state lies, `resume.safetensors`; made when absent.
         watcher: told of every step.
         style: of the prompts; None for the task's own.
+        blocks, rank: what trains, as in `supervise`; by default all parameters.
         every: steps between two states that are written.
 
     Returns:
@@ -109,8 +115,8 @@ def reinforce(
             learning rate) and `seconds` (so far).
 
     Raises:
-        UsageError: there are no items, the task generates no answers, there is no such prompt style, or `out` belongs
-            to another training.
+        UsageError: there are no items, the task generates no answers, there is no such prompt style, a block or a rank
+            that the model does not have, or `out` belongs to another training.
         LesionError: TRL is not installed; over the first steps no prompt had both right and wrong answers; a prompt
             does not fit the context, the weights are in half precision, the loss is not a number any more, memory does
             not suffice, or the state cannot be written.
@@ -124,17 +130,19 @@ def reinforce(
     # To train on an answer, its last token has to be read too: one position more than to say it.
     prompts = [encode(model, task, item, style, room + 1) for item in items]
     end_token(model)
+    indices = None if blocks is None and rank is None else chosen(model, blocks)
     identity = {
         "training": "reinforcement",
         "recipe": asdict(recipe),
+        "blocks": None if indices is None else list(indices),
+        "rank": rank,
         "sampling": SAMPLING,
         "task": task.name,
         "prompt style": resolve(model, task, style),
         "items": digest([[*prompt, item.gold, *item.aliases] for prompt, item in zip(prompts, items, strict=True)]),
         "starting weights": fingerprint(model.network),
     }
-    with lent(model):
-        trainable(model)
+    with lent(model), training(model, indices, rank, recipe.seed):
         progress = begun(model, out, identity, recipe.learning_rate, recipe.steps, watcher)
         if progress.step < recipe.steps:
             needed()
@@ -211,7 +219,9 @@ class _Asker:
         ]
         responses = {int(response.key): response for response in self.engine.answer(requests)}
         in_order = [responses[row] for row in range(len(places))]
-        self._answers = [(self.items[place], each.answer) for place, each in zip(places, in_order, strict=True)]
+        self._answers = [
+            (self.items[place], self._whole(place, each.answer)) for place, each in zip(places, in_order, strict=True)
+        ]
         for item, answer in self._answers:
             if answer.finish == "nonfinite":
                 raise LesionError(
@@ -222,8 +232,8 @@ class _Asker:
         return prompts, [list(each.token_ids) for each in in_order], [answer.text for _, answer in self._answers]
 
     def reward(self, completions: list[str], **_: Any) -> list[float]:
-        """1 for an answer that the judge finds right, else 0."""
-        verdicts = [self.task.judge(item, answer) for item, answer in self._answers]
+        """1 for a final answer that the judge finds right, else 0; also where the thinking was never closed."""
+        verdicts = [self._judged(item, answer) for item, answer in self._answers]
         rewards = np.array([float(verdict.correct) for verdict in verdicts])
         groups = rewards.reshape(-1, self.recipe.generations)
         answers = [answer for _, answer in self._answers]
@@ -236,6 +246,14 @@ class _Asker:
             "unread": float(np.mean([verdict.parsed is None for verdict in verdicts])),
         }
         return rewards.tolist()
+
+    def _whole(self, place: int, answer: Answer) -> Answer:
+        """An answer with the tag that its prompt ends in, so that trace and final answer can be told apart."""
+        return replace(answer, text=opening(self.model.tokenizer, self.prompts[place]) + answer.text)
+
+    def _judged(self, item: Item, answer: Answer) -> Verdict:
+        _, final = parted(answer.text)
+        return UNREAD if final is None else self.task.judge(item, replace(answer, text=final))
 
     def refuse_nothing_to_learn(self, progress: Progress) -> None:
         """End a training in which, over its first steps, no prompt had both right and wrong answers.

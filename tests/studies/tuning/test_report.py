@@ -174,8 +174,8 @@ def test_arms_of_named_blocks_differ_in_colour():
 def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_left_out():
     summary = made({"critical": 0.1, "random": 0.1})
     # 0.02 / step + 0.001 · seed, mean over three seeds.
-    assert dict(summary.arms[0].loss) == pytest.approx({step: 0.02 / step + 0.001 for step in range(1, 11)})
-    layers = layers_of(charts.loss_chart(summary))
+    assert dict(summary.arms[0].course("loss")) == pytest.approx({step: 0.02 / step + 0.001 for step in range(1, 11)})
+    layers = layers_of(charts.course_chart(summary))
     (line,) = [layer for layer in layers if layer["mark"]["type"] == "line"]
     assert {(row["series"], row["x"]): row["y"] for row in line["rows"]}["random blocks", 10] == pytest.approx(0.003)
     (guide,) = [layer for layer in layers if layer["mark"]["type"] == "rule"]
@@ -183,7 +183,24 @@ def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_lef
     document = summary.model_dump()
     document["arms"][0]["curves"][-1]["points"][0]["loss"] = None
     broken = TuningSummary.model_validate(document)
-    assert [series.name for series in charts.loss_legend(broken)] == ["random blocks"]
+    assert [series.name for series in charts.course_legend(broken)] == ["random blocks"]
+
+
+def test_by_reward_the_reward_is_drawn_and_said_in_place_of_the_loss(tmp_path):
+    summary = made({"critical": 0.1, "random": 0.1}, by="reward")
+    layers = layers_of(charts.course_chart(summary))
+    (line,) = [layer for layer in layers if layer["mark"]["type"] == "line"]
+    assert {(row["series"], row["x"]): row["y"] for row in line["rows"]}["random blocks", 10] == pytest.approx(0.5)
+    assert line["encoding"]["y"]["axis"]["title"] == "mean reward"
+    titles = [section.title for section in TuningResult(tmp_path, summary, 0).page().sections]
+    assert "Reward over the steps" in titles
+    assert "Loss over the steps" not in titles
+    said = sentences(summary)
+    assert "Trained by a verifiable reward (GRPO), 10 steps of 32 items × 8 answers drawn at temperature 1." in said
+    assert "Mean reward, first to last: critical blocks from 0.05 to 0.50; random blocks from 0.05 to 0.50." in said
+    plain = sentences(made({"critical": 0.1, "random": 0.1}))
+    assert "Trained by completions (supervised), 10 steps of 32 items." in plain
+    assert "eward" not in plain
 
 
 def test_drops_are_drawn_in_points_with_critical_blocks_boxed():

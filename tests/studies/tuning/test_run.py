@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
+from lesion.studies.tuning.arms import Arm
+from lesion.studies.tuning.cells import cell_of
 from lesion.studies.tuning.data import prepare
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops
+from lesion.studies.tuning.training import training_of
 from lesion.tasks.prompts import encode
 from runs import run_tuning
 from tiny import model
@@ -95,8 +99,8 @@ def test_the_card_says_what_was_tuned_on_what_and_what_it_did(llama, tmp_path):
         f"Block {block} of `tiny:llama`",
         "trained in full",
         "without which the task loses most, by an ablation on 6 items",
-        "16 items of the training split of `sums`",
-        "4 steps of 4 rows",
+        "16 of the training items of `sums`",
+        "completions (supervised), 4 steps of 4 items",
         "seed 3",
         "| `control` | 10 |",
         "AutoModelForCausalLM.from_pretrained",
@@ -181,6 +185,72 @@ def test_no_weights_stay_behind_but_those_of_a_single_tunings_model(llama, tmp_p
     assert not [name for name in files(tmp_path / "study") if name.endswith(".safetensors")]
     run(study(arms="0", seeds=0), tmp_path / "one", llama)
     assert [name for name in files(tmp_path / "one") if name.endswith(".safetensors")] == ["model/model.safetensors"]
+
+
+# -- by reward
+
+
+REWARDED = {"task": "letters", "by": "reward", "steps": 12, "generations": 6, "arms": "all", "seeds": 0}
+
+
+def test_by_reward_the_mean_reward_rises_and_the_written_model_is_right_more_often(llama, tmp_path):
+    before = {name: tensor.clone() for name, tensor in llama.network.state_dict().items()}
+    outcome = run(study(**REWARDED, controls=["control"]), tmp_path, llama)
+    (arm,) = outcome.summary.arms
+    rewards = [point.reward for point in arm.curves[0].points]
+    assert [point.step for point in arm.curves[0].points] == list(range(1, 13))
+    assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 0.2
+    assert arm.course("reward") == list(zip(range(1, 13), rewards, strict=True))
+    assert arm.gain.value > 0.2
+    assert all(torch.equal(tensor, before[name]) for name, tensor in llama.network.state_dict().items())
+    changed = load(outcome.model, dtype="float32").network.state_dict()
+    moved = {name for name, tensor in changed.items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name in before if name.startswith("model.layers.")}
+    card = (outcome.model / "README.md").read_text()
+    for words in (
+        "a verifiable reward (GRPO), 12 steps of 4 items × 6 answers drawn at temperature 1",
+        "learning rate 0.01 that rises and stays",
+        "35 of the training items of `letters`",
+    ):
+        assert words in card, words
+    assert "loss on answers" not in card
+
+
+def test_the_cells_of_another_method_or_recipe_are_others(llama, tmp_path):
+    kinds = ({"by": "completions"}, {"by": "reward"}, {"by": "reward", "generations": 3},
+             {"by": "reward", "rollout_temperature": 0.5}, {"by": "reward", "max_new_tokens": 3})  # fmt: skip
+    digests = set()
+    for kind in kinds:
+        what = study(task="letters", **kind)
+        training = training_of(what, llama, prepare(what), lambda text: None)
+        digests.add(cell_of(Arm("0", (0,), None, 1), 0.1, 0, llama, training).digest)
+    assert len(digests) == len(kinds)
+    run(study(**{**REWARDED, "steps": 1}), tmp_path, llama)
+    with pytest.raises(LesionError, match=r"holds another tuning \(.*by: reward there.*--out"):
+        run(study(task="letters", arms="all", seeds=0, steps=1), tmp_path, llama)
+
+
+def test_by_reward_an_interrupted_study_goes_on_and_ends_with_the_same_summary(llama, tmp_path):
+    what = study(**{**REWARDED, "steps": 3, "arms": "critical", "ablation_items": 2, "adapter": 2})
+    whole = run(what, tmp_path / "whole", llama)
+    # Ten answers less than all: before the last are told, the training is done.
+    with pytest.raises(KeyboardInterrupt):
+        run(what, tmp_path / "broken", llama, watcher=Deadly(whole.evaluated + 3 + 8 - 10))
+    assert fingerprint(llama.network) == llama.fingerprint
+    rest = run(what, tmp_path / "broken", llama)
+    assert rest.summary == whole.summary
+    assert files(tmp_path / "broken") == files(tmp_path / "whole")
+
+
+def test_a_loss_that_rises_is_noted_with_what_to_do(llama, tmp_path):
+    told = "rose from .* give a smaller --learning-rate"
+    first = run(study(arms="all", seeds=0, steps=60, learning_rates=[0.02]), tmp_path / "first", llama)
+    assert not any(re.search(told, note) for note in first.summary.notes)
+    # Random weights cannot become worse; trained ones can.
+    skilled = load(first.model, dtype="float32")
+    again = study(model="skilled", arms="all", seeds=0, steps=6, learning_rates=[10.0])
+    outcome = run_tuning(again, tmp_path / "large", models={"skilled": skilled})
+    assert any(re.search(told, note) for note in outcome.summary.notes)
 
 
 # -- which rate is told

@@ -25,6 +25,24 @@ def test_by_default_the_critical_blocks_are_tuned_under_one_seed_and_leave_a_mod
     assert NAMED == ("critical", "least", "random", "all-adapter", "all-full")
 
 
+def test_the_default_learning_rate_is_small_but_for_bundled_models_and_explicit_ones_stay():
+    other = {"model": "HuggingFaceTB/SmolLM2-135M"}
+    assert made().learning_rates == (1e-3,)
+    assert made(by="reward").learning_rates == (1e-4,)
+    assert made(**other).learning_rates == made(**other, by="reward").learning_rates == (1e-5,)
+    assert made(model={"source": "bundled:llama-base"}).learning_rates == (1e-3,)
+    assert made(**other, learning_rates=0.5).learning_rates == (0.5,)
+
+
+def test_by_reward_the_answers_that_are_drawn_have_defaults_and_by_completions_there_are_none():
+    study = made(by="reward")
+    assert (study.reinforced, study.generations, study.rollout_temperature) == (True, 8, 1.0)
+    assert made(by="reward", generations=8).identity() == study.identity()
+    study = made(by="completions")
+    assert (study.reinforced, study.generations, study.rollout_temperature) == (False, None, None)
+    assert study.identity() == made().identity()
+
+
 def test_one_arm_under_one_seed_is_a_tuning_that_leaves_a_model():
     assert made(arms="critical", seeds=4).writes_model
     assert not made(arms="critical", seeds=[0, 1]).writes_model
@@ -66,6 +84,12 @@ def test_a_budget_is_a_number_or_a_share(typed, meant):
         ({"budget": 1.5}, r"budget must be a number of blocks from 1"),
         ({"learning_rates": [0.0]}, r"learning_rates must be a number above 0"),
         ({"adapter": 0}, r"adapter must be the rank"),
+        ({"by": "grpo"}, r"by must be completions or reward"),
+        ({"generations": 4}, r"generations is of answers that are drawn, and training by completions draws none"),
+        ({"rollout_temperature": 0.7}, r"rollout_temperature is of answers that are drawn"),
+        ({"by": "reward", "generations": 1}, r"generations must be answers to each item of a step, a whole number fr"),
+        ({"by": "reward", "rollout_temperature": 0.0}, r"rollout_temperature must be the temperature"),
+        ({"by": "reward", "thinking_tokens": 9}, r"thinking_tokens closes the thinking in place of the model"),
         ({"steps": 0}, r"steps must be a whole number from 1"),
         ({"step": 10}, r"there is no key 'step' \(nearest: steps\)"),
         ({"model": {"source": "x", "dtype": "bfloat16"}}, r"float32"),
@@ -81,7 +105,15 @@ def test_further_arms_rates_and_seeds_make_no_other_study_and_other_steps_do():
     study = made()
     same = made(arms=["random"], seeds=[5], learning_rates=[0.1], level=0.9, name="other", device="cpu")
     assert same.identity() == study.identity()
-    for values in ({"steps": 7}, {"rows": 3}, {"budget": 1}, {"seed": 2}, {"controls": ["primer:atlas"]}, {"items": 9}):
+    for values in (
+        {"by": "reward"},
+        {"steps": 7},
+        {"rows": 3},
+        {"budget": 1},
+        {"seed": 2},
+        {"controls": ["primer:atlas"]},
+        {"items": 9},
+    ):
         assert made(**values).identity() != study.identity()
 
 
@@ -89,9 +121,12 @@ def test_further_arms_rates_and_seeds_make_no_other_study_and_other_steps_do():
     st.lists(st.sampled_from([*NAMED, "0-2", "1,7"]), min_size=1, max_size=5, unique=True),
     st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=3, unique=True),
     st.sampled_from([1, 2, "25%", "12.5%"]),
+    st.sampled_from([{}, {"by": "reward"}, {"by": "reward", "generations": 3, "rollout_temperature": 0.5}]),
 )
-def test_a_study_written_as_toml_reads_back_as_the_same(arms, rates, budget):
-    study = made(arms=arms, learning_rates=rates, budget=budget, adapter=4, title="a \"b\" 'c'", prompt_style="plain")
+def test_a_study_written_as_toml_reads_back_as_the_same(arms, rates, budget, by):
+    study = made(
+        arms=arms, learning_rates=rates, budget=budget, adapter=4, title="a \"b\" 'c'", prompt_style="plain", **by
+    )
     assert TuningStudy.parse(study.to_toml()) == study
 
 

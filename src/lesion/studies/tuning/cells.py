@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,7 @@ from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.tuning.arms import Arm
-from lesion.training.examples import Example
-from lesion.training.supervised import Tuning, supervise
+from lesion.studies.tuning.training import Training
 
 CELLS, CELL, STATE = "cells", "cell.json", "resume.safetensors"
 
@@ -54,9 +53,10 @@ class TrainingPoint(Value):
     """A point of a training's curve.
 
     Attributes:
-        loss: mean over the stretch since the last point, in nats per answer token.
+        loss: mean over the stretch since the last point, in nats per answer token; of GRPO, its own loss.
         rate: the learning rate at its end.
         tokens, seconds: of answers so far.
+        reward, reward_std, mixed, length, truncated, unread: as `reinforce` gives them; None by completions.
     """
 
     step: int
@@ -64,6 +64,12 @@ class TrainingPoint(Value):
     rate: Number = None
     tokens: int = 0
     seconds: float = 0.0
+    reward: Number = None
+    reward_std: Number = None
+    mixed: Number = None
+    length: Number = None
+    truncated: Number = None
+    unread: Number = None
 
 
 class Trained(Value):
@@ -81,10 +87,9 @@ class Trained(Value):
     curve: tuple[TrainingPoint, ...]
 
 
-def cell_of(arm: Arm, rate: float, seed: int, model: Model, examples: Sequence[Example], steps: int, rows: int) -> Cell:
-    """The cell of an arm under a rate and a seed, for this model and these examples."""
-    texts = [[list(example.prompt), list(example.completion)] for example in examples]
-    parts = [model.fingerprint, list(arm.blocks), arm.rank, rate, seed, steps, rows, texts]
+def cell_of(arm: Arm, rate: float, seed: int, model: Model, training: Training) -> Cell:
+    """The cell of an arm under a rate and a seed, for this model and this training."""
+    parts = [model.fingerprint, list(arm.blocks), arm.rank, rate, seed, *training.identity]
     return Cell(arm, rate, seed, hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest())
 
 
@@ -100,14 +105,7 @@ def trained(folder: Path, cell: Cell) -> Trained | None:
 
 @contextmanager
 def tuned(
-    model: Model,
-    cell: Cell,
-    examples: Sequence[Example],
-    steps: int,
-    rows: int,
-    folder: Path,
-    watcher: Watcher,
-    name: str,
+    model: Model, cell: Cell, training: Training, folder: Path, watcher: Watcher, name: str
 ) -> Iterator[tuple[Model, Trained]]:
     """The model with the weights of a cell, trained here or taken from where the training left them.
 
@@ -122,11 +120,10 @@ def tuned(
     arm, place = cell.arm, folder / CELLS / cell.folder
     inside = [p for block in arm.blocks for p in model.anatomy.blocks[block].module.parameters()]
     before = [p.detach().clone() for p in inside]
-    tuning = Tuning(steps=steps, rows=rows, learning_rate=cell.rate, seed=cell.seed)
     try:
         # All cells share the model, whose name would not tell one training from another.
         named = replace(model, name=name)
-        points = supervise(named, examples, tuning, place, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
+        points = training.train(named, arm, cell.rate, cell.seed, place, watcher)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
         finished = Trained(
             arm=arm.name,

@@ -1,4 +1,4 @@
-"""The charts of a tuning study: what every arm gains, seed by seed, the loss over its steps, and the blocks' drops."""
+"""The charts of a tuning study: what every arm gains, seed by seed, its loss or reward, and the blocks' drops."""
 
 from __future__ import annotations
 
@@ -89,22 +89,23 @@ def _tip(row: Row) -> str:
 
 
 def learned(summary: TuningSummary) -> list[ArmResult]:
-    """The arms whose loss can be drawn."""
-    return [arm for arm in summary.arms if arm.loss]
+    """The arms whose curve can be drawn."""
+    return [arm for arm in summary.arms if arm.course(summary.measure)]
 
 
-def loss_chart(summary: TuningSummary) -> alt.LayerChart:
-    """The loss of every arm at its learning rate, mean over seeds."""
+def course_chart(summary: TuningSummary) -> alt.LayerChart:
+    """The loss or the reward of every arm at its learning rate, mean over seeds."""
     arms, colours = learned(summary), tones(summary)
     names, numbers = [arm.label for arm in arms], [colours[arm.name] for arm in arms]
-    rows = [(arm.label, step, loss) for arm in arms for step, loss in arm.loss]
+    rows = [(arm.label, step, value) for arm in arms for step, value in arm.course(summary.measure)]
     frame = pd.DataFrame(rows, columns=["series", "x", "y"])
     steps = sorted(set(frame["x"]))
-    across, upright = Axis("step", 0.0, float(steps[-1]), whole=True), Axis("nats per answer token", low=0.0)
+    across = Axis("step", 0.0, float(steps[-1]), whole=True)
+    upright = Axis("mean reward", 0.0, 1.0) if summary.measure == "reward" else Axis("nats per answer token", low=0.0)
     guide = []
     for step, of_step in frame.groupby("x", sort=True):
         pairs = zip(of_step["series"], of_step["y"], strict=True)
-        lines = [f"{name}: {wording.figures(loss, 4)}" for name, loss in pairs]
+        lines = [f"{name}: {wording.figures(value, 4)}" for name, value in pairs]
         guide.append({"x": step, "tip": "\n".join([f"step {step:,}", *lines])})
     tips = pd.DataFrame(guide)
     curves = plots.curves(frame, across, upright, names, numbers=numbers, spread="none", marks=False, guide=tips)
@@ -114,8 +115,8 @@ def loss_chart(summary: TuningSummary) -> alt.LayerChart:
     return alt.layer(marks, curves)
 
 
-def loss_legend(summary: TuningSummary) -> tuple[Series, ...]:
-    """The series of the chart of losses."""
+def course_legend(summary: TuningSummary) -> tuple[Series, ...]:
+    """The series of the chart of losses or rewards."""
     colours = tones(summary)
     return tuple(Series(arm.label, colours[arm.name]) for arm in learned(summary))
 

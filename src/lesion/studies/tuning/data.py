@@ -12,8 +12,11 @@ from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Item, Task
 
-TRAINABLE = ("primer:arithmetic", "primer:reading", "gsm8k", "triviaqa", "nq_open", "race", "mmlu")
-"""Tasks with a training split."""
+TRAINABLE = (
+    *("primer:arithmetic", "primer:reading", "arithmetic:add", "arithmetic:subtract", "arithmetic:multiply"),
+    *("arithmetic:compare", "arithmetic:copy", "copying", "gsm8k", "triviaqa", "nq_open", "race", "mmlu"),
+)
+"""Tasks with training items: a training split, or of generated tasks the half of the items that is not asked."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
         raise UsageError(
             f"{study.task} has no answers to learn, its items are {'read' if task.kind == 'score' else 'contrasts'};"
             f" tune on a task that is answered, such as {', '.join(TRAINABLE)}."
+        )
+    if study.reinforced and task.kind != "generate":
+        raise UsageError(
+            f"{study.task} has no answers to draw and reward, its items are choices; train by completions (leave --by"
+            " reward out), or choose a task whose answers are generated, such as arithmetic:add."
         )
     pool = getattr(task, "calibration", tuple)
     evaluated = list(task.load())

@@ -6,7 +6,7 @@ from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.wording import signed
 from lesion.studies.tuning.result import Accuracy, ArmResult, Change, TuningSummary
-from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
 FEW = 10
 """So many different choices of random blocks or fewer are said to be few."""
@@ -25,6 +25,17 @@ def blocks(arm: ArmResult) -> str:
     if len(set(arm.blocks)) > 1:
         return f"{wording.counted(len(first), 'block')}, drawn anew by every seed"
     return f"{'block' if len(first) == 1 else 'blocks'} {wording.layer_runs(first, last=' and')}"
+
+
+def training(study: TuningStudy) -> str:
+    """How a study trains: `completions, 40 steps of 16 items`."""
+    steps, items = wording.counted(study.steps, "step"), wording.counted(study.rows, "item")
+    if not study.reinforced:
+        return f"completions (supervised), {steps} of {items}"
+    return (
+        f"a verifiable reward (GRPO), {steps} of {items} × {study.generations} answers drawn at temperature"
+        f" {study.rollout_temperature:g}"
+    )
 
 
 def findings(summary: TuningSummary) -> list[Finding]:
@@ -96,6 +107,7 @@ def _gain(summary: TuningSummary, arm: ArmResult) -> Finding:
         (
             f"Tuned: {blocks(arm)} of {summary.model.blocks} {how}, {arm.parameters:,} parameters, {share} of the"
             " model.",
+            _trained(summary),
             *_single_seed(summary),
         ),
     )
@@ -112,13 +124,24 @@ def _gains(summary: TuningSummary) -> Finding:
     return Finding(
         f"Gains on {summary.study.task}",
         (f"Untuned: {accuracy(before.accuracy)} of {wording.counted(before.items, 'test item')}.",),
-        (*sentences, *_single_seed(summary), *_ends(summary)),
+        (*sentences, _trained(summary), *_single_seed(summary), *_ends(summary)),
     )
 
 
 def accuracy(value: Accuracy) -> str:
     """An accuracy with its interval: `85.0 % [81.2, 88.2]`."""
     return f"{wording.percent(value.value)} {wording.interval(value.low, value.high)}"
+
+
+def _trained(summary: TuningSummary) -> str:
+    """By what every arm was trained, and where that was the reward, how it rose."""
+    rewards = []
+    for arm in summary.arms if summary.study.reinforced else ():
+        if course := arm.course("reward"):
+            name = f"{arm.label} " if len(summary.arms) > 1 else ""
+            rewards.append(f"{name}from {course[0][1]:.2f} to {course[-1][1]:.2f}")
+    rose = f" Mean reward, first to last: {'; '.join(rewards)}." if rewards else ""
+    return f"Trained by {training(summary.study)}.{rose}"
 
 
 def _single_seed(summary: TuningSummary) -> list[str]:

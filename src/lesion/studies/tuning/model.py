@@ -18,6 +18,7 @@ from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.models.source import find
 from lesion.report.wording import counted
+from lesion.studies.tuning import findings
 from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
@@ -106,6 +107,9 @@ def card(summary: TuningSummary, original: str | None) -> str:
     how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}, merged into the weights"
     tried = ", ".join(f"{tried.rate:g}: {100 * tried.validation:.1f} %" for tried in arm.rates)
     chosen = f" It was chosen by accuracy on held-out training items ({tried})." if tried else ""
+    schedule, objective = "rises and falls linearly", "loss on answers alone"
+    if study.reinforced:
+        schedule, objective = "rises and stays", "the reward is 1 where the task's judge finds an answer right, else 0"
     lines = [
         f"# {code(model.name)}, tuned on {code(study.task)}",
         "",
@@ -114,10 +118,10 @@ def card(summary: TuningSummary, original: str | None) -> str:
         f" model, bit for bit. Made by `lesion tune` (lesion {summary.version}).",
         "",
         f"- **Which blocks**: {_chosen(summary, arm)}",
-        f"- **Data**: {counted(summary.examples, 'item')} of the training split of {code(study.task)}, drawn by seed"
+        f"- **Data**: {summary.examples:,} of the training items of {code(study.task)}, drawn by seed"
         f" {study.seed}; no item of the tests below is among them.",
-        f"- **Training**: {counted(study.steps, 'step')} of {counted(study.rows, 'row')}, AdamW, learning rate"
-        f" {arm.rate:g} that rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{chosen}",
+        f"- **Training**: {findings.training(study)}; AdamW, learning rate {arm.rate:g} that {schedule}, seed"
+        f" {study.seeds[0]}; {objective}.{chosen}",
         "- **Weights**: float32, those that were evaluated.",
         "",
         "## Before and after",

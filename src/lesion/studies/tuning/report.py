@@ -20,12 +20,19 @@ from lesion.studies.tuning.folder import training_seconds
 from lesion.studies.tuning.result import Drops, TuningSummary
 
 READING = (
-    "Every arm is trained for the same steps on the same rows in the same order, under each learning rate. The rate"
+    "Every arm is trained for the same steps on the same items in the same order, under each learning rate. The rate"
     " that is best on held-out training items is the arm's, and only that one meets the test items.",
     "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone.",
     "Random blocks are drawn from those that are not critical, as long as enough are left.",
     "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
 )
+
+OPTIMISERS = {
+    "loss": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
+    "reward": "AdamW; the rate rises over a twentieth of the steps and stays; advantages within the answers to an item,"
+    " mean over the tokens of a step (DAPO), no reference model; float32",
+}
+"""By what the curves show."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,8 @@ class TuningResult(StudyResult[TuningSummary]):
         if len(summary.baseline) > 1:
             sections.append(Section("Costs", "What it costs elsewhere", (_costs(summary),)))
         if charts.learned(summary):
-            sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
+            name = summary.measure.capitalize()
+            sections.append(Section(name, f"{name} over the steps", (_course(summary),)))
         sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
         sections.append(study_section(_facts(summary, training_seconds(self.folder)), (), READING))
         return Page(
@@ -109,10 +117,14 @@ def _costs(summary: TuningSummary) -> Figure:
     return Figure("costs", tuple(panels), caption)
 
 
-def _loss(summary: TuningSummary) -> Figure:
+def _course(summary: TuningSummary) -> Figure:
+    what = "Loss on training answers"
+    if summary.measure == "reward":
+        temperature = summary.study.rollout_temperature
+        what = f"Reward: share of right answers among those drawn to training items at temperature {temperature:g},"
     mean = ", mean over seeds" if summary.several else ""
-    caption = f"Loss on training answers at the chosen learning rate{mean}; every arm sees the same rows."
-    return Figure("loss", (Panel((charts.loss_chart(summary),)),), caption, charts.loss_legend(summary))
+    caption = f"{what} at the chosen learning rate{mean}; every arm sees the same items in the same order."
+    return Figure(summary.measure, (Panel((charts.course_chart(summary),)),), caption, charts.course_legend(summary))
 
 
 def _numbers(summary: TuningSummary) -> list[Block]:
@@ -142,13 +154,13 @@ def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[
         "task": study.task,
         "controls": ", ".join(study.controls) or "none",
         "budget": str(study.budget),
-        "steps × rows": f"{study.steps:,} × {study.rows}, from {summary.examples:,} training items",
+        "training": f"{prose.training(study)}, from {summary.examples:,} training items",
         "learning rates": ", ".join(f"{rate:g}" for rate in study.learning_rates),
         "chosen on": f"{summary.held_out:,} held-out training items" if summary.held_out else wording.DASH,
         "seeds": ", ".join(map(str, study.seeds)),
         "test items": ", ".join(f"{before.task} {before.items:,}" for before in summary.baseline),
         "seed of the items": str(study.seed),
-        "optimiser": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
+        "optimiser": OPTIMISERS[summary.measure],
         "seconds of training": tables.seconds(summary, training),
     }
     return list(facts.items())

@@ -65,19 +65,25 @@ class TriedRate(Value):
     seeds: tuple[float, ...]
 
 
-class LossPoint(Value):
-    """The mean training loss since the last point, in nats per answer token."""
+class CurvePoint(Value):
+    """Means over the steps since the last point.
+
+    Attributes:
+        loss: in nats per answer token; of GRPO, its own loss.
+        reward: share of drawn answers that the judge finds right; None by completions, which draw none.
+    """
 
     step: int
     loss: Number
+    reward: Number = None
 
 
-class LossCurve(Value):
-    """The loss of one training."""
+class Curve(Value):
+    """The course of one training."""
 
     seed: int
     rate: float
-    points: tuple[LossPoint, ...]
+    points: tuple[CurvePoint, ...]
 
 
 class ArmResult(Value):
@@ -99,7 +105,7 @@ class ArmResult(Value):
     rate: float
     rates: tuple[TriedRate, ...]
     tasks: tuple[Tuned, ...]
-    curves: tuple[LossCurve, ...]
+    curves: tuple[Curve, ...]
 
     @property
     def label(self) -> str:
@@ -119,15 +125,15 @@ class ArmResult(Value):
             return None
         return "smallest" if self.rate == min(tried) else "largest" if self.rate == max(tried) else None
 
-    @property
-    def loss(self) -> list[tuple[int, float]]:
-        """(step, loss) at the chosen rate, mean over seeds; nothing where a point is unknown or seeds do not match."""
+    def course(self, measure: Literal["loss", "reward"]) -> list[tuple[int, float]]:
+        """(step, loss or reward) at the chosen rate, mean over seeds; nothing where a point is unknown or seeds do not
+        match."""
         curves = [curve.points for curve in self.curves if curve.rate == self.rate]
         steps = {tuple(point.step for point in points) for points in curves}
-        losses = np.array([point.loss for points in curves for point in points], dtype=np.float64)
-        if len(steps) != 1 or len(losses) < 2 * len(curves) or np.isnan(losses).any():
+        values = np.array([getattr(point, measure) for points in curves for point in points], dtype=np.float64)
+        if len(steps) != 1 or len(values) < 2 * len(curves) or np.isnan(values).any():
             return []
-        means = losses.reshape(len(curves), -1).mean(axis=0).tolist()
+        means = values.reshape(len(curves), -1).mean(axis=0).tolist()
         return list(zip(steps.pop(), means, strict=True))
 
 
@@ -193,6 +199,11 @@ class TuningSummary(Summary):
     def against(self, name: str) -> Difference | None:
         """Critical blocks minus another arm."""
         return next((pair for pair in self.differences if (pair.first, pair.second) == (CRITICAL, name)), None)
+
+    @property
+    def measure(self) -> Literal["loss", "reward"]:
+        """What the curve of a training shows: the reward where that is what was trained, else the loss."""
+        return "reward" if self.study.reinforced else "loss"
 
     @property
     def several(self) -> bool:

@@ -16,9 +16,10 @@ from lesion.core import cost
 from lesion.core.layers import canonical_layers
 from lesion.core.run import Evaluation, Pending, Run
 from lesion.core.study_file import TaskChoice
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report.wording import figures
 from lesion.studies.tuning import layers
 from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
 from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
@@ -29,10 +30,13 @@ from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
+from lesion.studies.tuning.training import Training, training_of
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
-from lesion.training.examples import Example, examples
 from lesion.training.lending import needed
+
+WORSE = 1.5
+"""A loss that ends at so many times what it began with was not trained but damaged."""
 
 
 def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
@@ -76,12 +80,12 @@ class _Work:
         study = self.study
         self._ask(self.model, study.model.name, self.data.every_item())
         drops = self._drops()
-        learned = self._examples()
+        training = training_of(study, self.model, self.data, self._note)
         known = (None, ()) if drops is None else (drops.drops, drops.critical)
         arms = {seed: arms_of(study, self.model, seed, *known) for seed in study.seeds}
         self._announce(arms, known[1])
         cells = {
-            (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, learned, study.steps, study.rows)
+            (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, training)
             for seed in study.seeds
             for arm in arms[seed]
             for rate in study.learning_rates
@@ -91,13 +95,16 @@ class _Work:
         for number, cell in enumerate(cells.values(), 1):
             # With one rate there is nothing to choose: its cell meets the test items at once.
             items: dict[TaskChoice, list[Item]] = choose or self.data.test
-            done[cell] = self._cell(cell, items, learned, f"({number} of {len(cells)})")
+            keep = study.writes_model and not choose
+            done[cell] = self._cell(cell, items, training, f"({number} of {len(cells)})", keep=keep)
         rates = {name: self._rate(name, cells, done) for name in study.arms}
         for (name, rate, _), cell in cells.items():
             if rate == rates[name][0]:
-                done[cell] = self._cell(cell, self.data.test, learned, "on the test items", keep=study.writes_model)
+                done[cell] = self._cell(cell, self.data.test, training, "on the test items", keep=study.writes_model)
         for cell in cells.values():
             forget(self.folder, cell)
+        if not study.reinforced:
+            self._note_worse(done)
         summary = summarise(
             study,
             self.model,
@@ -106,7 +113,7 @@ class _Work:
             rates,
             {key: done[cell] for key, cell in cells.items()},
             drops,
-            len(learned),
+            training.items,
             self._answers,
             self.notes,
         )
@@ -130,27 +137,6 @@ class _Work:
             return layers.read(self.study, len(self.model.anatomy.blocks))
         return layers.ablated(self.study, self.model, self.evaluation.run)
 
-    def _examples(self) -> list[Example]:
-        """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
-        style = resolve(self.model, self.data.task, self.study.styled())
-        wanted = self.study.steps * self.study.rows
-        fit: list[Example] = []
-        unfit: list[str] = []
-        for item in self.data.train:
-            if len(fit) == wanted:
-                break
-            try:
-                fit += examples(self.model, self.data.task, [item], style)
-            except UsageError:
-                raise
-            except LesionError as error:
-                unfit.append(str(error))
-        if not fit:
-            raise LesionError(f"No training item of {self.study.task} can be learned. The first: {unfit[0]}")
-        if unfit:
-            self._note(f"{len(unfit):,} training items were left out. The first: {unfit[0]}")
-        return fit
-
     def _announce(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
         blocks = len(self.model.anatomy.blocks)
         budget = budget_of(self.study, blocks)
@@ -171,11 +157,21 @@ class _Work:
             name = "" if label(arm.name) == which else f"{label(arm.name)}: "
             self.watcher.note(f"{name}{which} {how}, {arm.parameters:,} numbers train.")
 
+    def _note_worse(self, done: Mapping[Cell, Trained]) -> None:
+        """Note trainings whose loss rose: the learning rate was too large."""
+        for cell, finished in done.items():
+            first, last = finished.curve[0].loss, finished.curve[-1].loss
+            if first is not None and last is not None and last > WORSE * first:
+                self._note(
+                    f"The loss of {label(cell.arm.name)} rose from {figures(first, 3)} to {figures(last, 3)} (learning"
+                    f" rate {cell.rate:g}, seed {cell.seed}): give a smaller --learning-rate."
+                )
+
     def _cell(
         self,
         cell: Cell,
         items: Mapping[TaskChoice, list[Item]],
-        learned: Sequence[Example],
+        training: Training,
         purpose: str,
         keep: bool = False,
     ) -> Trained:
@@ -186,10 +182,7 @@ class _Work:
             if not self._pending(with_it, items).cells and (not keep or is_written(self.folder, earlier.fingerprint)):
                 return earlier
         name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {purpose}"
-        with tuned(self.model, cell, learned, self.study.steps, self.study.rows, self.folder, self.watcher, name) as (
-            changed,
-            finished,
-        ):
+        with tuned(self.model, cell, training, self.folder, self.watcher, name) as (changed, finished):
             self.trainings += earlier is None
             self._ask(changed, name, items)
             if keep:

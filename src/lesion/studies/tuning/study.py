@@ -9,16 +9,21 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text
+from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text, Whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import HARDWARE, STATISTICS, Option, option
+from lesion.core.options import HARDWARE, STATISTICS, TRAINING, Option, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
 NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
 """The arms with names; any other arm is layers in text form."""
+COMPLETIONS, REWARD = "completions", "reward"
+"""What a model is trained by."""
+GENERATIONS, TEMPERATURE = 8, 1.0
+RATE, BUNDLED_RATES = 1e-5, {COMPLETIONS: 1e-3, REWARD: 1e-4}
+"""Default learning rates: a small one, as pretrained models are easily damaged; the bundled ones are tiny."""
 _LABELS = {
     CRITICAL: "critical blocks",
     LEAST: "least critical blocks",
@@ -83,6 +88,14 @@ Budget = Annotated[
     int | str, BeforeValidator(_budget), Field(description="a number of blocks from 1, or a share such as 25%")
 ]
 Rate = Annotated[Number, Field(gt=0)]
+# `completions` is kept as None, which is no part of the identity of a study.
+By = Annotated[
+    Literal["reward"] | None,
+    BeforeValidator(
+        lambda value: None if value == COMPLETIONS else value,
+        json_schema_input_type=Literal["completions", "reward"] | None,
+    ),
+]
 
 
 class TuningStudy(GreedyStudy):
@@ -91,6 +104,9 @@ class TuningStudy(GreedyStudy):
     Every arm is trained for the same steps on the same rows in the same order under every learning rate; the rate that
     is best on held-out training items is the arm's, and only that one meets the test items. With one arm and one seed
     the tuned model is written.
+
+    A row is one training item in a step: with completions an item and its solution, with a reward an item to which
+    `generations` answers are drawn.
 
     Example:
         >>> TuningStudy.make(model="bundled:llama-base", task="primer:arithmetic").arms[0]
@@ -107,8 +123,8 @@ class TuningStudy(GreedyStudy):
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
     model: OneModel = ONE_MODEL
     task: Text = option(
-        help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …",
-        must="the name of a task with a training split, for example primer:arithmetic",
+        help="Task with training items: primer:arithmetic, arithmetic:add, copying, gsm8k, triviaqa, …",
+        must="the name of a task with training items, for example primer:arithmetic",
     )
     controls: Listed[Text] = option(
         (),
@@ -130,11 +146,6 @@ class TuningStudy(GreedyStudy):
         help="Number of blocks in critical, least and random, or a share such as 25%.",
         must="a number of blocks from 1, or a share such as 25%",
     )
-    adapter: Count | None = option(
-        None,
-        help="Train low-rank adapters of this rank (merged at the end) instead of the blocks.",
-        must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
-    )
     layers_from: Text | None = option(
         None,
         help="Output folder of a layer study of this model and task; it defines the critical blocks.",
@@ -147,14 +158,49 @@ class TuningStudy(GreedyStudy):
         must="how many items the critical blocks are found on, a whole number from 1",
         panel=STATISTICS,
     )
-    steps: Count = option(40, help="Number of training steps.", must=COUNT)
-    rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
+    by: By = option(
+        None,
+        help="Train by completions (supervised, on solved items) or by reward (reinforcement with a verifiable reward,"
+        " GRPO: answers are drawn, and those that the task's judge finds right are made likelier).",
+        must="completions or reward",
+        panel=TRAINING,
+        shown=COMPLETIONS,
+    )
+    adapter: Count | None = option(
+        None,
+        help="Train low-rank adapters of this rank (merged at the end) instead of the blocks.",
+        must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
+        panel=TRAINING,
+    )
+    steps: Count = option(40, help="Number of training steps.", must=COUNT, panel=TRAINING)
+    rows: Count = option(
+        16,
+        help="Batch size: number of training items in a step (by reward, each with its generations).",
+        must="training items of a step, a whole number from 1",
+        panel=TRAINING,
+    )
+    generations: Annotated[Whole, Field(ge=2)] | None = option(
+        None,
+        help="By reward: number of answers drawn to each item of a step.",
+        must="answers to each item of a step, a whole number from 2",
+        panel=TRAINING,
+        shown=str(GENERATIONS),
+    )
+    rollout_temperature: Rate | None = option(
+        None,
+        help="By reward: sampling temperature of these answers (those that are evaluated are greedy).",
+        must="the temperature at which answers are drawn in training, a number above 0",
+        panel=TRAINING,
+        shown=f"{TEMPERATURE:g}",
+    )
     learning_rates: Several[Rate] = option(
-        (1e-3,),
+        None,
         help="Peak learning rate; of several, the best on held-out training items is kept.",
         must="a number above 0, or a list of them",
+        panel=TRAINING,
         name="learning_rate",
         many="comma",
+        shown="0.00001; for bundled models 0.001, by reward 0.0001",
     )
     seeds: Several[Seed] = option(
         (0,),
@@ -181,8 +227,34 @@ class TuningStudy(GreedyStudy):
     )
     seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        """Fill in the defaults that depend on the model and on what it is trained by."""
+        if not isinstance(values, Mapping):
+            return values
+        by = REWARD if values.get("by") == REWARD else COMPLETIONS
+        model = values.get("model")
+        source = model.get("source") if isinstance(model, Mapping) else getattr(model, "source", model)
+        bundled = isinstance(source, str) and source.startswith("bundled:")
+        defaults: dict[str, Any] = {"learning_rates": BUNDLED_RATES[by] if bundled else RATE}
+        if by == REWARD:
+            defaults |= {"generations": GENERATIONS, "rollout_temperature": TEMPERATURE}
+        return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
+
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
+        for key in ("generations", "rollout_temperature"):
+            if not self.reinforced and getattr(self, key) is not None:
+                raise ValueError(
+                    f"{key} is of answers that are drawn, and training by completions draws none; train by reward, or"
+                    " leave it out."
+                )
+        if self.reinforced and self.thinking_tokens is not None:
+            raise ValueError(
+                "thinking_tokens closes the thinking in place of the model, which cannot be rewarded; leave it out, or"
+                " train by completions."
+            )
         if self.model.dtype not in (None, "float32"):
             raise ValueError(f"a model is tuned in float32, not in {self.model.dtype}; leave its dtype out.")
         if self.task in self.controls:
@@ -225,6 +297,11 @@ class TuningStudy(GreedyStudy):
         return super().from_options(**options, arms=several if words else [layers])
 
     @property
+    def reinforced(self) -> bool:
+        """Whether it trains by a verifiable reward, and not by completions."""
+        return self.by == REWARD
+
+    @property
     def writes_model(self) -> bool:
         """Whether there is one tuned model to write: one arm, one seed."""
         return len(self.arms) == 1 and len(self.seeds) == 1
@@ -241,5 +318,8 @@ METHOD = Method(
     "tune",
     "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
-    examples=("lesion tune bundled:llama-base --task primer:arithmetic --out tuned",),
+    examples=(
+        "lesion tune bundled:llama-base --task primer:arithmetic --out tuned",
+        "lesion tune bundled:llama-base --task primer:reading --by reward --out rlvr",
+    ),
 )

@@ -21,10 +21,10 @@ from lesion.studies.tuning.result import (
     ArmResult,
     Baseline,
     Change,
+    Curve,
+    CurvePoint,
     Difference,
     Drops,
-    LossCurve,
-    LossPoint,
     TriedRate,
     Tuned,
     TunedModel,
@@ -163,8 +163,11 @@ def _arm(
     curves = []
     for rate in study.learning_rates:
         for seed in study.seeds:
-            points = [LossPoint(step=point.step, loss=point.loss) for point in cells[name, rate, seed].curve]
-            curves.append(LossCurve(seed=seed, rate=rate, points=points))
+            points = [
+                CurvePoint(step=point.step, loss=point.loss, reward=point.reward)
+                for point in cells[name, rate, seed].curve
+            ]
+            curves.append(Curve(seed=seed, rate=rate, points=points))
     return ArmResult(
         name=name,
         blocks=[arm.blocks for arm in arms],

@@ -167,7 +167,7 @@ def text_tables(summary: TuningSummary, training: Mapping[str, float] | None = N
     caption = (
         f"Accuracy in %, then changes in points with their {100 * study.level:g} % intervals over"
         f" {wording.counted(len(study.seeds), 'seed')} and {wording.counted(tasks[0].items, 'test item')}"
-        f" ({wording.counted(study.steps, 'step')} of {study.rows} rows)."
+        f" (trained by {prose.training(study)})."
     )
     if took := seconds(summary, training or {}):
         caption += f" Seconds of training, mean over seeds: {took}."
