@@ -30,6 +30,7 @@ def test_the_default_learning_rate_is_small_but_for_bundled_models_and_explicit_
     assert made().learning_rates == (1e-3,)
     assert made(by="reward").learning_rates == (1e-4,)
     assert made(**other).learning_rates == made(**other, by="reward").learning_rates == (1e-5,)
+    assert made(**other, adapter=4).learning_rates == (5e-4,)
     assert made(model={"source": "bundled:llama-base"}).learning_rates == (1e-3,)
     assert made(**other, learning_rates=0.5).learning_rates == (0.5,)
 
@@ -89,6 +90,7 @@ def test_a_budget_is_a_number_or_a_share(typed, meant):
         ({"rollout_temperature": 0.7}, r"rollout_temperature is of answers that are drawn"),
         ({"by": "reward", "generations": 1}, r"generations must be answers to each item of a step, a whole number fr"),
         ({"by": "reward", "rollout_temperature": 0.0}, r"rollout_temperature must be the temperature"),
+        ({"arms": "all", "adapter": 4}, r"layers=all-full has a form of its own; for adapters on all"),
         ({"by": "reward", "thinking_tokens": 9}, r"thinking_tokens closes the thinking in place of the model"),
         ({"steps": 0}, r"steps must be a whole number from 1"),
         ({"step": 10}, r"there is no key 'step' \(nearest: steps\)"),
@@ -124,8 +126,9 @@ def test_further_arms_rates_and_seeds_make_no_other_study_and_other_steps_do():
     st.sampled_from([{}, {"by": "reward"}, {"by": "reward", "generations": 3, "rollout_temperature": 0.5}]),
 )
 def test_a_study_written_as_toml_reads_back_as_the_same(arms, rates, budget, by):
+    adapter = 4 if {"0-2", "1,7", "critical", "least", "random"} & set(arms) else None
     study = made(
-        arms=arms, learning_rates=rates, budget=budget, adapter=4, title="a \"b\" 'c'", prompt_style="plain", **by
+        arms=arms, learning_rates=rates, budget=budget, adapter=adapter, title="a \"b\" 'c'", prompt_style="plain", **by
     )
     assert TuningStudy.parse(study.to_toml()) == study
 

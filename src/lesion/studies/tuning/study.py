@@ -22,8 +22,9 @@ NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
 COMPLETIONS, REWARD = "completions", "reward"
 """What a model is trained by."""
 GENERATIONS, TEMPERATURE = 8, 1.0
-RATE, BUNDLED_RATES = 1e-5, {COMPLETIONS: 1e-3, REWARD: 1e-4}
-"""Default learning rates: a small one, as pretrained models are easily damaged; the bundled ones are tiny."""
+RATE, ADAPTER_RATE, BUNDLED_RATES = 1e-5, 5e-4, {COMPLETIONS: 1e-3, REWARD: 1e-4}
+"""Default learning rates: a small one, as pretrained models are easily damaged; adapters take a larger one, and the
+bundled models are tiny."""
 _LABELS = {
     CRITICAL: "critical blocks",
     LEAST: "least critical blocks",
@@ -200,7 +201,7 @@ class TuningStudy(GreedyStudy):
         panel=TRAINING,
         name="learning_rate",
         many="comma",
-        shown="0.00001; for bundled models 0.001, by reward 0.0001",
+        shown="0.00001, with --adapter 0.0005; for bundled models 0.001, by reward 0.0001",
     )
     seeds: Several[Seed] = option(
         (0,),
@@ -237,7 +238,8 @@ class TuningStudy(GreedyStudy):
         model = values.get("model")
         source = model.get("source") if isinstance(model, Mapping) else getattr(model, "source", model)
         bundled = isinstance(source, str) and source.startswith("bundled:")
-        defaults: dict[str, Any] = {"learning_rates": BUNDLED_RATES[by] if bundled else RATE}
+        rate = ADAPTER_RATE if values.get("adapter") is not None else RATE
+        defaults: dict[str, Any] = {"learning_rates": BUNDLED_RATES[by] if bundled else rate}
         if by == REWARD:
             defaults |= {"generations": GENERATIONS, "rollout_temperature": TEMPERATURE}
         return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
@@ -250,6 +252,11 @@ class TuningStudy(GreedyStudy):
                     f"{key} is of answers that are drawn, and training by completions draws none; train by reward, or"
                     " leave it out."
                 )
+        if self.adapter is not None and set(self.arms) <= {ALL_FULL, ALL_ADAPTER}:
+            raise ValueError(
+                f"adapter={self.adapter} is for blocks that are named, and layers={self.arms[0]} has a form of its own;"
+                " for adapters on all blocks name these by number, such as 0-29, or leave adapter out."
+            )
         if self.reinforced and self.thinking_tokens is not None:
             raise ValueError(
                 "thinking_tokens closes the thinking in place of the model, which cannot be rewarded; leave it out, or"
