@@ -135,7 +135,7 @@ def test_the_matrix_has_every_pair_of_ranked_profiles_and_boxes_those_that_agree
 
 
 def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_leaves_of_it():
-    [finding] = prose.findings(overlay(made()).models)
+    [finding] = prose.findings(overlay(made()))
     assert finding.headline[0].startswith("Agreement beyond chance in 1 of 3 pairs of different studies: ")
     assert "drop · sums rises with lost in the block (ρ\N{NO-BREAK SPACE}1, corrected p" in finding.headline[0]
     [coarse] = [sentence for sentence in finding.sentences if sentence.startswith("After correction")]
@@ -146,21 +146,21 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
 
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)).models)
+    [finding] = prose.findings(overlay(model_of(profiles)))
     assert finding.headline[0].startswith("No agreement beyond chance in 1 pair of different studies")
     assert "takes |ρ|" in finding.sentences[0]
 
 
 def test_that_only_perfect_agreement_would_pass_is_no_evidence_and_the_headline_says_so():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3)), profile("lost", (3, 1, 2, 2.5, 1.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)).models)
+    [finding] = prose.findings(overlay(model_of(profiles)))
     assert finding.headline[0].startswith("Whether the studies point at the same blocks cannot be told")
     assert "only perfect agreement over 5 blocks would pass" in finding.headline[0]
 
 
 def test_no_agreement_is_told_with_the_least_that_would_pass():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)).models)
+    [finding] = prose.findings(overlay(model_of(profiles)))
     least = needed(6, 1)
     assert f"|ρ| ≥ {wording.rho(least)} over 6 blocks)" in finding.headline[0].replace(wording.SPACE, " ")
 
@@ -168,7 +168,7 @@ def test_no_agreement_is_told_with_the_least_that_would_pass():
 def test_one_kind_of_study_alone_is_not_tested_against_itself():
     profiles = (profile("a", (0.1, 0.5, 0.2, 0.6)), profile("b", (0.1, 0.4, 0.2, 0.6)))
     models = [model_of(profiles, name) for name in ("made", "other")]
-    *peaks, missing = prose.findings(models)
+    *peaks, missing = prose.findings(overlay(*models))
     assert [finding.headline for finding in peaks] == [(), ()]  # block 1 is the largest of a and b, in each
     assert missing.subject == prose.MISSING
     assert len(missing.headline) == 1
@@ -185,15 +185,15 @@ def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_nu
     )
     model = model_of(profiles, pairs=pairs)
     assert [pair.b for pair in model.tested] == ["lost", "weak", "few"]
-    [finding] = prose.findings([model])
+    [finding] = prose.findings(overlay(model))
     assert "The strongest is drop with lost (ρ\N{NO-BREAK SPACE}.80, p" in finding.headline[1]
-    [finding] = prose.findings([model_of(profiles, pairs=pairs[:1])])
+    [finding] = prose.findings(overlay(model_of(profiles, pairs=pairs[:1])))
     assert "(ρ\N{NO-BREAK SPACE}1 over 4 blocks, p" in finding.headline[1]
 
 
 def test_the_threshold_counts_the_pairs_of_all_models_and_tells_its_blocks():
     summary = overlay(made(), made("other"))
-    first, _ = prose.findings(summary.models)
+    first, _ = prose.findings(summary)
     assert "After correction over 6 pairs of all models, p ≤ 0.05 takes |ρ|" in first.sentences[0]
     assert "over 6 blocks, and" in first.sentences[0]
     assert "cannot be reached over 5 blocks." in first.sentences[0]

@@ -14,6 +14,7 @@ from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.statistics.paired import holm
 from lesion.studies.overlay import summary as overlay
+from lesion.studies.overlay.findings import findings
 from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.overlay.summary import needed, permutation_p, spearman, summarise
 
@@ -74,6 +75,36 @@ def test_equal_orders_have_rho_1_and_p_is_corrected_over_the_pairs_of_different_
     tested = [one for one in of.correlations if one.p is not None]
     assert [one.p_corrected for one in tested] == pytest.approx(holm(one.p for one in tested))
     assert len(tested) == 3  # the drift curve takes no part, only the loss in a block
+
+
+def test_of_pairs_fixed_beforehand_alone_there_is_a_p(folders):
+    [every] = summarise(folders).models
+    summary = summarise(folders, pairs=["DROP · sums ~ density"])
+    [of] = summary.models
+    tested = [one for one in of.correlations if one.p is not None]
+    assert [{one.a, one.b} for one in tested] == [{"drop · sums", "density · mathneuro, 1 % · sums"}]
+    assert tested[0].p_corrected == tested[0].p == 2 / math.factorial(6)
+    assert [one.rho for one in of.correlations] == [one.rho for one in every.correlations]
+    assert every.pair(tested[0].a, tested[0].b).p_corrected > tested[0].p
+    [finding] = findings(summary)
+    assert finding.headline[0].startswith(
+        "Agreement beyond chance in 1 of 1 pair of different studies fixed beforehand"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("drop", r"'drop' is no pair; write parts of two labels with ~ between"),
+        ("drop ~ ", r"is no pair"),
+        ("drop · sums ~ d", r"'d' fits several profiles: drop · sums; drift, NMI lost"),
+        ("drop ~ lape", r"names no two profiles .* write parts of two of these with ~ between: drop · sums; drift"),
+        ("drop ~ drop", r"names no two profiles of different studies"),
+    ],
+)
+def test_a_pair_that_names_no_two_profiles_is_refused_with_their_labels(folders, pair, told):
+    with pytest.raises(UsageError, match=told):
+        summarise(folders, pairs=[pair])
 
 
 def test_p_is_corrected_over_the_pairs_of_all_models(folders, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import Unpack
@@ -14,7 +15,9 @@ from lesion.studies.overlay.study import METHOD
 
 @validated
 @runs(METHOD)
-def overlay(*folders: str | Path, seed: int = 0, **options: Unpack[OutputOptions]) -> OverlayResult:
+def overlay(
+    *folders: str | Path, pairs: str | Sequence[str] = (), seed: int = 0, **options: Unpack[OutputOptions]
+) -> OverlayResult:
     """Compare what finished studies say of a model's blocks.
 
     Example:
@@ -22,8 +25,8 @@ def overlay(*folders: str | Path, seed: int = 0, **options: Unpack[OutputOptions
         >>> compared.correlations
 
     Raises:
-        UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, or no
-            model has two profiles.
+        UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, no
+            model has two profiles, or a pair does not name two of them.
         LesionError: a file is damaged.
     """
     raise NotImplementedError  # `runs` does it

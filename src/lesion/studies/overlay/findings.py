@@ -9,7 +9,7 @@ from lesion.report.finding import Finding
 from lesion.report.wording import rho
 from lesion.statistics.paired import ALPHA
 from lesion.studies.overlay.charts import KINDS
-from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles
+from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, OverlaySummary
 from lesion.studies.overlay.summary import needed
 
 MISSING = "What is missing"
@@ -20,18 +20,19 @@ NAMED = 4
 """At most so many of the pairs that agree are named in the headline."""
 
 
-def findings(models: Sequence[ModelProfiles]) -> list[Finding]:
+def findings(summary: OverlaySummary) -> list[Finding]:
     """Per model: which profiles of different studies agree beyond chance, and where each is largest.
 
     Of models whose ranked profiles are of one kind, what is missing is said once, at the end.
     """
+    models = summary.models
     pairs = sum(len(model.tested) for model in models)
     every = []
     alone: dict[Kind, list[str]] = {}
     for model in models:
         kinds = {profile.kind for profile in model.ranked}
         if len(kinds) > 1:
-            every.append(Finding(model.model, _headline(model, pairs), _sentences(model, pairs)))
+            every.append(Finding(model.model, _headline(model, pairs, bool(summary.pairs)), _sentences(model, pairs)))
             continue
         alone.setdefault(next(iter(kinds), model.profiles[0].kind), []).append(model.model)
         if peaks := _peaks(model):
@@ -49,13 +50,13 @@ def _missing(kind: Kind, names: Sequence[str]) -> str:
     )
 
 
-def _headline(model: ModelProfiles, every: int) -> tuple[str, ...]:
+def _headline(model: ModelProfiles, every: int, fixed: bool) -> tuple[str, ...]:
     """Which profiles agree; that it cannot be told where no agreement short of a perfect one passes the correction."""
     tested = model.tested
     if not tested:
         return ("No two profiles of different studies can be ranked over the same blocks.",)
     agreeing = [pair for pair in tested if pair.p_corrected is not None and pair.p_corrected <= ALPHA]
-    pairs = f"{wording.counted(len(tested), 'pair')} of different studies"
+    pairs = f"{wording.counted(len(tested), 'pair')} of different studies{' fixed beforehand' if fixed else ''}"
     if agreeing:
         return (f"Agreement beyond chance in {len(agreeing)} of {pairs}: {_agree(model, agreeing)}.",)
     most = tested[0]

@@ -61,14 +61,14 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def found(self) -> list[Finding]:
-        return prose.findings(self.summary.models)
+        return prose.findings(self.summary)
 
     @override
     def page(self) -> Page:
         summary = self.summary
         names = [model.model for model in summary.models]
         which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
-        findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary.models))), Prose((METHOD,))))
+        findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary))), Prose((METHOD,))))
         models = (_model(model, number) for number, model in enumerate(summary.models))
         return Page(
             title=visible(f"Blocks of {which}: several studies compared"),
@@ -86,7 +86,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
         return Chapter(
             "Do the methods point at the same blocks?",
             "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
-            tuple(finding for finding in prose.findings(summary.models) if finding.subject == most.model),
+            tuple(finding for finding in prose.findings(summary) if finding.subject == most.model),
             (_profiles(most, 0),),
             short="Overlay",
         )
@@ -98,7 +98,7 @@ def _opening(summary: OverlaySummary) -> Opening:
     if most is None or len(most.ranked) < 2:
         return Opening()
     figure = _correlations(most)
-    found = (finding for finding in prose.findings(summary.models) if finding.subject == most.model)
+    found = (finding for finding in prose.findings(summary) if finding.subject == most.model)
     verdict = next((finding.headline[:2] for finding in found), ())
     lead = (f"{most.model}: {verdict[0]}", *verdict[1:]) if verdict else ()
     return Opening(lead, replace(figure, name=""))
@@ -138,7 +138,8 @@ def _model(model: ModelProfiles, number: int) -> Section:
 
 
 def _studies(summary: OverlaySummary) -> Section:
-    blocks: list[Block] = [Facts((("folders", "\n".join(map(visible, summary.folders))),))]
+    fixed = (("pairs fixed beforehand", "\n".join(map(visible, summary.pairs))),) if summary.pairs else ()
+    blocks: list[Block] = [Facts((("folders", "\n".join(map(visible, summary.folders))), *fixed))]
     if summary.notes:
         blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
     blocks.append(Prose(items=READING, title="How to read this", quiet=False))

@@ -49,7 +49,7 @@ class Correlation(Value):
     Attributes:
         rho: Spearman's, −1…1; None where a profile is constant or there are fewer than four blocks.
         p: two-sided permutation p: the share of orders of one profile whose |ρ| is at least as large. None within one
-            kind of study, whose tasks share answers.
+            kind of study, whose tasks share answers, and of pairs other than those fixed beforehand.
         p_corrected: by Holm over all pairs of all models that have a p.
         beyond_depth: the partial rank correlation given the block's number.
     """
@@ -118,10 +118,12 @@ class OverlaySummary(Summary):
     Attributes:
         folders: of the studies, as given.
         seed: of the orders that are drawn for p, where there are too many to go through.
+        pairs: the pairs that were fixed beforehand, as given; the others are not tested. None given: all are.
         models: those with at least two profiles.
     """
 
     kind: Literal["overlay"] = "overlay"
     folders: tuple[str, ...]
     seed: int = 0
+    pairs: tuple[str, ...] = ()
     models: tuple[ModelProfiles, ...]

@@ -11,7 +11,7 @@ from lesion.studies.overlay.summary import summarise
 
 def run_overlay(study: OverlayStudy, run: Run) -> OverlayResult:
     """Compare the studies that are named; raises as `summarise`, and where the folder cannot be written."""
-    summary = summarise(study.folders, study.seed)
+    summary = summarise(study.folders, study.seed, study.pairs)
     with locked(run.folder, "overlay"):
         summary.write(run.folder)
     return OverlayResult(run.folder, summary)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import SEED, OneOrSeveral, Seed, Text
+from lesion.core.fields import SEED, Listed, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
 from lesion.core.options import option
 from lesion.core.study_file import StudyFile
@@ -28,6 +28,14 @@ class OverlayStudy(StudyFile):
         many="repeat",
         argument="DIR …",
     )
+    pairs: Listed[Text] = option(
+        (),
+        help="Pair of profiles that is tested, fixed beforehand, as parts of their labels: 'drop · gsm8k ~ density ·"
+        " mathneuro'. The correction is over these alone; default: all pairs of different studies.",
+        must="a list of pairs of profiles, as 'drop · gsm8k ~ density · mathneuro'",
+        name="pair",
+        many="repeat",
+    )
     seed: Seed = option(0, help="Random seed of the permutation test (models of more than 8 blocks).", must=SEED)
 
     @override
@@ -45,5 +53,8 @@ METHOD = Method(
     "Compare the block profiles of several studies, with rank correlations.",
     kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",
     distributed=False,
-    examples=("lesion overlay study drift --out overlay",),
+    examples=(
+        "lesion overlay study drift --out overlay",
+        "lesion overlay study isolation --pair 'drop · primer:arithmetic ~ density · mathneuro' --out overlay",
+    ),
 )

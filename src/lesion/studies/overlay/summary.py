@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from lesion.errors import UsageError
+from lesion.plain import short
 from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.overlay.profiles import read
 from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, Needed, OverlaySummary, Profile
@@ -26,16 +27,18 @@ FEWEST = 4
 """Over fewer blocks that two profiles share, no rank correlation is computed."""
 
 
-def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
+def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str] = ()) -> OverlaySummary:
     """Read finished folders and bring together the profiles of each model.
 
     Args:
         folders: of `lesion ablate`, `drift`, `isolate` or `truncate`, in any order; each at most once.
         seed: of the orders that are drawn where there are too many to go through.
+        pairs: which pairs of profiles are tested, each as parts of two labels with `~` between; none: all pairs of
+            different studies.
 
     Raises:
         UsageError: a folder has no numbers per block or is named twice; two folders call different weights by one
-            name; or no model has two profiles.
+            name; no model has two profiles; or a pair does not name two profiles of different studies of one model.
         LesionError: a file is damaged.
     """
     places = [Path(folder) for folder in folders]
@@ -63,24 +66,35 @@ def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
         for profile in held.profiles:
             of_model.setdefault(profile.model, []).append(profile)
     models = []
+    named_pairs: set[str] = set()
     for model, profiles in of_model.items():
         if len(profiles) < 2:
             notes.append(f"{model} has only one profile ({profiles[0].label}) and is left out.")
             continue
         named = _labelled(sorted(profiles, key=lambda profile: ORDER.index(profile.kind)))
         fingerprint = seen[model][0] if model in seen else None
-        models.append(
-            ModelProfiles(model=model, fingerprint=fingerprint, profiles=named, correlations=correlations(named, seed))
-        )
+        chosen = {text: pair for text in pairs if (pair := _chosen(text, named)) is not None}
+        named_pairs.update(chosen)
+        tested = set(chosen.values()) if pairs else None
+        ranks = correlations(named, seed, tested)
+        models.append(ModelProfiles(model=model, fingerprint=fingerprint, profiles=named, correlations=ranks))
     if not models:
         alone = "; ".join(f"{model}: {profiles[0].label}" for model, profiles in of_model.items()) or "none at all"
         raise UsageError(
             f"Only one profile per model was found ({alone}): there is nothing to compare it with. Name folders of"
             " other studies of the same model, under the same name."
         )
+    for text in pairs:
+        if text not in named_pairs:
+            labels = dict.fromkeys(profile.label for model in models for profile in model.ranked)
+            raise UsageError(
+                f"The pair '{short(text)}' names no two profiles of different studies of one model; write parts of two"
+                f" of these with ~ between: {'; '.join(labels)}."
+            )
     return OverlaySummary(
         folders=tuple(map(str, places)),
         seed=seed,
+        pairs=tuple(pairs),
         models=corrected(models),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -118,9 +132,41 @@ def _labelled(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
     return tuple(named)
 
 
-def correlations(profiles: Sequence[Profile], seed: int = 0) -> tuple[Correlation, ...]:
+def _chosen(text: str, profiles: Sequence[Profile]) -> frozenset[str] | None:
+    """The labels of the two profiles that a pair names; None where the model has no such two.
+
+    Raises:
+        UsageError: the text has no two sides, or a side fits several profiles.
+    """
+    sides = [side.strip() for side in text.split("~")]
+    if len(sides) != 2 or not all(sides):
+        raise UsageError(
+            f"'{short(text)}' is no pair; write parts of two labels with ~ between, as 'drop · gsm8k ~ density ·"
+            " mathneuro'."
+        )
+    ends: list[Profile] = []
+    for side in sides:
+        ranked = [profile for profile in profiles if profile.ranked]
+        fitting = [profile for profile in ranked if profile.label == side] or [
+            profile for profile in ranked if side.lower() in profile.label.lower()
+        ]
+        if len(fitting) > 1:
+            raise UsageError(
+                f"'{short(side)}' fits several profiles: {'; '.join(each.label for each in fitting)}. Write more of the"
+                " label of the one that is meant."
+            )
+        ends += fitting
+    if len(ends) < 2 or ends[0].kind == ends[1].kind:
+        return None
+    return frozenset(profile.label for profile in ends)
+
+
+def correlations(
+    profiles: Sequence[Profile], seed: int = 0, tested: Set[frozenset[str]] | None = None
+) -> tuple[Correlation, ...]:
     """Spearman's rank correlations between all profiles of a model that are `ranked`, pair by pair.
 
+    Of `tested` pairs of labels there is a p; None: of all pairs of different studies.
     `permutation_p` takes blocks for exchangeable. Neighbouring blocks are alike, so a small p is too small where both
     profiles are smooth; `beyond_depth` shows what a common trend makes of it. `corrected` adds `p_corrected`.
     """
@@ -132,7 +178,8 @@ def correlations(profiles: Sequence[Profile], seed: int = 0) -> tuple[Correlatio
         if len(both) >= FEWEST:
             rho = spearman(x, y)
             beyond = _partial(rho, spearman(x, np.array(both, float)), spearman(y, np.array(both, float)))
-        if a.kind != b.kind and math.isfinite(rho):
+        asked = tested is None or frozenset((a.label, b.label)) in tested
+        if asked and a.kind != b.kind and math.isfinite(rho):
             p = permutation_p(x, y, seed)
         pairs.append(Correlation(a=a.label, b=b.label, blocks=len(both), rho=rho, p=p, beyond_depth=beyond))
     return tuple(pairs)

@@ -59,7 +59,7 @@ def text_tables(summary: OverlaySummary) -> RenderableType:
     """The findings and, per model, the pairs of different studies, for a terminal."""
     parts: list[RenderableType] = []
     tables = {model.model: tested(model).terminal(most=MOST) for model in summary.models if model.tested}
-    for finding in prose.findings(summary.models):
+    for finding in prose.findings(summary):
         title = Text(visible(finding.subject), style="bold")
         if not finding.sentences and finding.subject not in tables:
             continue  # its headline stands above
