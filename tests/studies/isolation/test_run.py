@@ -19,6 +19,7 @@ from lesion.models.load import wrap
 from lesion.report import wording
 from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import IsolationSummary
+from lesion.studies.isolation.run import asked_skill
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from runs import run_evaluation, run_isolation
 from tiny import model, tiny, tokenizer
@@ -508,3 +509,16 @@ def test_a_selection_made_anew_on_other_weights_is_noted(llama, data, tmp_path):
         make_engine=Oracle(),
     )
     assert any("its selection was made anew on the weights of tiny:other" in n for n in outcome.summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "skill"),
+    [
+        (["ioi", "arithmetic:add?digits=1", "arithmetic:add?digits=2"], "arithmetic:add?digits=2"),
+        (["ioi", "arithmetic:words", "arithmetic:add?digits=1"], "arithmetic:add?digits=1"),
+        (["ioi", "arithmetic:words"], "arithmetic:add"),
+    ],
+)
+def test_the_skill_that_is_asked_is_the_calibrated_task_or_else_that_task_with_other_options(tasks, skill):
+    told = IsolationStudy.make(model="m", skill="arithmetic:add", controls=["facts"], tasks=tasks)
+    assert asked_skill(told) == skill

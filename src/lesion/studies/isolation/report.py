@@ -156,7 +156,7 @@ def _opening(summary: IsolationSummary) -> Opening:
     first = findings.findings(summary)[0]
     numbers = [text.partition(". ")[0].rstrip(".") + "." for text in first.sentences[:1]]
     numbers += [text for text in first.sentences[:1] for text in text.split(". ")[-1:] if text.endswith("read them.")]
-    verdict = (*first.headline[:1], *numbers) if evaluation.skills else tuple(first.sentences[:2])
+    verdict = (*first.headline[:1], *numbers) if evaluation.skills else (*first.headline, *first.sentences)[:2]
     return Opening(verdict, figures[0])
 
 

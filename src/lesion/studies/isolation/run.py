@@ -57,7 +57,9 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     if study.tasks:
         notes: list[str] = []
         entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, notes.append)
-        skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
+        skill = asked_skill(study)
+        if canonical(skill) != canonical(study.skill) and skill in [task.name for task in study.tasks]:
+            notes.append(f"{skill} stands for the skill {study.skill}: the same task with other options.")
         validation = None if study.choose is None else study.choose.validation
         roles = Roles(skill, validation, tuple(notes), calibrated_on(edits.values()))
         evaluation, evaluated, planned = evaluate(study, chosen, model, entries, edits, run, roles)
@@ -117,6 +119,14 @@ def _read(text: str) -> EditFile | Edit:
     """The edit of a file, or of a text."""
     file = path_of(text)
     return parse(text) if file is None else read_edit(file)
+
+
+def asked_skill(study: IsolationStudy) -> str:
+    """The task that is asked as the skill: the calibrated one, else the first that differs in its options alone."""
+    names = [task.name for task in study.tasks]
+    same = [name for name in names if canonical(name) == canonical(study.skill)]
+    alike = [name for name in names if name.partition("?")[0] == study.skill.partition("?")[0]]
+    return (same or alike or [study.skill])[0]
 
 
 def evaluate(
