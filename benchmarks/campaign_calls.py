@@ -87,6 +87,7 @@ def calls(places: Places, model: Any) -> list[Case]:
         "Wanda": lambda value: lesion.Wanda(value, 0.1),
         "MathNeuro": lambda value: lesion.MathNeuro(value, (), 0.1),
         "Random": lesion.Random,
+        "Listed": lesion.Listed,
         "LAPE": lambda value: lesion.LAPE(value, (), 0.1),
         "read_edit": lesion.read_edit,
         "save_edit": lambda value: lesion.save_edit("x.edit", value, model),

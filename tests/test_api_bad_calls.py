@@ -168,6 +168,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "MathNeuro": (lesion.MathNeuro, {"skill": inputs, "controls": [inputs], "keep": 0.1}),
         "LAPE": (lesion.LAPE, {"skill": inputs, "controls": [inputs], "keep": 0.1}),
         "Random": (lesion.Random, {"like": share}),
+        "Listed": (lesion.Listed, {"weights": ("0.mlp.up[0,1]",)}),
         "AblationResult.report": (result.report, {}),
         "EditFile.fit": (file.fit, {"model": llama}),
         "EditFile.with_factor": (file.with_factor, {"factor": 0.5}),
