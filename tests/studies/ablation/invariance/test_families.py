@@ -54,6 +54,14 @@ def test_labels_make_a_family_and_another_parent_is_no_child():
     assert [child.model for child in family.children] == ["d"]
 
 
+def test_a_parent_that_is_the_base_of_the_family_makes_a_child():
+    (family,) = found(
+        {"source": "a", "family": "f", "variant": "base"},
+        {"source": "b", "family": "f", "variant": "rlvr", "parent": "a"},
+    )
+    assert [child.model for child in family.children] == ["b"]
+
+
 def test_revisions_of_one_source_are_a_time_axis_by_step_with_the_model_at_the_end():
     (family,) = found(
         *({"source": "out/model", "revision": f"step{step}"} for step in (100, 20, 3)), "out/model", "elsewhere"

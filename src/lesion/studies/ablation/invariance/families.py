@@ -36,6 +36,12 @@ def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[F
         blocks: the number of blocks by model name, as far as known.
     """
     parted = [_parted(chosen) for chosen in models]
+    bases = {
+        (chosen.lineage[0], name)
+        for chosen in models
+        if chosen.lineage[1] == BASE
+        for name in (chosen.name, chosen.source)
+    }
     sources = [source for source, _ in parted]
     groups: dict[tuple[bool, str], list[Member]] = {}
     for chosen, (source, revision) in zip(models, parted, strict=True):
@@ -47,7 +53,8 @@ def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[F
             revision=revision,
             # Alone, a revision is the model that is meant, not a moment of its training.
             step=step_of(revision) if sources.count(source) > 1 else None,
-            parent=chosen.parent,
+            # A parent that is the base of the family is said twice, and no other.
+            parent=None if (family, chosen.parent) in bases else chosen.parent,
             blocks=blocks.get(chosen.name),
         )
         groups.setdefault((family is not None, family or source), []).append(member)
