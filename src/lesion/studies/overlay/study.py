@@ -55,6 +55,6 @@ METHOD = Method(
     distributed=False,
     examples=(
         "lesion overlay study drift --out overlay",
-        "lesion overlay study isolation --pair 'drop · primer:arithmetic ~ density · mathneuro' --out overlay",
+        "lesion overlay study isolation --pair 'drop ~ mathneuro' --out overlay",
     ),
 )
