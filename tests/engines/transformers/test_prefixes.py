@@ -29,6 +29,7 @@ from lesion.engines.transformers.prefixes import (
     NOTHING,
     Prefixes,
     alike,
+    before_options,
     cost_of_edit,
     shared,
 )
@@ -87,13 +88,71 @@ def test_choices_are_scored_as_alone(worth_it, monkeypatch):
     choices = ((7, 8, 9), (30,), (12, 11))
     requests = questions((FEW_SHOT, ANOTHER, ()), choices=choices)
     found, work = answered(model, requests)
+    assert_scored_as_alone(model, requests, found)
+    assert work.prompt < 0.6 * unshared(monkeypatch, model, requests).prompt
+
+
+LONG_QUESTIONS = prompts(6, longest=40, shortest=35, seed=17)
+OPTIONS = ((7, 8, 9), (30, 4), (12, 11, 3, 5), (9,))
+
+
+def assert_scored_as_alone(model, requests, found) -> None:
     for request in requests:
-        for choice, score in zip(choices, found[request.key].answer.scores, strict=True):
+        for choice, score in zip(request.choices, found[request.key].answer.scores, strict=True):
             logits = forward(model, (*request.prompt, *choice), request.edit)[0].double().log_softmax(-1)
             places = range(len(request.prompt) - 1, len(request.prompt) + len(choice) - 1)
             expected = sum(float(logits[place, token]) for place, token in zip(places, choice, strict=True))
             assert score == pytest.approx(expected, abs=2e-4), request.key
-    assert work.prompt < 0.6 * unshared(monkeypatch, model, requests).prompt
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2"])
+@pytest.mark.parametrize("few_shot", [(), FEW_SHOT])
+@pytest.mark.parametrize("kept", [None, 60])
+def test_options_are_scored_behind_one_pass_over_their_question(worth_it, monkeypatch, family, few_shot, kept):
+    model = tiny.model(family)
+    if kept is not None:  # memory for a few prefixes only
+        monkeypatch.setattr(lesion.engines.transformers.prefixes, "positions", lambda model: kept)
+    requests = [
+        Request(f"{index} under {edit}", (*few_shot, *question), edit, choices=OPTIONS)
+        for index, question in enumerate(LONG_QUESTIONS)
+        for edit in EDITS
+    ]
+    found, work = answered(model, requests)
+    assert_scored_as_alone(model, requests, found)
+    if kept is None:
+        assert work.prompt < 0.5 * unshared(monkeypatch, model, requests).prompt
+
+
+def test_the_work_of_options_is_that_of_their_question_once_and_of_what_follows_it():
+    model = tiny.model("llama")
+    rests = prompts(40, longest=30, shortest=30, seed=18)
+    options = ((7, 8, 9), (30, 4, 1), (12, 11, 3))
+    requests = [Request(f"{i}", (*FEW_SHOT, *rest), choices=options) for i, rest in enumerate(rests)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+        _, work = answered(model, requests, batch_size=64)
+    # The last token of a question is computed with each option, of which the last token is not.
+    assert work.prompt == len(FEW_SHOT) + 40 * (29 + 3 * 3)
+
+
+def test_a_question_is_no_prefix_where_its_options_are_one_token_or_it_is_short():
+    question = LONG_QUESTIONS[0]
+    single = [Request("", question, choices=((7,), (8,), (9,)))]
+    several = [Request("", question, choices=((7, 1), (8, 1), (9, 1)))]
+    free = [Request("", question)]
+    spared = 2 * (len(question) - 1)
+    assert before_options(several, [()], spared - 1) == [question[:-1]]
+    assert before_options(several, [()], spared) == [()]
+    assert before_options(several, [question[:10]], spared - 20) == [()]
+    assert before_options([*single, *free], [(), ()], 0) == [(), ()]
+
+
+def test_options_that_come_as_requests_of_their_own_share_their_question():
+    question = LONG_QUESTIONS[0]
+    apart = [Request(f"{i}", (*question,), choices=(choice,)) for i, choice in enumerate(OPTIONS)]
+    found = before_options(apart, [()] * 4, 30)
+    assert found == [question[:-1]] * 4
+    assert all(tokens is found[0] for tokens in found)
 
 
 def test_tokens_are_looked_up_as_alone(worth_it, monkeypatch):
@@ -158,10 +217,10 @@ def test_when_memory_runs_out_sharing_is_given_up_before_rows_are(worth_it, monk
 
     whole = lesion.engines.transformers.prefill.prefill
 
-    def fail(model, gates, prompts, table, padding, *others):
+    def fail(model, gates, prompts, table, padding, *others, **named):
         if not others:  # the pass over a prefix alone
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(model, gates, prompts, table, padding, *others)
+        return whole(model, gates, prompts, table, padding, *others, **named)
 
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", fail)
     found, work = answered(model, requests)
@@ -199,12 +258,12 @@ def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_
     whole = lesion.engines.transformers.prefill.prefill
     passes: list[tuple[int, bool]] = []
 
-    def prefill(model, gates, prompts, *args):
+    def prefill(model, gates, prompts, *args, **named):
         shares = len(args) > 2 and any(args[-1])
         passes.append((len(set(prompts)) * max(map(len, prompts)), shares))
         if shares and sum(shared for _, shared in passes) == fails:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(model, gates, prompts, *args)
+        return whole(model, gates, prompts, *args, **named)
 
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
     _, work = answered(model, [Request(f"{index}", text, **kind) for index, text in enumerate(texts)], batch_size=32)

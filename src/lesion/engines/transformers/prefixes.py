@@ -1,4 +1,6 @@
-"""Prefixes: what many prompts begin with, such as the solved examples of a task, is computed once for each edit."""
+"""Prefixes: what many prompts begin with, such as the solved examples of a task or a question before its options, is
+computed once for each edit.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,13 @@ DEPTH = 8
 class Prefix:
     """What some prompts begin with; no tokens where a prompt shares nothing.
 
-    Prompts are best taken in the order of `rank`; it is 0 for those that share nothing.
+    Prompts are best taken in the order of `rank`; it is 0 for those that share nothing. `parent` is the prefix that
+    this one begins with itself, or None.
     """
 
     tokens: tuple[int, ...] = ()
     rank: int = 0
+    parent: Prefix | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -73,6 +77,34 @@ def shared(requests: Sequence[Request], cost: int = COST) -> list[tuple[int, ...
             for index in part:
                 prefixes[index] = prefix
     return prefixes
+
+
+def before_options(
+    requests: Sequence[Request], families: Sequence[tuple[int, ...]], cost: int = COST
+) -> list[tuple[int, ...]]:
+    """All tokens but the last of the prompt of each request whose options are better scored behind it, else none.
+
+    Options of several tokens are rows of their own, each with the whole prompt before it unless that is a prefix.
+
+    Args:
+        requests: those without options have no such prefix.
+        families: the first tokens that each request shares with others, from `shared`; they are computed already.
+        cost: of a prefix under each edit, in tokens.
+    """
+    rows: dict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
+    by_identity = {id(request.prompt): request.prompt for request in requests if request.choices}
+    prompts = {number: (prompt, prompt[:-1]) for number, prompt in by_identity.items()}
+    begins: dict[tuple[int, ...], tuple[int, ...]] = {}  # equal ones become the same
+    for request in requests:
+        if request.choices:
+            prompt, _ = prompts[id(request.prompt)]
+            rows[prompt].update(choice[:-1] for choice in request.choices)
+    found: list[tuple[int, ...]] = []
+    for request, family in zip(requests, families, strict=True):
+        prompt, begin = prompts.get(id(request.prompt), ((), ()))
+        spared = (len(rows[prompt]) - 1) * (len(begin) - len(family)) if request.choices else 0
+        found.append(begins.setdefault(begin, begin) if spared > cost else ())
+    return found
 
 
 def _best(
@@ -124,14 +156,24 @@ class Prefixes:
         self._of: dict[tuple[int, int], Prefix] = {}
         # Prompts and prefixes are long, so they are compared by identity: they are kept here, so that it stays theirs.
         self._requests = [request for request, _ in requests]
-        shared_tokens = shared(self._requests, cost_of_edit(model))
-        by_tokens: dict[int, tuple[Prefix, set[int]]] = {}
-        for (request, column), tokens in zip(requests, shared_tokens, strict=True):
-            if tokens:
-                prefix, columns = by_tokens.setdefault(id(tokens), (Prefix(tokens, len(by_tokens) + 1), set()))
-                if column in columns or (len(columns) + 1) * len(prefix) <= self.most:
-                    columns.add(column)
-                    self._of[id(request.prompt), column] = prefix
+        cost = cost_of_edit(model)
+        families = shared(self._requests, cost)
+        options = before_options(self._requests, families, cost)
+        first: dict[int, int] = {}
+        for tokens in families:
+            first.setdefault(id(tokens), len(first))
+        # The prefixes that begin with one family's stand behind it, in a row.
+        by_family = sorted(zip(requests, families, options, strict=True), key=lambda entry: first[id(entry[1])])
+        known: dict[int, tuple[Prefix, set[int]]] = {}
+        for (request, column), family, option in by_family:
+            parent: Prefix | None = None
+            for tokens in filter(None, (family, option)):
+                new = Prefix(tokens, len(known) + 1, parent)
+                prefix, columns = known.setdefault(id(tokens), (new, set()))
+                if column not in columns and (len(columns) + 1) * len(prefix) > self.most:
+                    break
+                columns.add(column)
+                self._of[id(request.prompt), column] = parent = prefix
         self._begun: dict[tuple[int, int], Begun] = {}
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
@@ -159,20 +201,24 @@ class Prefixes:
         """Where the first tokens of rows are known from, under the edits of their columns; computed if they are not."""
         if not self._of:
             return [None] * len(prefixes)
+        starts = self._starts(prefixes, columns)
+        for past in {start.past: None for start in starts if start is not None}:
+            self._held[past] = self._held.pop(past)
+        self._let_go()
+        return starts
+
+    def _starts(self, prefixes: Sequence[Prefix], columns: Sequence[int]) -> list[Begun | None]:
+        """As `begun`; nothing is let go meanwhile."""
         wanted: dict[Prefix, set[int]] = defaultdict(set)
         for prefix, column in zip(prefixes, columns, strict=True):
             if prefix.rank and (prefix.rank, column) not in self._begun:
                 wanted[prefix].add(column)
         for prefix, missing in wanted.items():
             self._compute(prefix, sorted(missing))
-        starts = [
+        return [
             self._begun[prefix.rank, column] if prefix.rank else None
             for prefix, column in zip(prefixes, columns, strict=True)
         ]
-        for past in {start.past: None for start in starts if start is not None}:
-            self._held[past] = self._held.pop(past)
-        self._let_go()
-        return starts
 
     def give_up(self) -> bool:
         """Share nothing any more, for memory has run out; whether anything was shared.
@@ -193,7 +239,8 @@ class Prefixes:
             part = columns[start : start + step]
             prompts = [prefix.tokens] * len(part)
             table = self.table.select(torch.tensor(part))
-            computed = prefill(self.model, self.gates, prompts, table, self.padding)
+            begun = self._starts([prefix.parent] * len(part), part) if prefix.parent else None
+            computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
             past = Past(computed.keys, computed.values, computed.sources, len(prefix))
             self._held[past] = [(prefix.rank, column) for column in part]
