@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
+from scipy.stats import t as student
+from scipy.stats import ttest_1samp, ttest_rel
 
 from lesion.errors import LesionError
 from lesion.statistics.contrasts import (
@@ -17,6 +18,7 @@ from lesion.statistics.contrasts import (
     mean_p,
     paired_difference_of_drops,
     perplexity,
+    perplexity_p,
     perplexity_ratio,
 )
 from lesion.statistics.paired import Contrast, paired_drop
@@ -210,7 +212,23 @@ def test_the_spread_of_a_perplexity_is_that_of_a_jackknife_over_stretches():
 def test_of_stretches_of_one_length_the_spread_is_the_standard_error_of_their_mean():
     losses = np.array([1.0, 2.5, 2.0, 4.0])
     found = perplexity(-10 * losses, np.full(4, 10))
-    assert math.log(found.high / found.value) == pytest.approx(1.959964 * losses.std(ddof=1) / 2)
+    assert math.log(found.high / found.value) == pytest.approx(student.isf(0.025, 3) * losses.std(ddof=1) / 2)
+
+
+def test_the_test_of_a_ratio_is_students_where_stretches_have_one_length():
+    rng = np.random.default_rng(9)
+    before, after = rng.normal(-20, 1, (2, 8))
+    found = perplexity_p(before, after, np.full(8, 10))
+    assert found == pytest.approx(ttest_rel(before, after).pvalue)
+    # It and the interval at its level agree.
+    ratio = perplexity_ratio(before, after, np.full(8, 10), 1 - found)
+    assert pytest.approx(ratio.low) == 1.0 or pytest.approx(ratio.high) == 1.0
+
+
+def test_the_test_of_a_ratio_says_nothing_of_one_stretch_or_where_a_score_is_not_finite():
+    assert perplexity_p(np.array([-20.0, -30.0]), np.array([-20.0, -30.0]), np.array([10, 10])) == 1.0
+    assert math.isnan(perplexity_p(np.array([-20.0]), np.array([-21.0]), np.array([10])))
+    assert math.isnan(perplexity_p(np.array([-20.0, -30.0]), np.array([-20.0, -math.inf]), np.array([10, 10])))
 
 
 def test_a_text_against_itself_has_the_ratio_one_without_doubt():

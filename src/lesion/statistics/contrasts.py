@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import norm
 from scipy.stats import t as student
 
 from lesion.errors import LesionError
@@ -109,8 +108,8 @@ def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " it
     """exp of the mean negative log-probability per token, with an interval from the spread between stretches of text.
 
     The variance of the mean, a ratio of two sums over stretches, is the linearised one (Cochran 1977, section 2.11);
-    the interval is symmetric for the logarithm. Infinite where a log-probability is not finite; one stretch has the
-    interval 0 to infinity. `scores` are summed log-probabilities of the stretches, in nats.
+    the interval is Student's, symmetric for the logarithm. Infinite where a log-probability is not finite; one stretch
+    has the interval 0 to infinity. `scores` are summed log-probabilities of the stretches, in nats.
 
     Raises:
         LesionError: there is no token.
@@ -131,19 +130,41 @@ def perplexity_ratio(
     return _exp_ratio(baseline.astype(np.float64) - edited.astype(np.float64), tokens, level)
 
 
-def _exp_ratio(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float) -> Contrast:
+def perplexity_p(
+    baseline: Float[np.ndarray, " items"], edited: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"]
+) -> float:
+    """Two-sided p of "the ratio of perplexities is 1" (Student's test); NaN for one stretch or infinite scores.
+
+    It agrees with the interval of `perplexity_ratio`. Arguments as there.
+
+    Raises:
+        LesionError: there is no token.
+    """
+    mean, spread = _linearised(baseline.astype(np.float64) - edited.astype(np.float64), tokens)
+    if not math.isfinite(mean) or not math.isfinite(spread):
+        return math.nan
+    if spread == 0.0:
+        return 1.0 if mean == 0.0 else 0.0
+    return float(2.0 * student.sf(abs(mean) / spread, len(tokens) - 1))
+
+
+def _linearised(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"]) -> tuple[float, float]:
+    """Σ sums ÷ Σ tokens and its standard error, infinite for a single stretch."""
     total = int(tokens.sum())
     if total == 0:
         raise LesionError("A perplexity needs at least one token.")
-    mean = float(sums.sum()) / total
+    mean, items = float(sums.sum()) / total, len(sums)
+    if items < 2 or not math.isfinite(mean):
+        return mean, math.inf
+    residuals = sums - mean * tokens
+    return mean, math.sqrt(items / (items - 1) * float(residuals @ residuals)) / total
+
+
+def _exp_ratio(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float) -> Contrast:
+    mean, spread = _linearised(sums, tokens)
     if not math.isfinite(mean):
         return Contrast(math.inf, math.inf, math.inf)
-    items = len(sums)
-    spread = math.inf
-    if items > 1:
-        residuals = sums - mean * tokens
-        spread = math.sqrt(items / (items - 1) * float(residuals @ residuals)) / total
-    reach = float(norm.isf((1 - level) / 2)) * spread
+    reach = float(student.isf((1 - level) / 2, max(1, len(sums) - 1))) * spread
 
     def power(value: float) -> float:
         return math.exp(value) if value < 700 else math.inf

@@ -21,6 +21,7 @@ from lesion.report.finding import Finding
 from lesion.report.table import Table
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
+from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
@@ -73,6 +74,11 @@ class AblationResult(StudyResult[AblationSummary]):
         return tables.frame(self.summary)
 
     @property
+    def perplexity(self) -> pd.DataFrame:
+        """One row per model, task of running text, unit, factor and layer: what `perplexity.csv` holds."""
+        return perplexity.frame(self.summary)
+
+    @property
     @override
     def answers(self) -> pd.DataFrame:
         return self._stored()[0]
@@ -81,7 +87,8 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        return [*prose.shared(views), *prose.by_model(views), *map(invariance.finding, families)]
+        of_text = perplexity.findings(self.summary)
+        return [*prose.shared(views), *prose.by_model(views), *of_text, *map(invariance.finding, families)]
 
     @override
     def shown(self) -> Table:
@@ -129,13 +136,16 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
+    if (texts := perplexity.section(summary)) is not None:
+        sections.append(texts)
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
         blocks = (Prose((SCREENED,)), Prose(items=lines), tables.screens(summary))
         sections.append(Section("Screen", "The screen: what the cuts take of the gold solutions", blocks))
     if breakdowns := groups.breakdowns(summary.curves, answers, items, summary.study.level):
         sections.append(_groups(summary, breakdowns))
-    sections += [Section("Cells", "Every cell", (tables.cells(summary),)), _study(summary)]
+    sections += [Section("Cells", "Every cell", (tables.cells(summary),))] if views else []
+    sections.append(_study(summary))
     models = list(dict.fromkeys(curve.model for curve in summary.curves))
     named = wording.listed(models) if len(models) < 4 else f"{len(models)} models"
     return Page(
@@ -155,7 +165,11 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     """
     own = prose.by_model(views[:1])
     if not own:
-        return Opening()
+        texts, of_text = perplexity.findings(summary), perplexity.section(summary)
+        if of_text is None:
+            return Opening()
+        chart = next(block for block in of_text.blocks if isinstance(block, Figure))
+        return Opening(texts[0].sentences[:1], replace(chart, name=""))
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     several = len(own) > 1
     examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]
@@ -200,7 +214,8 @@ def _findings(
 ) -> list[Block]:
     blocks: list[Block] = []
     tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
-    planned = [(model.model, task) for model in summary.models for task in tasks]
+    texts = {(model.model, text.task) for model in summary.models for text in model.texts}
+    planned = [(model.model, task) for model in summary.models for task in tasks if (model.model, task) not in texts]
     if gaps := prose.missing(views, groups.answered(answers), planned):
         more = [f"… and {len(gaps) - MOST_GAPS} more."] if len(gaps) > MOST_GAPS else []
         note = "What follows is what has been answered so far."
@@ -209,7 +224,7 @@ def _findings(
         note = "Every number, and the unedited model beside it, is over the items that its cell was asked (n)."
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
-    shared, by_model = prose.shared(views), prose.by_model(views)
+    shared, by_model = prose.shared(views), [*prose.by_model(views), *perplexity.findings(summary)]
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)

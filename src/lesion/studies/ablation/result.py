@@ -24,7 +24,20 @@ class Scores(Endings):
     accuracy: Estimate
 
 
-class Cell(Scores):
+class Place(Value):
+    """One block, or one branch of it, scaled by a factor."""
+
+    layer: int
+    unit: Unit
+    factor: float
+
+    @property
+    def edit(self) -> str:
+        """The text form of the edit, under which its answers are stored."""
+        return str(SCALES[self.unit](self.layer, self.factor))
+
+
+class Cell(Place, Scores):
     """One edit on one task.
 
     Attributes:
@@ -35,20 +48,12 @@ class Cell(Scores):
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
 
-    layer: int
-    unit: Unit
-    factor: float
     drop: Estimate
     p_critical: Number = None
     p_critical_corrected: Number = None
     critical: bool | None = None
     decided: Decision | None = None
     baseline: Scores | None = None
-
-    @property
-    def edit(self) -> str:
-        """The text form of the edit, under which its answers are stored."""
-        return str(SCALES[self.unit](self.layer, self.factor))
 
     @property
     def marked(self) -> bool:
@@ -91,7 +96,7 @@ class Stopped(Value):
     finished: bool
 
 
-class Loss(Value):
+class Loss(Place):
     """What one edit takes of the gold solutions.
 
     Attributes:
@@ -100,18 +105,10 @@ class Loss(Value):
         nonfinite: items without a number under the edit.
     """
 
-    layer: int
-    unit: Unit
-    factor: float
     lost: Estimate
     lost_per_answer: Number
     nonfinite: int
     rank: int
-
-    @property
-    def edit(self) -> str:
-        """The text form of the edit."""
-        return str(SCALES[self.unit](self.layer, self.factor))
 
 
 class Agreement(Value):
@@ -184,11 +181,46 @@ class TaskResult(Value):
         return tuple(sorted(chosen, key=lambda cell: cell.layer))
 
 
+class TextUnderEdit(Place):
+    """Running text under one edit.
+
+    Attributes:
+        perplexity: of a token; None where it is not finite.
+        ratio: to the perplexity of the unedited model on the same texts; p of "it is 1".
+    """
+
+    perplexity: Estimate
+    ratio: Estimate
+
+
+class TextResult(Value):
+    """One model on a task of running text, which is scored and not judged.
+
+    Attributes:
+        texts, tokens: how many were scored.
+        baseline: the perplexity of the unedited model.
+        planned: edits that the finished study will have.
+    """
+
+    task: str
+    texts: int
+    tokens: int
+    baseline: Estimate
+    planned: int
+    cells: tuple[TextUnderEdit, ...]
+
+    def of(self, unit: Unit, factor: float) -> tuple[TextUnderEdit, ...]:
+        """The cells of one unit and factor by layer."""
+        chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
+        return tuple(sorted(chosen, key=lambda cell: cell.layer))
+
+
 class ModelResult(Value):
-    """One model on all tasks of which its baseline is complete."""
+    """One model on all tasks of which its baseline is complete; those of running text apart."""
 
     model: str
     tasks: tuple[TaskResult, ...]
+    texts: tuple[TextResult, ...] = ()
 
 
 class AblationSummary(Summary):

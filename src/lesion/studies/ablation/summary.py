@@ -25,6 +25,7 @@ from lesion.statistics.critical import (
 from lesion.statistics.detectable import at_an_end
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
+from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.result import (
     AblationSummary,
     AtShare,
@@ -34,6 +35,7 @@ from lesion.studies.ablation.result import (
     Sensitivity,
     Stopped,
     TaskResult,
+    TextResult,
 )
 from lesion.studies.ablation.screening import no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
@@ -55,7 +57,7 @@ def summarise(
     """The numbers of a study without those of its families: what is known of every edit that has all its answers.
 
     An edit that is still missing answers is left out and named in the task's `planned`; a task without a complete
-    baseline is left out with a note. A task that is scored by log-probability has a note that its accuracy says little.
+    baseline is left out with a note. Running text and what else is scored by log-probability has perplexities.
 
     Args:
         study: what is evaluated.
@@ -64,12 +66,12 @@ def summarise(
         guessing: the accuracy of guessing of each task that has one, in 0…1.
     """
     notes: list[str] = []
-    scored: list[str] = []
     unscreened: list[str] = []
     models = []
     drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
     for model, edits in plan.items():
-        tasks = []
+        tasks: list[TaskResult] = []
+        texts: list[TextResult] = []
         of_model = answers[answers["model_name"] == model]
         stopping = None
         if study.stop is not None:
@@ -78,10 +80,17 @@ def summarise(
             notes += [f"{model}: {stopping.progress()}"] if stopping.answers else []
         for task, ids in drawn.items():
             of_task = of_model[of_model["task"] == task]
-            if stopping is None:
+            result: TaskResult | TextResult | None
+            if perplexity.scored(of_task):
+                result = perplexity.measured(task, ids, of_task, edits, study.level)
+            elif stopping is None:
                 result = _full_task(study, task, ids, of_task, edits)
             else:
                 result = _stopped_task(study, task, of_task, edits, stopping)
+            if isinstance(result, TextResult):
+                texts.append(result)
+                unscreened += [task] if study.screen else []
+                continue
             if result is None:
                 begun = "all items" if stopping is None else "the items of the first round"
                 notes.append(f"{model} has not answered {begun} of {task} without an edit yet.")
@@ -92,18 +101,8 @@ def summarise(
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
             result = result.model_copy(update={"guessing": (guessing or {}).get(task, 0.0)})
             tasks.append(result)
-            notes += _nonfinite(model, task, of_task, edits)
-            if _scored(of_task):
-                scored.append(task)
-                tasks[-1] = result.model_copy(update={"sensitivity": ()})
-            else:
-                notes += _unreachable(model, result)
-        models.append(ModelResult(model=model, tasks=tasks))
-    notes += [
-        f"{task} is scored, not judged: the accuracy says only how often its log-probability was a finite number. "
-        f"`lesion evaluate` compares log-probabilities."
-        for task in dict.fromkeys(scored)
-    ]
+            notes += [*_nonfinite(model, task, of_task, edits), *_unreachable(model, result)]
+        models.append(ModelResult(model=model, tasks=tasks, texts=texts))
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
@@ -251,13 +250,6 @@ def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scor
     else:
         share = accuracy(right, level)
     return Scores(items=len(right), accuracy=Estimate.of(share), **rates(frame))
-
-
-def _scored(answers: pd.DataFrame) -> bool:
-    """Whether these are log-probabilities of one text each, of which none is right or wrong."""
-    if "scores" not in answers:
-        return False
-    return any(len(scores) == 1 and not text for scores, text in zip(answers["scores"], answers["text"], strict=True))
 
 
 def _unreachable(model: str, result: TaskResult) -> list[str]:

@@ -14,6 +14,7 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
+from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.result import AblationSummary, Scores
@@ -250,8 +251,11 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
         caption += f" Approximate: {summary.approximate}"
     tables = [Wide(_by_layer(view, label)) for view in summary.views for label in view.labels]
     tables += [Wide(screen.terminal(model, of_tasks)) for model, of_tasks in screen.screens(summary).items()]
-    lines = (caption, *prose.sensitivity(summary), *screen.sentences(summary, seconds))
-    return Group(*tables, *(Text(plain(line), style="dim") for line in lines))
+    texts = [Wide(each) for each in perplexity.terminal(summary)]
+    caption = caption if summary.curves else ""
+    about_text = (f"{perplexity.METHOD} Brackets are {level} intervals.",) if texts else ()
+    lines = filter(None, (caption, *about_text, *prose.sensitivity(summary), *screen.sentences(summary, seconds)))
+    return Group(*tables, *texts, *(Text(plain(line), style="dim") for line in lines))
 
 
 def _by_layer(view: View, label: str) -> TerminalTable:

@@ -1,0 +1,158 @@
+"""Running text in a layer study: perplexities against plain forward passes, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import lesion as api
+from commandline import lesion
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.models.load import load
+from lesion.report.wording import place
+from lesion.statistics.contrasts import perplexity_p
+from lesion.studies.ablation import perplexity_report as report
+from lesion.studies.ablation.perplexity import measured, scored
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.continuations import encode_passage
+
+TEXTS = 6
+EDITS = [ScaleBlock(layer) for layer in range(3)]
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load("bundled:llama-base", dtype="float32")
+
+
+def scores(model, edit, items) -> list[tuple[float, int]]:
+    """The summed log-probability of each text, float64, and of how many tokens."""
+    found = []
+    for item in items:
+        before, passage = encode_passage(model, find("primer:text"), item)
+        with applied(model, edit), torch.inference_mode():
+            logits = model.network(torch.tensor([[*before, *passage]])).logits[0].double().log_softmax(-1)
+        places = range(len(before) - 1, len(before) + len(passage) - 1)
+        found.append(
+            (sum(float(logits[place, token]) for place, token in zip(places, passage, strict=True)), len(passage))
+        )
+    return found
+
+
+def test_perplexities_are_those_of_plain_forward_passes(bundled, tmp_path):
+    result = api.ablate(
+        bundled, "primer:text", layers=[0, 2], factor=[0.0, 0.5], items=TEXTS, out=str(tmp_path / "out")
+    )
+    items = draw(find("primer:text"), TEXTS, 0)
+
+    def expected(edit) -> float:
+        every = scores(bundled, edit, items)
+        return math.exp(-sum(score for score, _ in every) / sum(tokens for _, tokens in every))
+
+    (text,) = result.summary.models[0].texts
+    unedited = expected(BASELINE)
+    assert text.baseline.value == pytest.approx(unedited, rel=1e-3)
+    assert (text.texts, text.tokens) == (TEXTS, sum(tokens for _, tokens in scores(bundled, BASELINE, items)))
+    assert {(cell.layer, cell.factor) for cell in text.cells} == {(0, 0.0), (2, 0.0), (0, 0.5), (2, 0.5)}
+    for cell in text.cells:
+        edited = expected(ScaleBlock(cell.layer, cell.factor))
+        assert cell.perplexity.value == pytest.approx(edited, rel=1e-3)
+        assert cell.ratio.value == pytest.approx(edited / unedited, rel=1e-3)
+        assert cell.ratio.low < cell.ratio.value < cell.ratio.high
+    assert result.summary.models[0].tasks == ()
+    assert result.table.empty
+    assert list(result.perplexity["ratio"]) == [cell.ratio.value for cell in text.cells]
+
+
+def answers(values: dict[str, list[float]], tokens: list[int]) -> pd.DataFrame:
+    rows = [
+        {
+            "edit": edit,
+            "item": f"i{place}",
+            "scores": (score,) if math.isfinite(score) else (),
+            "text": "",
+            "tokens": count,
+        }
+        for edit, of_edit in values.items()
+        for place, (score, count) in enumerate(zip(of_edit, tokens, strict=True))
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_p_is_corrected_over_all_planned_blocks_and_an_unfinished_one_is_left_out():
+    tokens, ids = [10, 12, 9], ["i0", "i1", "i2"]
+    values = {"baseline": [-20.0, -25.0, -17.0], "0×0": [-40.0, -52.0, -33.0], "1×0": [-20.5, -24.8, -17.4]}
+    found = measured("t", ids, answers(values, tokens), EDITS, 0.95)
+    assert [cell.layer for cell in found.cells] == [0, 1]
+    first = perplexity_p(*(np.array(values[edit]) for edit in ("baseline", "0×0")), np.array(tokens))
+    assert found.cells[0].ratio.p == pytest.approx(first)
+    assert found.cells[0].ratio.p_corrected == pytest.approx(3 * first)  # the smallest of three, one of them not known
+    assert found.planned == 3
+    del values["baseline"]
+    assert measured("t", ids, answers(values, tokens), EDITS, 0.95) is None
+
+
+def test_an_edit_that_breaks_a_text_has_no_number_and_does_not_hide_the_others():
+    values = {"baseline": [-20.0, -25.0], "0×0": [-40.0, math.nan], "1×0": [-21.0, -26.5]}
+    found = measured("t", ["i0", "i1"], answers(values, [10, 10]), EDITS, 0.95)
+    broken, whole = found.cells
+    assert broken.ratio.value is broken.ratio.p_corrected is broken.perplexity.value is None
+    assert whole.ratio.value == pytest.approx(math.exp(2.5 / 20))
+
+
+def test_only_scores_of_one_text_are_running_text():
+    frame = answers({"baseline": [-20.0]}, [10])
+    assert scored(frame)
+    assert not scored(frame.assign(text="chosen"))
+    assert not scored(frame.assign(scores=[(-1.0, -2.0)]))
+
+
+def test_a_study_tells_accuracies_and_perplexities_beside_each_other(capsys, tmp_path):
+    out, tasks = tmp_path / "out", ["primer:text", "primer:atlas", "gold:primer:atlas"]
+    named = [part for task in tasks for part in ("--task", task)]
+    done = lesion(capsys, "ablate", "bundled:llama-base", *named, "--items", 4, "--layers", "0,7", "--out", out)
+    assert done.code == 0, done.err
+    assert "perplexity, × unedited" in done.out
+    (model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    assert [task["task"] for task in model["tasks"]] == ["primer:atlas"]
+    assert [text["task"] for text in model["texts"]] == ["primer:text", "gold:primer:atlas"]
+    assert list(pd.read_csv(out / "layers.csv")["task"].unique()) == ["primer:atlas"]
+    written = pd.read_csv(out / "perplexity.csv")
+    assert list(written.columns) == list(report.COLUMNS)
+    assert len(written) == 4
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Running text" in page
+    again = lesion(capsys, "report", out).out
+    assert "perplexity, × unedited" in again
+
+
+def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(capsys, tmp_path):
+    out = tmp_path / "out"
+    done = lesion(
+        capsys, "ablate", "bundled:llama-base", "--task", "primer:text", "--items", 4, "--layers", "0,7", "--out", out
+    )
+    assert done.code == 0, done.err
+    assert "● is critical" not in done.out
+    found = api.result(out)
+    (finding,) = found.found()
+    assert finding.sentences[0].startswith("primer:text: perplexity ")
+    assert f"without {place('block', 0)}" in finding.sentences[0]
+    page = found.page()
+    assert page.opening.verdict == finding.sentences
+    assert [section.short for section in page.sections][:2] == ["Findings", "Text"]
+
+
+def test_what_is_not_measured_yet_is_said(bundled, tmp_path):
+    result = api.ablate(bundled, "primer:text", layers=[0], items=TEXTS, out=str(tmp_path / "out"))
+    (text,) = result.summary.models[0].texts
+    half = text.model_copy(update={"planned": 2})
+    summary = result.summary.model_copy(
+        update={"models": (result.summary.models[0].model_copy(update={"texts": (half,)}),)}
+    )
+    assert "(1 of 2 cuts so far)" in report.findings(summary)[0].sentences[0]
