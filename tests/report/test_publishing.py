@@ -249,10 +249,11 @@ def places(text: str) -> list[tuple[str, str]]:
 
 def test_verdict_evidence_charts_tables_and_method_follow_one_another_whatever_the_order_of_sections():
     facts, frame = Facts((("seed", "1"),)), pd.DataFrame({"a": [1.0]})
+    a, b = (Figure(name, (Panel((curves(NAMES),)),), "A.") for name in "ab")
     sections = (
         Section("Study", "The study", (facts,)),
         Section("Numbers", "Numbers", (Table("numbers", frame, (Column("a", "A"),)),)),
-        Section("Curves", "Curves", (Figure("a", (Panel((curves(NAMES),)),), "A."), Prose(("More.",)))),
+        Section("Curves", "Curves", (a, Prose(("More.",)), b)),
         Section("Findings", "Findings", (Findings((Finding("", ("It is so.", "p .01."), ("From 1 to 0 [0, 1].",)),)),)),
         Section("Plan", "Plan", (Prose(("A plan.",)), Table("", frame, (Column("a", "A"),))), within="method"),
     )  # fmt: skip
@@ -266,7 +267,18 @@ def test_verdict_evidence_charts_tables_and_method_follow_one_another_whatever_t
     opening = text.split('id="verdict"')[1].split("</section>")[0]
     assert "It is so. p .01. From 1 to 0 [0, 1]." in opening
     assert opening.count('class="vega"') == 1  # moved there from its section
-    assert text.count('class="vega"') == 1
+    assert text.count('class="vega"') == 2
+
+
+def test_a_section_of_which_only_prose_about_the_first_figure_is_left_is_left_out():
+    figure = Figure("a", (Panel((curves(NAMES),)),), "A.")
+    sections = (
+        Section("Curves", "Curves", (Prose(("Point at a line.",)), figure)),
+        Section("Findings", "Findings", (Prose(("Just so.",)),)),
+    )
+    text = html(Page("A study", "made", sections))
+    assert "Point at a line." not in text
+    assert "Just so." in text
 
 
 def test_a_study_says_itself_what_its_first_screen_shows():

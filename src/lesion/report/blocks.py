@@ -266,13 +266,16 @@ class Page:
         return next((texts for one in findings if (texts := brief(one))), ())
 
     def parted(self, part: str) -> list[Section]:
-        """The sections of a part of the page, without the figure that stands in the first screen."""
+        """The sections of a part of the page, without the figure that stands in the first screen.
+
+        A section that has nothing but prose about that figure is left out.
+        """
         first = self.first.figure
-        sections = [section for section in self.sections if section.part == part]
-        kept = [
-            replace(section, blocks=tuple(block for block in section.blocks if block is not first))
-            for section in sections
-        ]
+        kept = []
+        for section in (section for section in self.sections if section.part == part):
+            blocks = tuple(block for block in section.blocks if block is not first)
+            if len(blocks) == len(section.blocks) or not all(isinstance(block, Prose) for block in blocks):
+                kept.append(replace(section, blocks=blocks))
         return [section for section in kept if section.blocks]
 
     def blocks(self) -> Iterator[Block]:

@@ -12,6 +12,8 @@ from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.result import AblationSummary, Cell, Scores, Sensitivity
 
+LEAD = 220
+"""A sentence on the first screen names places in so many characters at most; the first group always stands."""
 MANY = 4
 """So many tasks without a mark are not listed: a place is marked for the others alone."""
 Needed = dict[int, frozenset[str]]
@@ -29,17 +31,28 @@ def shared(views: Sequence[View]) -> list[Finding]:
 
 
 def leads(view: View) -> list[str]:
-    """What models of each depth share, a short sentence per depth that names every block which all of them mark."""
+    """What models of each depth share, a short sentence per depth that names the blocks which all of them mark.
+
+    Those that are marked for one task alone come first; where there are too many, the rest are counted.
+    """
     sentences = []
     for among, curves in _depths(view).items():
         able, untold = _known(curves)
         every = list(dict.fromkeys(curve.task for curve in able))
-        clauses: list[str] = []
+        groups = []
         for tasks, spared, layers in _grouped(_needed(able, all), every, _needed(able, any)):
-            alone = " alone" if tasks and len(tasks) + len(spared) == len(every) > len(tasks) and not untold else ""
+            groups.append((len(tasks) + len(spared) == len(every) > len(tasks) and not untold, tasks, layers))
+        groups.sort(key=lambda group: not group[0])
+        clauses: list[str] = []
+        for alone, tasks, layers in groups:
             verb = "" if clauses else f" {wording.called(view.stopped, len(layers))}"
             names = wording.listed(tasks) if untold else _names(tasks, every)
-            clauses.append(f"{_places(view.unit, layers)}{verb} for {names}{alone}")
+            clause = f"{_places(view.unit, layers)}{verb} for {names}{' alone' if alone else ''}"
+            if clauses and len(", ".join([*clauses, clause])) > LEAD:
+                rest = sorted(layer for _, _, others in groups[len(clauses) :] for layer in others)
+                untold += f"; for {wording.numbered('block', rest)} see below"
+                break
+            clauses.append(clause)
         lead = f"In {among}{wording.listed(clauses)}{untold}."
         sentences.append(lead if clauses else " ".join(_shared(view, among, curves)))
     return [sentence for sentence in sentences if sentence]
