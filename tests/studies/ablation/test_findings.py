@@ -58,6 +58,19 @@ def test_the_first_screen_names_every_shared_block_also_those_critical_for_every
     )
 
 
+def test_a_lead_that_would_be_too_long_names_the_most_selective_places_and_counts_the_rest(monkeypatch):
+    summary = form()
+    for model in summary["models"]:
+        for task in model["tasks"]:
+            task["cells"][0]["critical"] = True
+    first = form()["models"][0]["tasks"][0]["cells"][0]["layer"]
+    monkeypatch.setattr(prose, "LEAD", 20)
+    [lead] = prose.leads(valid(summary).views[0])
+    assert lead.replace(wording.SPACE, " ") == (
+        f"In both models block 2 is critical for sums alone; for block {first} see below."
+    )
+
+
 def test_the_example_of_several_models_names_model_place_and_task_in_one_sentence():
     view = study()[0].views[0]
     text = prose.example(view, view.labels[0]).replace(wording.SPACE, " ")
