@@ -333,6 +333,10 @@ def _decimal(text: str) -> float:
 
 
 def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
+    if name.endswith("]"):
+        from lesion.edits.selections.listed import Listed
+
+        return ScaleParameters(Listed((name,)), factor)
     match = _SELECTION.fullmatch(name)
     if match is None:
         return None
@@ -350,8 +354,8 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     address.
 
     Args:
-        text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, several joined by `+`, or
-            `baseline`.
+        text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, a weight `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`,
+            `LABEL@DIGEST×0`, several joined by `+`, or `baseline`.
         selections: by digest, those that the text may name.
 
     Raises:
@@ -376,8 +380,9 @@ def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
             ) from None
         side: Any = match["side"]
         return [Truncate(match["address"], keep, side)]
-    # A label may hold an x; an address does not.
-    name, *factors = (text.strip() for text in re.split("×" if "@" in piece else "[×xX*]", piece))
+    # A label may hold an x, and so may the address of a weight; that of a block does not.
+    times = "×" if "@" in piece else r"(?<=\])\s*[×xX*]" if "]" in piece else "[×xX*]"
+    name, *factors = (text.strip() for text in re.split(times, piece))
     try:
         factor = _decimal(factors[0]) if len(factors) == 1 else None
     except ValueError:

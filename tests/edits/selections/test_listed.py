@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lesion.edits.edit import ScaleParameters
+from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters, parse
 from lesion.edits.matched import matched_controls
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.random_control import Random
@@ -25,6 +25,25 @@ def test_the_mask_is_true_at_the_named_places_alone():
     assert not listed.mask("head", WEIGHT).any()
     assert [listed.touches(address) for address in (UP, "0.mlp.up", "2.mlp.up")] == [True, True, False]
     assert listed.label == "weights-3"
+
+
+@pytest.mark.parametrize("text", [f"{UP}[2,3]×0", f"{UP}[2, 3]x0", f"{UP}[2,3] * 0"])
+def test_one_weight_has_a_text_form(text):
+    edit = parse(text)
+    assert edit == ScaleParameters(Listed([f"{UP}[2,3]"]), 0.0)
+    assert str(edit) == f"1.mlp.up-2-3@{edit.selection.digest}×0"
+    both = parse(f"{text}+2×0.5")
+    assert both == Compose((edit, ScaleBlock(2, 0.5)))
+
+
+def test_the_text_form_of_an_experts_weight_may_hold_an_x():
+    assert parse("3.mlp.experts.5.up[0,1]x2") == ScaleParameters(Listed(["3.mlp.experts.5.up[0,1]"]), 2.0)
+
+
+@pytest.mark.parametrize("text", ["1.mlp.up[2]×0", "1.mlp.up[2,3]", "1.mlp.up[2,3]×nan", "[2,3]×0", "0-1[2,3]×0"])
+def test_what_is_no_weight_and_factor_is_refused(text):
+    with pytest.raises(UsageError):
+        parse(text)
 
 
 def test_order_spaces_and_repetition_make_no_other_selection():

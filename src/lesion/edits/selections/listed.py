@@ -58,7 +58,10 @@ class Listed(Selection):
 
     @property
     def label(self) -> str:
-        """`weights-8`: the name and how many they are."""
+        """`weights-8`: the name and how many they are; of one without a name of its own `11.mlp.down-507-1229`."""
+        if len(self.weights) == 1 and self.name == "weights":
+            address, row, column = _place(self.weights[0])
+            return f"{address}-{row}-{column}"
         return f"{self.name}-{len(self.weights)}"
 
     @cached_property
