@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pandas as pd
 import pytest
+from chart_parts import CELLS, drawn, encodings, layers, rows
 from page_checks import marks
-from palettes import contrast, palettes
 
-from lesion.report import drawing, plots, theme
+from lesion.report import drawing, heatmap, plots, theme
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 
 LAYER, SHARE = Axis("layer", 0.0, 3.0, whole=True), Axis("share", 0.0, 1.0, form=".0%")
 SERIES = ("bundled:a-b", "x.y[0]")
@@ -22,33 +21,6 @@ ROWS = [
     for name in SERIES
     for x in range(4)
 ]  # fmt: skip
-
-
-def drawn(chart) -> dict[str, Any]:
-    return drawing.specification(chart)
-
-
-def layers(chart) -> dict[str, dict[str, Any]]:
-    """The layers of a chart by their mark."""
-    return {layer["mark"]["type"]: layer for layer in drawn(chart)["layer"]}
-
-
-def rows(chart, layer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The data of a layer."""
-    specified = drawn(chart)
-    return specified["datasets"][layer.get("data", specified.get("data"))["name"]]
-
-
-def encodings(value: Any):
-    """Every encoding of a specification that shows a field."""
-    if isinstance(value, dict):
-        if "field" in value:
-            yield value
-        for part in value.values():
-            yield from encodings(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from encodings(part)
 
 
 @pytest.fixture
@@ -131,38 +103,6 @@ def test_a_guide_in_one_place_alone_answers_for_the_whole_axis():
     plots.guides(guide.iloc[:0], Axis("a"))
 
 
-def test_no_colour_is_written_but_by_role(curves):
-    heat = plots.heat(
-        pd.DataFrame([{"x": 1, "y": "a", "value": 0.1, "text": "10", "tip": "", "marked": False}]),
-        "layer",
-        "",
-        full=1.0,
-    )
-    for chart in (curves, heat, plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)):
-        assert not re.search(r'"#[0-9a-fA-F]{3,8}"|rgb\(', str(drawn(chart)).replace("'", '"'))
-
-
-@pytest.mark.parametrize(
-    ("axis", "scale"),
-    [
-        (Axis("a"), {}),
-        (Axis("a", 0.0, 2.0), {"domain": [0.0, 2.0]}),
-        (Axis("a", low=1.0), {"domainMin": 1.0}),
-        (Axis("a", high=1.0), {"domainMax": 1.0}),
-        (Axis("a", 0.001, 1.0, kind="log"), {"domain": [0.001, 1.0], "type": "log"}),
-    ],
-)
-def test_an_axis_has_the_ends_that_it_is_given(axis, scale):
-    plain = {"type": "linear", "nice": False} | ({} if axis.kind == "log" else {"zero": False})
-    assert axis.scale.to_dict() == plain | scale
-
-
-@pytest.mark.parametrize(("high", "ticks"), [(1.0, [0, 1]), (2.0, [0, 1, 2]), (2.5, [0, 1, 2]), (60.0, None)])
-def test_a_short_axis_of_whole_numbers_has_a_tick_at_each(high, ticks):
-    made = Axis("step", 0.0, high, whole=True).axis.to_dict()
-    assert made.get("values") == ticks
-
-
 def test_an_axis_of_whole_numbers_has_no_tick_between_them(curves):
     line = layers(curves)["line"]["encoding"]
     assert (line["x"]["axis"]["tickMinStep"], line["x"]["axis"]["format"]) == (1, "d")
@@ -171,51 +111,15 @@ def test_an_axis_of_whole_numbers_has_no_tick_between_them(curves):
     assert Axis("a", ticks=(1.0, 10.0)).axis.to_dict()["values"] == [1.0, 10.0]
 
 
-CELLS = pd.DataFrame(
-    [
-        {"x": 0, "y": "a: b.c", "value": 0.5, "text": "50", "tip": "half", "marked": True, "edit": "0×0"},
-        {"x": 1, "y": "a: b.c", "value": -0.25, "text": "−25", "tip": "less", "marked": False, "edit": "1×0"},
-        {"x": 0, "y": "d", "value": None, "text": "", "tip": "not measured yet", "marked": False, "edit": None},
-    ]
-)
-
-
-def test_a_heat_map_holds_a_row_per_cell_with_what_a_click_opens():
-    chart = plots.heat(CELLS, "layer", "task", full=0.5)
-    for layer in drawn(chart)["layer"]:
-        data = rows(chart, layer)
-        assert [(row["x"], row["y"], row["value"], row["edit"]) for row in data] == [
-            (0, "a: b.c", 0.5, "0×0"), (1, "a: b.c", -0.25, "1×0"), (0, "d", None, None),
-        ]  # fmt: skip
-        assert [row["size"] for row in data] == [0.5, 0.25, None]
-    opacity = [
-        encoding["scale"] for layer in drawn(chart)["layer"] for encoding in encodings(layer)
-        if encoding["field"] == "size"
-    ]  # fmt: skip
-    assert opacity == [{"clamp": True, "domain": [0, 0.5], "range": [0, 1]}]
-    x, y = (drawn(chart)["encoding"][name] for name in "xy")
-    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([0, 1], ["a: b.c", "d"])
-
-
-def test_a_heat_map_has_its_rows_and_columns_in_the_order_given():
-    chart = plots.heat(CELLS, "layer", "task", full=0.5, columns=[2, 1, 0], rows=["d", "a: b.c"])
-    x, y = (drawn(chart)["encoding"][name] for name in "xy")
-    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([2, 1, 0], ["d", "a: b.c"])
-    assert drawn(chart)["height"] == 2 * 28
-
-
-def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():
-    picture = drawing.svg(drawn(plots.heat(CELLS, "layer", "task", full=0.5)))
-    filled = [
-        (mark["fill"], mark.get("fill-opacity")) for mark in marks(picture) if mark["fill"] in (theme.LOSS, theme.GAIN)
-    ]
-    assert sorted(filled) == [(theme.GAIN, "0.5"), (theme.LOSS, None)]
-    assert [mark.get("stroke") for mark in marks(picture)].count(theme.INK) == 1
-
-
-def test_a_heat_map_of_nothing_but_missing_numbers_is_drawn():
-    chart = plots.heat(CELLS.assign(value=None), "layer", "task", full=0.5)
-    assert not re.search(r'fill="var\(--(loss|gain)\)"', drawing.svg(drawn(chart)))
+def test_no_colour_is_written_but_by_role(curves):
+    heat = heatmap.heat(
+        pd.DataFrame([{"x": 1, "y": "a", "value": 0.1, "text": "10", "tip": "", "marked": False}]),
+        "layer",
+        "",
+        full=1.0,
+    )
+    for chart in (curves, heat, plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)):
+        assert not re.search(r'"#[0-9a-fA-F]{3,8}"|rgb\(', str(drawn(chart)).replace("'", '"'))
 
 
 def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
@@ -235,46 +139,9 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
     assert drawn_as == [{"area", "line"}, {"line"}, {"mark"}]
 
 
-def seen_on(colours: dict[str, str], role: str, opacity: float) -> str:
-    """The colour of a cell: one colour laid over the shade of the page, channel by channel."""
-    above, below = ([int(colours[name][place : place + 2], 16) for place in (1, 3, 5)] for name in (role, "shade"))
-    return "#" + "".join(
-        f"{round(opacity * over + (1 - opacity) * under):02x}" for over, under in zip(above, below, strict=True)
-    )
-
-
-@pytest.mark.parametrize("colours", [(theme.LOSS, theme.GAIN), (theme.SHARE, theme.GAIN)], ids=str)
-def test_the_text_of_every_cell_stands_out_from_its_colour_on_light_and_on_dark_pages(colours):
-    values = [value / 50 for value in range(-60, 61)]
-    frame = pd.DataFrame(
-        [
-            {"x": 0, "y": str(row), "value": value, "text": "1", "tip": "", "marked": False}
-            for row, value in enumerate(values)
-        ]
-    )
-    shown = rows(plots.heat(frame, "", "", full=1.0, colours=colours), {})
-    for row in shown:
-        fill = colours[row["value"] < 0].removeprefix("var(--").removesuffix(")")
-        text = row["ink"].removeprefix("var(--").removesuffix(")")
-        for page in palettes():
-            cell = seen_on(page, fill, min(1.0, abs(row["value"])))
-            assert contrast(page[text], cell) >= 4.5, row  # WCAG 1.4.3
-    assert len({row["ink"] for row in shown}) > 1
-
-
-def test_a_text_that_is_too_wide_for_its_cell_hides_no_other():
-    rows_of = [
-        {"x": x, "y": "a", "value": 0.1, "text": text, "tip": "", "marked": False}
-        for x, text in enumerate(["12\n[1, 2]", "a text of many more letters than a cell has room for", "–"])
-    ]
-    drawn_texts = re.findall(r">([^<>]+)</t", drawing.svg(drawn(plots.heat(pd.DataFrame(rows_of), "", "", full=1.0))))
-    assert {"12", "[1, 2]", "–"} <= set(drawn_texts)
-    assert not [text for text in drawn_texts if "letters" in text]
-
-
 @pytest.mark.parametrize("size", [1, 4])
 def test_charts_that_are_made_without_a_check_keep_to_the_schema_of_vega_lite(size, curves):
     cells = pd.concat([CELLS] * size)
     legend = plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)
-    for chart in (curves, plots.heat(cells, "layer", "task", full=0.5), legend):
+    for chart in (curves, heatmap.heat(cells, "layer", "task", full=0.5), legend):
         chart.to_dict(validate=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots
-from lesion.report.plots import Axis
+from lesion.report import axes, plots
+from lesion.report.axes import Axis
 
 MARKED = 12
 """A curve over training has at most so many marks."""
@@ -57,7 +57,7 @@ def marked_steps(steps: Sequence[float | int]) -> set[float | int]:
 
 def step_axis(steps: Iterable[float | int]) -> Axis:
     """The logarithmic axis of steps."""
-    return plots.ratio_axis("step", steps, whole=True)
+    return axes.ratio_axis("step", steps, whole=True)
 
 
 def step_name(step: float | int) -> str:

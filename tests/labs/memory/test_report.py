@@ -16,7 +16,7 @@ from lesion.labs.memory import charts, run, size_findings, sizes, slopes, tables
 from lesion.labs.memory import findings as prose
 from lesion.labs.memory.report import MemoryResult
 from lesion.labs.memory.result import MemorySummary
-from lesion.report import drawing, plots
+from lesion.report import axes, drawing
 from lesion.report.publishing import html
 from memories import memory
 from runs import page_of
@@ -335,12 +335,12 @@ def test_signals_are_drawn_exactly_for_every_trigger_and_with_batches_where_ther
 
 @pytest.mark.parametrize("values", [[1e-7, 0.3], [1, 20_000], [0.02, 9.9], [5], [3, 3.1], [1, 10**8], [], [0, -1, 2]])
 def test_a_logarithmic_axis_has_a_few_round_ticks_and_room_for_every_value_above_zero(values):
-    axis = plots.ratio_axis("step", values)
+    axis = axes.ratio_axis("step", values)
     assert all(axis.low < value < axis.high for value in values if value > 0)
     assert 2 <= len(axis.ticks) <= 7
     assert all(axis.low <= tick <= axis.high * (1 + 1e-12) for tick in axis.ticks)
-    assert plots.ratio_axis("V", [16, 32, 64], own=True).ticks == (16, 32, 64)
-    assert all(tick % 1 == 0 for tick in plots.ratio_axis("step", [1, 9], whole=True).ticks)
+    assert axes.ratio_axis("V", [16, 32, 64], own=True).ticks == (16, 32, 64)
+    assert all(tick % 1 == 0 for tick in axes.ratio_axis("step", [1, 9], whole=True).ticks)
 
 
 def test_the_sweep_is_one_row_per_size_and_kind_of_codes(summary):

@@ -12,6 +12,7 @@ import torch
 
 import lesion as api
 from commandline import lesion
+from lesion.core.values import Estimate
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
@@ -19,6 +20,7 @@ from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation import perplexity_report as report
 from lesion.studies.ablation.perplexity import measured, scored
+from lesion.studies.ablation.result import TextResult, TextUnderEdit
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 
@@ -104,6 +106,29 @@ def test_an_edit_that_breaks_a_text_has_no_number_and_does_not_hide_the_others()
     broken, whole = found.cells
     assert broken.ratio.value is broken.ratio.p_corrected is broken.perplexity.value is None
     assert whole.ratio.value == pytest.approx(math.exp(2.5 / 20))
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [
+        (0.0, "perplexity 1 [1, 1]; ×2 [1, 4] without block 1; not a finite number without blocks 0 and 2."),
+        (
+            0.5,
+            "perplexity 1 [1, 1]; ×2 [1, 4] with block 1 scaled by 0.5; not a finite number with blocks 0 and 2 scaled",
+        ),
+    ],
+)
+def test_the_sentence_names_what_raises_the_perplexity_and_where_there_is_no_number(bundled, tmp_path, factor, says):
+    one, known = Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=2.0, low=1.0, high=4.0)
+    unknown = Estimate(value=None)
+    cells = [
+        TextUnderEdit(layer=layer, unit="block", factor=factor, perplexity=ratio, ratio=ratio)
+        for layer, ratio in enumerate((unknown, known, unknown))
+    ]
+    text = TextResult(task="t", texts=2, tokens=20, baseline=one, planned=3, cells=cells)
+    model = api.ablate(bundled, "primer:text", layers=[0], items=2, out=str(tmp_path / "out")).summary
+    told = model.model_copy(update={"models": (model.models[0].model_copy(update={"texts": (text,)}),)})
+    assert says in report.findings(told)[0].sentences[0].replace("\xa0", " ")
 
 
 def test_only_scores_of_one_text_are_running_text():

@@ -33,7 +33,7 @@ def of_measure(summary, measure=ACCURACY):
 
 
 def entry(summary, matrix, side, layer, keep, measure=ACCURACY):
-    """The cell of a map, as `plots.heat` takes it; a value that is not known is None."""
+    """The cell of a map, as `heatmap.heat` takes it; a value that is not known is None."""
     of = next(each for each in of_measure(summary, measure).maps if (each.matrix, each.side) == (matrix, side))
     row = of.rows[sorted(made.KEEPS, reverse=True).index(keep)]
     (found,) = of.frame[(of.frame["x"] == layer) & (of.frame["y"] == row)].to_dict("records")

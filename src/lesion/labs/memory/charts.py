@@ -7,9 +7,9 @@ import pandas as pd
 
 from lesion.labs.curves import over_training, step_axis, step_name
 from lesion.labs.memory.result import FirstStep, MemorySummary, Size, Spread
-from lesion.report import plots, theme, wording
+from lesion.report import axes, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 
 NOISE, OTHERS = "where the noise lies", "largest of the others (band: down to the smallest)"
 CLOSED_NOISE, CLOSED_OTHERS = "closed form, noise", "closed form, the others"
@@ -61,7 +61,7 @@ def spectrum_chart(summary: MemorySummary) -> alt.LayerChart:
             predicted.append((CLOSED_OTHERS, moment.step, moment.predicted.signal, None, None))
     frame, closed = plots.data(measured), plots.data(predicted)
     across = step_axis([moment.step for moment in summary.training])
-    upright = plots.from_zero("singular value", [*frame["y"], *closed["y"]])
+    upright = axes.from_zero("singular value", [*frame["y"], *closed["y"]])
     names, numbers = list(SPECTRUM), list(SPECTRUM.values())
     return alt.layer(
         plots.curves(frame, across, upright, names, numbers=numbers, marks=False),
@@ -94,7 +94,7 @@ def probability_chart(summary: MemorySummary) -> alt.LayerChart:
     )
     return over_training(
         frame,
-        plots.shares("mean probability, %"),
+        axes.shares("mean probability, %"),
         list(PROBABILITIES),
         numbers=list(PROBABILITIES.values()),
         reference=100 * summary.study.noise,
@@ -118,9 +118,9 @@ def truncation_chart(summary: MemorySummary, measure: str) -> alt.LayerChart:
     room, ticks = 0.02 * max(summary.rank, 1), tuple(map(float, range(0, summary.rank + 1, stride)))
     across = Axis("components kept", -room, max(summary.rank, 1) + room, form="d", ticks=ticks)
     _, title = MEASURES[measure]
-    upright = plots.shares(title)
+    upright = axes.shares(title)
     if measure == "clean_loss":
-        upright = plots.from_zero(title, [*frame["y"], *frame["high"], nothing])
+        upright = axes.from_zero(title, [*frame["y"], *frame["high"], nothing])
     guide = plots.readings(frame, lambda rank: f"{wording.counted(int(rank), 'component')} kept")
     names = list(SIDES.values())
     return alt.layer(
@@ -146,7 +146,7 @@ def ratio_chart(summary: MemorySummary, codes: str, noise: float) -> alt.LayerCh
     )
     ratios = [place.ratio for size in drawn for place in size.places]
     heights = [max(value, FOOT) for ratio in ratios for value in (ratio.mean, ratio.low, ratio.high)]
-    upright = plots.ratio_axis("σ of noise / largest other σ", heights)
+    upright = axes.ratio_axis("σ of noise / largest other σ", heights)
     names = list(dict.fromkeys(frame["series"]))
     return over_training(frame, upright, names, numbers=TONES, reference=1.0, foot=FOOT)
 
@@ -169,8 +169,8 @@ def signal_chart(step: FirstStep, trigger: str) -> alt.LayerChart:
                 values = [draw.of(signal) for draw in point.draws]
                 batches.append((name, point.vocabulary, point.sampled.of(signal), min(values), max(values)))
     levels = [level for point in step.points for level in (point, point.sampled) if level]
-    upright = plots.ratio_axis("gradient, signal", [level.of(signal) for level in levels for signal in SIGNALS])
-    across = plots.ratio_axis("vocabulary V", [point.vocabulary for point in step.points], own=True)
+    upright = axes.ratio_axis("gradient, signal", [level.of(signal) for level in levels for signal in SIGNALS])
+    across = axes.ratio_axis("vocabulary V", [point.vocabulary for point in step.points], own=True)
     lines, marks = plots.data(exact), plots.data(batches)
     both = [lines.assign(series=lines["series"] + ", exact"), marks.assign(series=marks["series"] + ", batches")]
     guide = plots.readings(pd.concat(both), lambda vocabulary: f"V = {vocabulary:g}")

@@ -13,9 +13,9 @@ from lesion.labs.recall.recipe import Recipe
 from lesion.labs.recall.result import Phases, Point, RecallSummary, Spread
 from lesion.labs.recall.study_findings import group_name
 from lesion.labs.recall.study_result import Group
-from lesion.report import plots, theme, wording
+from lesion.report import axes, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Panel, Series
-from lesion.report.plots import Axis
 
 KEPT = (Series("the largest kept", 0), Series("the smallest kept", 1), Series("random projections", 6))
 FULL = Series("nothing cut", colour=theme.tone(3), dashed=True)
@@ -71,13 +71,13 @@ def training(summary: RecallSummary) -> list[Panel]:
     around = [0.0, *values(margins)]
     room = 0.05 * ((max(around) - min(around)) or 1.0)
     margin_axis = Axis("logit of τ over the next best", min(around) - room, max(around) + room)
-    norms = plots.from_zero("‖W‖ Frobenius / spectral", values(soft_ranks))
+    norms = axes.from_zero("‖W‖ Frobenius / spectral", values(soft_ranks))
     panels = [
-        ("Predictions on clean sequences", answers, plots.shares("mean, %"), 100 * summary.recipe.noise),
-        ("Loss", losses, plots.from_zero("nats", values(losses)), summary.floor),
+        ("Predictions on clean sequences", answers, axes.shares("mean, %"), 100 * summary.recipe.noise),
+        ("Loss", losses, axes.from_zero("nats", values(losses)), summary.floor),
         ("Trigger margins of the feed-forwards", margins, margin_axis, 0.0),
-        ("Where the heads attend", masses, plots.shares("mean mass, %"), None),
-        ("Probes of the matrices", probes, plots.shares("share remembered, %"), None),
+        ("Where the heads attend", masses, axes.shares("mean mass, %"), None),
+        ("Probes of the matrices", probes, axes.shares("share remembered, %"), None),
         ("Soft ranks", soft_ranks, norms, None),
     ]
     return [
@@ -165,10 +165,10 @@ def _truncation(matrix: str, measure: str, kept: Sequence[Kept], full: float, de
     )
     if frame.empty:
         return []
-    across = plots.ratio_axis("rank kept, %", frame["x"], own=True)
-    upright = plots.shares(name)
+    across = axes.ratio_axis("rank kept, %", frame["x"], own=True)
+    upright = axes.shares(name)
     if measure == "noisy_loss":
-        upright = plots.from_zero(name, [*frame["y"], *frame["high"], full, deleted])
+        upright = axes.from_zero(name, [*frame["y"], *frame["high"], full, deleted])
     chart = plots.curves(
         frame,
         across,
@@ -211,7 +211,7 @@ def noise(groups: Sequence[Group]) -> tuple[Panel, tuple[Series, ...]] | None:
     )
     room = 0.06 * (noises[-1] - noises[0])
     across = Axis("α", noises[0] - room, noises[-1] + room, form="~g", ticks=tuple(noises))
-    upright = plots.shares("p(τ) on clean sequences, %")
+    upright = axes.shares("p(τ) on clean sequences, %")
     ends = pd.DataFrame([{"x": end, "y": 100 * end} for end in (noises[0], noises[-1])])
     equal = alt.Chart(ends).mark_line(color=theme.tone(6), **DASHES).encode(x=plots.x(across), y=plots.y(upright))
     guide = plots.readings(frame, lambda noise: f"α {noise:g}")

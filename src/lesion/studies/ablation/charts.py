@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import heatmap, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
 from lesion.studies.ablation.result import Cell
@@ -180,7 +180,7 @@ def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:
             row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}
             rows.append(row | named(curve, cell))
     frame, height = pd.DataFrame(rows, columns=HEAT), 40 if view.stopped else 28
-    return plots.heat(frame, wording.axis_name(view.unit, view.factor), "", full=full, height=height)
+    return heatmap.heat(frame, wording.axis_name(view.unit, view.factor), "", full=full, height=height)
 
 
 def drop_panels(view: View) -> list[tuple[str, alt.LayerChart]]:
@@ -212,7 +212,7 @@ def by_group(breakdown: Breakdown) -> alt.LayerChart:
                 row | {"value": share.accuracy, "text": text, "tip": tip} | (named(curve, cell) if cell else {})
             )
     frame, axis = pd.DataFrame(rows, columns=HEAT), wording.axis_name(curve.unit, curve.factor)
-    return plots.heat(frame, axis, "", full=1.25, colours=(theme.SHARE, theme.GAIN), height=40)
+    return heatmap.heat(frame, axis, "", full=1.25, colours=(theme.SHARE, theme.GAIN), height=40)
 
 
 def legend(view: View, level: float) -> tuple[Series, ...]:

@@ -13,10 +13,10 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.edits.edit import Unit
 from lesion.plain import plain
-from lesion.report import plots, theme, wording
+from lesion.report import axes, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
-from lesion.report.plots import Axis
 from lesion.report.table import Column, Table, terminal_table
 from lesion.studies.ablation.result import AblationSummary, ModelResult, TextResult, TextUnderEdit
 
@@ -66,7 +66,7 @@ def _sentence(text: TextResult, unit: Unit, factor: float) -> str:
         said.append(f"least, {ratio(last.ratio)}, {under(wording.place(unit, last.layer))}")
     lost = [cell.layer for cell in cells if cell.ratio.value is None]
     if lost:
-        said.append(f"not a finite number {how} {wording.numbered('block', lost)}")
+        said.append(f"not a finite number {under(wording.numbered('block', lost))}")
     so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" if len(text.cells) < text.planned else ""
     return f"{'; '.join(said)}{so_far}."
 
@@ -175,7 +175,7 @@ def _curves(texts: Sequence[TextResult], unit: Unit, factor: float) -> alt.Layer
     data = plots.data((task, cell.layer, *_numbers(cell)) for task, cell in cells if cell.ratio.value is not None)
     layers = [cell.layer for _, cell in cells]
     across = Axis(wording.axis_name(unit, factor), min(layers) - 0.5, max(layers) + 0.5, whole=True)
-    upright = plots.ratio_axis("perplexity, × unedited", [1.0, *data["y"], *data["low"], *data["high"]])
+    upright = axes.ratio_axis("perplexity, × unedited", [1.0, *data["y"], *data["low"], *data["high"]])
     guide = plots.readings(data, lambda layer: wording.place(unit, int(layer)))
     drawn = plots.curves(data, across, upright, [text.task for text in texts], guide=guide)
     return alt.layer(plots.level(1.0, upright, dash=(6.0, 4.0)), drawn)

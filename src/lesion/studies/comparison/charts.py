@@ -9,8 +9,8 @@ import pandas as pd
 
 from lesion.core.values import Estimate
 from lesion.report import plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.studies.comparison.findings import shown
 from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.result import Compared, ComparisonSummary, Pair

@@ -10,8 +10,8 @@ import pandas as pd
 
 from lesion.core.values import Mean
 from lesion.report import plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.report.table import decimals
 from lesion.studies.drift.evidence import null_reach
 from lesion.studies.drift.result import Curve, Departure, DriftOfModel, Family, Shape

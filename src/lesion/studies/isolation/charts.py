@@ -10,9 +10,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import axes, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.studies.isolation.evaluation import EvaluatedTask, Evaluation, TaskUnderEdit
 from lesion.studies.isolation.sweeps import Along, Line
 
@@ -303,7 +303,7 @@ def result_axis(task: EvaluatedTask, lines: Sequence[Line], *, closer: bool | No
     """
     values, name = results(task, lines), wording.short(task.name, 34)
     if task.scored:
-        axis = plots.ratio_axis(f"perplexity on {name}", values)
+        axis = axes.ratio_axis(f"perplexity on {name}", values)
         return replace(axis, low=axis.high, high=axis.low, form=".3~g")
     low, high = min(values, default=0.0), max(values, default=1.0)
     if not (near(values) if closer is None else closer):
@@ -343,7 +343,7 @@ def results(task: EvaluatedTask, lines: Sequence[Line]) -> list[float]:
 def _place_axis(places: Sequence[float], along: Along) -> Axis:
     """The axis of the shares kept (logarithmic) or the factors, whose ticks are the values themselves."""
     if along == "keep":
-        return replace(plots.ratio_axis(TITLES[along], places, own=True), form=".4~p")
+        return replace(axes.ratio_axis(TITLES[along], places, own=True), form=".4~p")
     ticks = sorted({*places, 1.0})
     room = 0.08 * (ticks[-1] - ticks[0]) or 0.1
     return Axis(TITLES[along], ticks[0] - room, ticks[-1] + room, form=".6~g", ticks=tuple(ticks))

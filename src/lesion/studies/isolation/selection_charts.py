@@ -9,9 +9,9 @@ from itertools import product
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import axes, heatmap, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.studies.isolation.charts import beside
 from lesion.studies.isolation.result import Isolation, Overlap, Selected
 
@@ -60,7 +60,7 @@ def distribution(selection: Selected) -> alt.LayerChart:
         tip += f"\n{matrices:.0f} matrices" if known and matrices > 1 else ""
         text = share(part if known else None) if len(columns) <= MOST_NUMBERED + 1 or block == WHOLE else ""
         rows.append({"x": block, "y": kind, "value": part, "tip": tip, "text": text, "marked": False})
-    heat = plots.heat(
+    heat = heatmap.heat(
         pd.DataFrame(rows), "block", "", full=full(sums), columns=columns, rows=kinds,
         colours=(theme.SHARE, theme.SHARE), height=26,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def first(selections: Sequence[Selected], most: int) -> list[int]:
 def consistency(overlaps: Sequence[Overlap]) -> alt.LayerChart:
     """Mean IoU between repeats against the number of samples, a line per method and keep; dashed: by chance."""
     labels = list(dict.fromkeys(overlap.label for overlap in overlaps))
-    across = plots.ratio_axis("texts of each data set", [overlap.samples for overlap in overlaps], own=True)
+    across = axes.ratio_axis("texts of each data set", [overlap.samples for overlap in overlaps], own=True)
     upright = Axis("overlap of sets (IoU)", 0.0, 1.02, form=".2~f", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
     frame = pd.DataFrame(
         [

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import heatmap, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.statistics.paired import ALPHA
 from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, Profile
 
@@ -148,7 +148,7 @@ def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
         if (pair := model.pair(a.label, b.label)) is not None
     ]
     columns, upright = [str(place) for place in range(1, len(ranked))], list(names.values())
-    return plots.heat(
+    return heatmap.heat(
         pd.DataFrame(rows), "number of the other profile", "", full=1.25, columns=columns, rows=upright,
         colours=(theme.SHARE, theme.GAIN), height=46,
     ).properties(width=min(theme.WIDTH, 90 * len(columns)))  # fmt: skip

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from lesion.core.values import Estimate
 from lesion.report import drawing, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Series
-from lesion.report.plots import Axis
 from lesion.studies.truncation import numbers
 from lesion.studies.truncation.result import (
     SEARCHED,

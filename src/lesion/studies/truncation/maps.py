@@ -10,7 +10,7 @@ from typing import Literal
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import heatmap, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.studies.truncation.numbers import (
     label_text,
@@ -60,7 +60,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Map:
-    """One matrix and side: a row per keep, a column per layer; `frame` is that of `plots.heat`."""
+    """One matrix and side: a row per keep, a column per layer; `frame` is that of `heatmap.heat`."""
 
     matrix: str
     side: str
@@ -147,7 +147,7 @@ def figures(summary: TruncationSummary, maps: Maps, name: str) -> list[Figure]:
 
 
 def _chart(maps: Maps, of: Map) -> alt.LayerChart:
-    return plots.heat(
+    return heatmap.heat(
         of.frame,
         "layer",
         "kept · rank",
@@ -233,7 +233,7 @@ def _row_name(keep: float, ranks: Sequence[int]) -> str:
 def _entry(
     summary: TruncationSummary, measure: Measure, cell: Cell, keep: float
 ) -> tuple[float | None, str, str, bool]:
-    """Value (losses above 0), text, tip and mark of a cell as `plots.heat` takes them."""
+    """Value (losses above 0), text, tip and mark of a cell as `heatmap.heat` takes them."""
     tip = cell_tip(summary, cell)
     if cell.keep != keep:
         tip += f"\n{wording.keep(keep)} leaves the same components as {wording.keep(cell.keep)}: the same edit"

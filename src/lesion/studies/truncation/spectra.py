@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import axes, plots, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.studies.truncation.result import JOINT, Cell, Spectrum, TruncationSummary
 
@@ -58,8 +58,8 @@ def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str
             for place, value in _points(spectrum)
         ]
     )
-    across = plots.ratio_axis("number of the singular value", lines["x"], whole=True)
-    upright = plots.ratio_axis("singular value", lines["y"])
+    across = axes.ratio_axis("number of the singular value", lines["x"], whole=True)
+    upright = axes.ratio_axis("singular value", lines["y"])
     starts = pd.DataFrame(
         [
             {"x": float(spectrum.index[0] + 1), "y": spectrum.values[0], "series": spectrum.address}

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
+from lesion.report import heatmap, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.plots import Axis
 from lesion.studies.tuning.result import ArmResult, Change, Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM
 
@@ -130,5 +130,5 @@ def drops_chart(drops: Drops) -> alt.LayerChart:
         text = points if len(drops.drops) < CROWDED else ""
         rows.append({"x": block, "y": "drop", "value": drop, "marked": critical, "text": text, "tip": tip})
     full = max(0.05, *map(abs, drops.drops))
-    chart = plots.heat(pd.DataFrame(rows), "block switched off", "", full=full, height=34)
+    chart = heatmap.heat(pd.DataFrame(rows), "block switched off", "", full=full, height=34)
     return chart.properties(width=theme.WIDTH)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from lesion.report import plots, theme, wording
-from lesion.report.plots import Axis
+from lesion.report import heatmap, plots, theme, wording
+from lesion.report.axes import Axis
 from lesion.studies.ablation.charts import HEAT, named
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Member, Pair, axes
@@ -92,7 +92,7 @@ def critical(of: OfFamily, task: FamilyTask) -> alt.LayerChart:
                 {"x": cell.layer, "y": curve.label, "value": lost if cell.critical else None}
                 | {"text": wording.points(lost, 0), "tip": tip, "marked": bool(cell.critical), **named(curve, cell)}
             )
-    return plots.heat(pd.DataFrame(rows, columns=HEAT), of.axis, "", full=1.25, columns=of.finished.layers)
+    return heatmap.heat(pd.DataFrame(rows, columns=HEAT), of.axis, "", full=1.25, columns=of.finished.layers)
 
 
 def _cell(curve: Curve, cell: Cell) -> str:
@@ -120,7 +120,7 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
             | {"marked": p is not None and p <= wording.ALPHA and pair.true.low is not None}
         )
     frame, colours = pd.DataFrame(rows, columns=HEAT[:6]), (theme.SHARE, theme.GAIN)
-    return plots.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=40)
+    return heatmap.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=40)
 
 
 def pair_text(pair: Pair, names: dict[str, str]) -> str:
@@ -190,4 +190,4 @@ def over_time(of: OfFamily, task: FamilyTask, training: list[Member]) -> alt.Lay
         rows.append(plain | {"x": "ρ", "text": order, "tip": f"{label} · ρ with the end: {order}"})
     layers = sorted({cell.layer for curve in curves for cell in curve.cells})
     columns, frame = ["unedited", *map(str, layers), "ρ"], pd.DataFrame(rows, columns=HEAT)
-    return plots.heat(frame, of.axis, "", full=full_drop(curves), columns=columns, rows=labels, height=34)
+    return heatmap.heat(frame, of.axis, "", full=full_drop(curves), columns=columns, rows=labels, height=34)
