@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -100,21 +101,24 @@ def main() -> None:
     edits: list[Edit] = [BASELINE, *(ScaleBlock(layer) for layer in layers)]
     ours(model, edits[:2], questions[:2])  # warm-up
     sizes = [int(size) for size in options.batch_sizes.split(",")]
-    tried = {size: timed(lambda size=size: harness(model, [BASELINE], questions, size))[2] for size in sizes}
+    tried = {size: timed(partial(harness, model, [BASELINE], questions, size))[2] for size in sizes}
     batch = min(tried, key=tried.__getitem__)
-    rows, answers = [], {}
+    rows: list[dict[str, object]] = []
+    answers: dict[str, Scores] = {}
+    spent: dict[str, float] = {}
     for who, run in (
-        ("lesion", lambda: ours(model, edits, questions)),
-        ("lm-eval HFLM", lambda: harness(model, edits, questions, batch)),
-        ("lesion, again", lambda: ours(model, edits, questions)),
+        ("lesion", partial(ours, model, edits, questions)),
+        ("lm-eval HFLM", partial(harness, model, edits, questions, batch)),
+        ("lesion, again", partial(ours, model, edits, questions)),
     ):
         answers[who], seconds, processor = timed(run)
+        spent[who] = processor
         rows.append({"who": who, "seconds": round(seconds, 2), "cpu_seconds": round(processor, 2)})
         print(f"{who:14} {seconds:8.1f} s {processor:8.1f} CPU s", flush=True)
     first, other = answers["lesion"], answers["lm-eval HFLM"]
     apart = max(abs(a - b) for key in first for a, b in zip(first[key], other[key], strict=True))
     same = sum(first[key].index(max(first[key])) == other[key].index(max(other[key])) for key in first) / len(first)
-    ratio = min(rows[0]["cpu_seconds"], rows[2]["cpu_seconds"]) / rows[1]["cpu_seconds"]
+    ratio = min(spent["lesion"], spent["lesion, again"]) / spent["lm-eval HFLM"]
     print(f"{ratio:.2f} of HFLM's CPU time (batch {batch})")
     print(f"scores differ by {apart:.1e} at most; {same:.1%} of the choices are the same")
     if options.out:

@@ -16,7 +16,7 @@ of Holm's correction, where the normal approximation of the score does not (`ben
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,19 +85,27 @@ def _p(lost: int, retained: int, won: int, kept: float) -> float:
     m = lost + retained + won
     statistic = float(score(np.array([lost]), np.array([retained]), np.array([won]), kept)[0])
     most = _most_retained(m, statistic, kept)
+    return largest(lambda angles: _chances(m, most, angles, kept), m)
+
+
+def largest(chances: Callable[[Float[np.ndarray, " grid"]], Float[np.ndarray, " grid"]], items: int) -> float:
+    """The largest of chances over the unknown q, given as angles: q in 0 … kept / (1 + kept) as its sin² times that.
+
+    A grid that is finer the more items there are, refined about its three best places.
+    """
     # Equal steps in the arcsine of √q are equal steps in units of the spread of *won*.
-    angles = np.linspace(0.0, math.pi / 2, 4 * math.isqrt(m) + 16)
-    chances = _chances(m, most, angles, kept)
-    largest = float(chances.max())
+    angles = np.linspace(0.0, math.pi / 2, 4 * math.isqrt(items) + 16)
+    found = chances(angles)
+    most = float(found.max())
     step = angles[1]
-    for at in angles[np.argsort(chances)[-3:]]:
+    for at in angles[np.argsort(found)[-3:]]:
         width = step
         for _ in range(2):
             near = np.clip(np.linspace(at - width, at + width, 11), 0.0, math.pi / 2)
-            chances = _chances(m, most, near, kept)
-            at, width = near[int(chances.argmax())], width / 5
-            largest = max(largest, float(chances.max()))
-    return min(1.0, largest)
+            found = chances(near)
+            at, width = near[int(found.argmax())], width / 5
+            most = max(most, float(found.max()))
+    return min(1.0, most)
 
 
 def score(

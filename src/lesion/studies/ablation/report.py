@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, groups, tables
+from lesion.studies.ablation import charts, dissociation, groups, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -87,8 +87,8 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        of_text = perplexity.findings(self.summary)
-        return [*prose.shared(views), *prose.by_model(views), *of_text, *map(invariance.finding, families)]
+        more = [*dissociation.findings(views), *perplexity.findings(self.summary)]
+        return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
 
     @override
     def shown(self) -> Table:
@@ -136,8 +136,8 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
-    if (texts := perplexity.section(summary)) is not None:
-        sections.append(texts)
+    more = (dissociation.section(views), perplexity.section(summary))
+    sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
         blocks = (Prose((SCREENED,)), Prose(items=lines), tables.screens(summary))
@@ -155,6 +155,7 @@ def report(
         version=summary.version,
         approximate=summary.approximate or "",
         carried=browser.data(offered(summary), answers, items, budget),
+        tables=() if views else (tables.cells(summary),),
         opening=_opening(summary, views, sections),
     )
 
@@ -224,7 +225,8 @@ def _findings(
         note = "Every number, and the unedited model beside it, is over the items that its cell was asked (n)."
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
-    shared, by_model = prose.shared(views), [*prose.by_model(views), *perplexity.findings(summary)]
+    shared = prose.shared(views)
+    by_model = [*prose.by_model(views), *dissociation.findings(views), *perplexity.findings(summary)]
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)

@@ -44,6 +44,8 @@ class Cell(Place, Scores):
         drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
         p_critical: of "the edit takes at most half of the accuracy"; `p_critical_corrected`: by Holm over the layers.
         critical: only of a full table.
+        p_spared: of "the edit takes at least a quarter of the accuracy"; `p_spared_corrected`: by Holm over the layers.
+        spared: that it takes less, by this test; only of a full table.
         decided: where evaluation stopped, whether the drop exceeds the effect.
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
@@ -52,6 +54,9 @@ class Cell(Place, Scores):
     p_critical: Number = None
     p_critical_corrected: Number = None
     critical: bool | None = None
+    p_spared: Number = None
+    p_spared_corrected: Number = None
+    spared: bool | None = None
     decided: Decision | None = None
     baseline: Scores | None = None
 

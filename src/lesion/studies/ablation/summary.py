@@ -25,6 +25,7 @@ from lesion.statistics.critical import (
 from lesion.statistics.detectable import at_an_end
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
+from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.result import (
     AblationSummary,
@@ -155,8 +156,8 @@ def _cells(
     counts = [pairs(right, _right(frame)) for frame in answered.values()]
     missing = tests - len(counts)
     p = [mcnemar_exact(each.lost, each.won) for each in counts]
-    p_loss = [p_critical(each) for each in counts]
-    corrected, loss_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss))
+    p_loss, p_kept = [p_critical(each) for each in counts], [p_spared(each) for each in counts]
+    corrected, loss_corrected, kept_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss, p_kept))
     cells = {}
     for place, (edit, frame) in enumerate(answered.items()):
         drop = paired_drop(right, _right(frame), level)
@@ -169,6 +170,9 @@ def _cells(
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
             critical=critical(loss_corrected[place]),
+            p_spared=p_kept[place],
+            p_spared_corrected=kept_corrected[place],
+            spared=critical(kept_corrected[place]),
         )
     shares = []
     for share in SHARES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -23,11 +24,15 @@ RATES = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
-    *("p_critical", "p_critical_corrected", "critical", "decided"),
+    *("p_critical", "p_critical_corrected", "critical", "p_spared", "p_spared_corrected", "spared", "decided"),
     *(*RATES, "nonfinite"),
     *(f"baseline_{name}" for name in ("items", "accuracy", "low", "high", *RATES)),
 )
-NUMBERS = ("looped", "baseline_looped", "p_critical", "p_critical_corrected")
+NUMBERS = (
+    "looped",
+    "baseline_looped",
+    *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
+)
 """Columns that are numbers also where none is known."""
 MARKS = {"exceeds": "●", "not": "○", "open": "?"}
 """What was decided of a cell, in the terminal's table."""
@@ -51,6 +56,8 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"p": drop.p, "p_corrected": drop.p_corrected}
                 | {"p_critical": cell.p_critical, "p_critical_corrected": cell.p_critical_corrected}
                 | {"critical": math.nan if cell.critical is None else cell.critical}
+                | {"p_spared": cell.p_spared, "p_spared_corrected": cell.p_spared_corrected}
+                | {"spared": math.nan if cell.spared is None else cell.spared}
                 | {"decided": cell.decided or math.nan, "baseline_items": baseline.items}
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
             )
@@ -115,12 +122,12 @@ def cells(summary: AblationSummary) -> Table:
             Column("p_corrected", "p corrected", wording.p_value),
             Column("p_critical_corrected", "p critical", wording.p_value),
             *ended,
-            Column("critical", "Critical", lambda critical: "●" if critical else "", number=False),
+            Column("critical", "Critical", row=_verdict, number=False),
         ]
         caption = (
             f"Accuracies in % and drops in points, with {level} intervals. p: the cut changes nothing (exact McNemar"
-            " test). p critical: it takes at most half of the accuracy, corrected. Both corrections are Holm's over the"
-            " blocks of one model and task."
+            " test). p critical: it takes at most half of the accuracy, corrected. Spared: it takes less than a"
+            " quarter, by a test of its own. The corrections are Holm's over the blocks of one model and task."
         )
     return Table(
         "layers",
@@ -131,6 +138,10 @@ def cells(summary: AblationSummary) -> Table:
         mark=lambda row: bool(row["critical"]) or row["decided"] == "exceeds",
         marked=f"only what {wording.call(True)}" if summary.stopped else "critical only",
     )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "●" if row["critical"] else "spared" if row["spared"] else ""
 
 
 def baselines(summary: AblationSummary) -> Table:
