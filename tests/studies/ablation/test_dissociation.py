@@ -61,7 +61,7 @@ def test_a_double_dissociation_has_a_place_in_both_directions():
         " block 1 is critical for words and spares sums."
     ]
     (finding,) = dissociation.findings(found.views)
-    assert finding.badge == ("double dissociation", "yes")
+    assert finding.subject == "Double dissociations"
 
 
 def test_a_place_in_one_direction_stands_in_the_table_and_is_no_finding():

@@ -72,7 +72,7 @@ def findings(views: Sequence[View]) -> list[Finding]:
             by_model.setdefault(pair.model, []).append(pair)
     several = len({label for view in views for label in view.labels}) > 1
     return [
-        Finding(model if several else "", (), tuple(_sentences(pairs)), ("double dissociation", "yes"))
+        Finding(f"{model}, double dissociations" if several else "Double dissociations", (), tuple(_sentences(pairs)))
         for model, pairs in by_model.items()
     ]
 
