@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lesion.statistics.splitmix import GAMMA, mixed, shifted
+
 SAMPLING = "gumbel"
 """Name of this way of sampling, part of the key of sampled answers: change it when drawn tokens change."""
 
@@ -24,10 +26,6 @@ SAMPLING = "gumbel"
 TIE = 1e-4
 # Entries of the noise, rows × vocabulary, that are computed together: what a processor's caches hold.
 ENTRIES = 1 << 20
-
-# Of SplitMix64 (Steele, Lea and Flood 2014), as signed numbers: the golden gamma, and the two multipliers of its mixing
-# function.
-GAMMA, FIRST, SECOND = (number - (1 << 64) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def noise_key(seed: int, prompt: Sequence[int]) -> int:
@@ -54,9 +52,9 @@ def gumbel(
         positions: in the answer, from 0.
     """
     tokens = torch.arange(1, vocabulary + 1, device=keys.device)
-    begins = _mixed(keys + (positions + 1) * GAMMA)
-    bits = _mixed(begins[:, None] + tokens * GAMMA)
-    uniform = (_shifted(bits, 12).double() + 0.5) * 2.0**-52
+    begins = mixed(keys + (positions + 1) * GAMMA)
+    bits = mixed(begins[:, None] + tokens * GAMMA)
+    uniform = (shifted(bits, 12).double() + 0.5) * 2.0**-52
     return uniform.log_().neg_().log_().neg_()
 
 
@@ -102,15 +100,3 @@ def _sample(logits: Tensor, temperature: Tensor, top_p: Tensor, keys: Tensor, po
         rows, probabilities, least = rows[outside], probabilities[outside], least[outside]
         tokens[rows] = scores[rows].masked_fill(logits[rows] <= least, float("-inf")).argmax(-1)
     return tokens
-
-
-def _mixed(numbers: Tensor) -> Tensor:
-    """The mixing function of SplitMix64, `mix64variant13`: products of int64 wrap around as those of uint64 do."""
-    numbers = (numbers ^ _shifted(numbers, 30)) * FIRST
-    numbers = (numbers ^ _shifted(numbers, 27)) * SECOND
-    return numbers ^ _shifted(numbers, 31)
-
-
-def _shifted(numbers: Tensor, by: int) -> Tensor:
-    """Shifted to the right as unsigned numbers are: zeros come in."""
-    return (numbers >> by) & ((1 << (64 - by)) - 1)

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.labs.recall.language import Language
+from lesion.statistics.splitmix import mixed, shifted
 
 Variant = Literal["released", "paper"]
 VARIANTS: tuple[Variant, ...] = ("released", "paper")
@@ -66,14 +67,6 @@ def _wrapped(number: int) -> int:
 
 
 _STRIDES = tuple(map(_wrapped, (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)))
-_FIRST, _SECOND = map(_wrapped, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
-
-def _mixed(x: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), on signed numbers that wrap."""
-    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _FIRST
-    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _SECOND
-    return x ^ ((x >> 31) & ((1 << 33) - 1))
 
 
 def uniforms(
@@ -81,11 +74,11 @@ def uniforms(
 ) -> Float[Tensor, "rows columns"]:
     """Numbers in [0, 1), float64: number c of the sequence with that index in that step."""
     key = hashlib.sha256(f"recall {seed} {purpose}".encode()).digest()
-    mixed = _mixed(int.from_bytes(key[:8], "big", signed=True) + steps * _STRIDES[0])
-    mixed = _mixed(mixed + indices * _STRIDES[1])
+    bits = mixed(int.from_bytes(key[:8], "big", signed=True) + steps * _STRIDES[0])
+    bits = mixed(bits + indices * _STRIDES[1])
     places = torch.arange(1, columns + 1, device=steps.device) * _STRIDES[2]
-    mixed = _mixed(mixed[:, None] + places)
-    return ((mixed >> (64 - BITS)) & ((1 << BITS) - 1)).double() / (1 << BITS)
+    bits = mixed(bits[:, None] + places)
+    return shifted(bits, 64 - BITS).double() / (1 << BITS)
 
 
 class Source:
