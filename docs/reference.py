@@ -24,11 +24,11 @@ from lesion.tasks.generated import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {
-    "Models": ["load", "Model", "observe", "calibration"],
+    "Models": ["load", "Model", "observe", "calibration", "reference", "read_reference"],
     "Studies": ["ablate", "isolate", "evaluate", "truncate", "drift", "tune", "overlay", "compare", "study", "result"],
     "Edits": [
         *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
-        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Truncate", "ScaleParameters", "Compose"),
+        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Replace", "Truncate", "ScaleParameters", "Compose"),
     ],
     "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Listed", "Random"],
     "Tasks": ["find_task", "task"],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lesion.activations.calibration import calibration
+    from lesion.activations.contributions import reference
     from lesion.activations.observation import observe
     from lesion.api import result, study
     from lesion.edits.apply import applied
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.gates import gated
+    from lesion.edits.reference import read_reference
+    from lesion.edits.replace import Replace
     from lesion.edits.selections.listed import Listed
     from lesion.edits.selections.neurons import LAPE
     from lesion.edits.selections.random_control import Random
@@ -84,6 +87,8 @@ _HOME = {
     "save_edit": "lesion.edits.files.artefact",
     "apply": "lesion.edits.files.checkpoint",
     "ScaleParameters": "lesion.edits.edit",
+    "read_reference": "lesion.edits.reference",
+    "Replace": "lesion.edits.replace",
     "LAPE": "lesion.edits.selections.neurons",
     "Listed": "lesion.edits.selections.listed",
     "Magnitude": "lesion.edits.selections.topk",
@@ -92,6 +97,7 @@ _HOME = {
     "Wanda": "lesion.edits.selections.topk",
     "calibration": "lesion.activations.calibration",
     "observe": "lesion.activations.observation",
+    "reference": "lesion.activations.contributions",
     "find_task": "lesion.tasks.catalogue",
     "task": "lesion.tasks.given",
     "EngineChoice": "lesion.engines.config",
@@ -131,6 +137,7 @@ __all__ = [
     "OverlayResult",
     "Random",
     "RecallResult",
+    "Replace",
     "ScaleAttention",
     "ScaleBlock",
     "ScaleMlp",
@@ -156,6 +163,8 @@ __all__ = [
     "overlay",
     "parse",
     "read_edit",
+    "read_reference",
+    "reference",
     "result",
     "save_edit",
     "study",

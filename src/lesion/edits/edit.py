@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 
 from lesion.arguments import LongText, several, shown, validated
 from lesion.brief import LONGEST, described
+from lesion.edits.replace import ADDRESS, Replace
 from lesion.errors import UsageError
 from lesion.plain import short
 
 if TYPE_CHECKING:  # an edit of blocks need not wait for torch
+    from lesion.edits.reference import Reference
     from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
@@ -189,7 +191,7 @@ class Compose:
         return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"
 
 
-Single = Scale | ScaleParameters | Truncate
+Single = Scale | ScaleParameters | Truncate | Replace
 Edit = Single | Compose
 
 
@@ -256,12 +258,15 @@ def with_factor(edit: Edit, factor: float) -> Edit:
     """An edit with another factor in every part.
 
     Raises:
-        UsageError: the factor is not finite, or the edit truncates a matrix, which has no factor.
+        UsageError: the factor is not finite, or the edit truncates a matrix or replaces a contribution, which have no
+            factor.
     """
-    truncated = next((part for part in parts(edit) if isinstance(part, Truncate)), None)
-    if truncated is not None:
-        raise UsageError(f"{truncated} is a truncation and has no factor; leave --factor out.")
-    return composed([replace(part, factor=factor) for part in parts(edit) if not isinstance(part, Truncate)])
+    for part in parts(edit):
+        if isinstance(part, Truncate | Replace):
+            what = "truncation" if isinstance(part, Truncate) else "replacement"
+            raise UsageError(f"{part} is a {what} and has no factor; leave --factor out.")
+    with_factors = [part for part in parts(edit) if not isinstance(part, Truncate | Replace)]
+    return composed([replace(part, factor=factor) for part in with_factors])
 
 
 def parts(edit: EditLike) -> Iterator[Single]:
@@ -279,8 +284,15 @@ BASELINE = Compose(())
 
 
 def of_places(edit: Edit) -> Compose:
-    """What of an edit scales blocks and branches, and so can differ from row to row of a batch (`gates.py`)."""
-    return Compose(tuple(part for part in parts(edit) if isinstance(part, Scale)))
+    """What of an edit scales or replaces what blocks and branches add, and so can differ from row to row of a batch
+    (`gates.py`).
+    """
+    return Compose(tuple(part for part in parts(edit) if isinstance(part, Scale | Replace)))
+
+
+def of_replacements(edit: Edit) -> tuple[Replace, ...]:
+    """What of an edit puts another contribution in the place of a block's or branch's own."""
+    return tuple(part for part in parts(edit) if isinstance(part, Replace))
 
 
 def of_weights(edit: Edit) -> tuple[ScaleParameters, ...]:
@@ -294,18 +306,20 @@ def of_spectra(edit: Edit) -> tuple[Truncate, ...]:
 
 
 _LIST = re.compile(r"[0-9]{1,9}(?:\s*,\s*[0-9]{1,9})+(?:\.(?:attention|mlp))?")
-_ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 _RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention|\.mlp)?")
-# Not the sign of an exponent, as in 3×1e+06.
-_PLUS = re.compile(r"(?<![0-9.][eE])\+")
+# Not the sign of an exponent, as in 3×1e+06; a digest may end in the same letters.
+_PLUS = re.compile(r"(?:(?<![0-9.][eE])|(?<=@[0-9a-f]{16}))\+")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
 _MATRIX = re.compile(r"head|[0-9]{1,9}(?:\.[A-Za-z0-9_-]+)+")
 _TRUNCATION = re.compile(rf"(?P<address>{_MATRIX.pattern})\s+(?P<side>[a-z]+)\s+(?P<keep>\S+)")
+_ARROW = re.compile("→|->")
+_REPLACEMENT = re.compile(r"(?P<kind>[a-z]+)(?:\s+(?P<draw>[0-9]{1,9}))?@(?P<digest>[0-9a-f]{16})")
 _NONE: Mapping[str, Selection] = {}
+_NO_REFERENCES: Mapping[str, Reference] = {}
 
 
 def _scale(address: str, factor: float) -> Scale | None:
-    match = _ADDRESS.fullmatch(address)
+    match = ADDRESS.fullmatch(address)
     if match is None:
         return None
     unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
@@ -348,29 +362,57 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
     return ScaleParameters(selections[match["digest"]], factor)
 
 
+def _reference(digest: str, text: str, references: Mapping[str, Reference]) -> Reference:
+    if digest not in references:
+        raise UsageError(
+            f"'{short(text)}' names a reference of contributions, which text alone does not hold; in Python give"
+            " lesion.Replace(ADDRESS, KIND, reference), or lesion.parse(text, references={digest: reference})."
+        )
+    return references[digest]
+
+
+def _replacements(piece: str, references: Mapping[str, Reference]) -> list[Single]:
+    """The edits of a piece with an arrow in it: `23→mean@DIGEST`."""
+    place, _, rest = (text.strip() for text in _ARROW.sub("→", piece).partition("→"))
+    addresses = _addresses(place)
+    match = _REPLACEMENT.fullmatch(rest)
+    if match is None or not all(map(ADDRESS.fullmatch, addresses)):
+        raise UsageError(
+            f"'{short(piece)}' is not an edit; write ADDRESS→KIND@DIGEST with the digest of a reference, for example"
+            " 23→mean@0123456789abcdef or 23.mlp→resample 3@0123456789abcdef."
+        )
+    reference = _reference(match["digest"], piece, references)
+    return [Replace(address, match["kind"], reference, int(match["draw"] or 0)) for address in addresses]
+
+
 @validated
-def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
+def parse(
+    text: LongText, selections: Mapping[str, Selection] = _NONE, references: Mapping[str, Reference] = _NO_REFERENCES
+) -> Edit:
     """The edit whose text form is `text`: the inverse of `str(edit)`. `x`, `X` and `*` may stand for `×` after an
-    address.
+    address, and `->` for `→`.
 
     Args:
         text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, a weight `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`,
-            `LABEL@DIGEST×0`, several joined by `+`, or `baseline`.
+            `LABEL@DIGEST×0`, `23→mean@DIGEST`, `23.mlp→resample 3@DIGEST`, several joined by `+`, or `baseline`.
         selections: by digest, those that the text may name.
+        references: by digest, those that the text may name.
 
     Raises:
-        UsageError: the text is not an edit, or names a selection that is not given.
+        UsageError: the text is not an edit, or names a selection or a reference that is not given.
     """
     if text.strip() == "baseline":
         return BASELINE
     pieces = [piece.strip() for piece in _PLUS.split(text)]
     if len(pieces) > 1 and "" in pieces:
         raise UsageError(f"'{short(text)}' is not an edit; write one on each side of +, for example 23×0 + 23.mlp×0.5.")
-    return composed([edit for piece in pieces for edit in _singles(piece, selections)])
+    return composed([edit for piece in pieces for edit in _singles(piece, selections, references)])
 
 
-def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
+def _singles(piece: str, selections: Mapping[str, Selection], references: Mapping[str, Reference]) -> list[Single]:
     """The edits of one piece between two `+`: one, or of a range of blocks several."""
+    if _ARROW.search(piece):
+        return _replacements(piece, references)
     if (match := _TRUNCATION.fullmatch(piece)) is not None:
         try:
             keep = _decimal(match["keep"])
@@ -405,7 +447,8 @@ def _singles(piece: str, selections: Mapping[str, Selection]) -> list[Single]:
 
 def to_json(edit: Edit) -> dict[str, object]:
     """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}`, `{"truncate": "23.mlp.up", "keep": 0.01,
-    "side": "top"}`, `{"compose": [...]}`, or with a selection only named `{"select": "LABEL@DIGEST", "factor": 0.0}`.
+    "side": "top"}`, `{"compose": [...]}`; with a selection or a reference only named `{"select": "LABEL@DIGEST",
+    "factor": 0.0}`, `{"replace": "23", "kind": "resample", "draw": 0, "reference": "DIGEST"}`.
     """
     if isinstance(edit, Compose):
         return {"compose": [to_json(part) for part in edit.edits]}
@@ -413,18 +456,30 @@ def to_json(edit: Edit) -> dict[str, object]:
         return {"select": f"{edit.selection.label}@{edit.selection.digest}", "factor": edit.factor}
     if isinstance(edit, Truncate):
         return {"truncate": edit.address, "keep": edit.keep, "side": edit.side}
+    if isinstance(edit, Replace):
+        return {
+            "replace": edit.address,
+            "kind": edit.kind,
+            "draw": edit.draw,
+            "reference": edit.reference.digest,
+        }
     return {"scale": edit.address, "factor": edit.factor}
 
 
-def from_json(value: Any, selections: Mapping[str, Selection] = _NONE) -> Edit:
-    """The edit that `to_json` wrote; `selections` are those that it may name, by digest.
+def from_json(
+    value: Any, selections: Mapping[str, Selection] = _NONE, references: Mapping[str, Reference] = _NO_REFERENCES
+) -> Edit:
+    """The edit that `to_json` wrote; `selections` and `references` are those that it may name, by digest.
 
     Raises:
-        UsageError: the value is not the JSON form of an edit, or names a selection that is not given.
+        UsageError: the value is not the JSON form of an edit, or names a selection or a reference that is not given.
     """
     try:
         if set(value) == {"compose"}:
-            return Compose(tuple(from_json(part, selections) for part in value["compose"]))
+            return Compose(tuple(from_json(part, selections, references) for part in value["compose"]))
+        if set(value) == {"replace", "kind", "draw", "reference"}:
+            named = _reference(value["reference"], str(value["replace"]), references)
+            return Replace(value["replace"], value["kind"], named, value["draw"])
         if set(value) == {"select", "factor"}:
             scaled = _parameters(value["select"], value["factor"], selections)
             if scaled is not None:

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import UNITS, Edit, ScaleParameters, Truncate, parts
+from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, Truncate, parts
+from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 
@@ -16,8 +17,8 @@ from lesion.models.anatomy import Anatomy
 def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks units rows"]:
     """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
 
-    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations are
-    passed over (`table.py` has them).
+    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations and
+    replacements are passed over (`table.py` has them).
 
     Raises:
         UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
@@ -27,24 +28,32 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
     table = torch.ones(len(anatomy.blocks), len(UNITS), len(distinct), dtype=torch.float64)
     for edit, column in distinct.items():
         for part in parts(edit):
-            if isinstance(part, Truncate):
+            if isinstance(part, Truncate | Replace):
                 continue
             if isinstance(part, ScaleParameters):
                 raise UsageError(
                     f"'{part}' changes weights, which all rows of a batch share; make it so with `applied`, and give"
                     f" gates what `of_places` leaves of an edit."
                 )
-            block = anatomy.block(part.layer)
-            if part.unit != "block" and getattr(block, part.unit) is None:
-                raise UsageError(
-                    f"'{part}' names a place that was not found: no {part.unit} is known in block "
-                    f"{part.layer} of {anatomy.name}. `lesion show {anatomy.name}` lists what is known; "
-                    f"whole blocks can be edited."
-                )
+            refuse_unknown(part, anatomy)
             table[part.layer, UNITS.index(part.unit), column] *= part.factor
         if not bool(table[:, :, column].isfinite().all()):
             raise UsageError(f"The factors of '{edit}' on one place multiply to something that is not finite.")
     return table[:, :, [distinct[edit] for edit in edits]]
+
+
+def refuse_unknown(part: Scale | Replace, anatomy: Anatomy) -> None:
+    """Refuse the edit of a block or branch that a model does not have.
+
+    Raises:
+        UsageError: it does not.
+    """
+    block = anatomy.block(part.layer)
+    if part.unit != "block" and getattr(block, part.unit) is None:
+        raise UsageError(
+            f"'{part}' names a place that was not found: no {part.unit} is known in block {part.layer} of"
+            f" {anatomy.name}. `lesion show {anatomy.name}` lists what is known; whole blocks can be edited."
+        )
 
 
 def scale_contribution(

@@ -17,6 +17,7 @@ from lesion.edits.edit import BASELINE, UNITS, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
+from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
@@ -30,8 +31,9 @@ def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
     The weights are never touched: every module still runs, so that key-value caches stay aligned between rows. What it
-    adds to the residual stream is scaled, or computed anew from the components of a truncated matrix that the row
-    keeps. Works with a cache, with `generate`, with gradients and under `torch.inference_mode`.
+    adds to the residual stream is scaled, replaced by a contribution of a reference, or computed anew from the
+    components of a truncated matrix that the row keeps. Works with a cache, with `generate`, with gradients and under
+    `torch.inference_mode`.
 
     Raises:
         LesionError: during a forward pass, when an edit could not take hold (see `Gates`).
@@ -57,11 +59,13 @@ class Gates:
         self._model = model
         self._anatomy = model.anatomy
         self._factors = Factors(model)
+        self._vectors = Vectors()
+        self._positions: Tensor | None = None
         self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
         self._active: list[_Place | LowRank] = []
         self._handles: list[RemovableHandle] = []
-        self._shared = _addresses_by_module(model)
+        self._shared = addresses_by_module(model)
         self._matrices_of = _addresses_by_matrix(model)
         self._set(tabulate([BASELINE], self._anatomy), everywhere=True)
         for runner in {model.network, _trunk(model)}:  # a pass may be started from either
@@ -73,8 +77,9 @@ class Gates:
         """Row r of every following forward pass is under `edits[r]` (see `edit_for`).
 
         Raises:
-            UsageError: an edit names a place that the model does not have, or truncates a matrix that is not the same
-                for all tokens of a row (see `maskable`). The assignment stays as it was.
+            UsageError: an edit names a place that the model does not have, takes contributions of another model, or
+                truncates a matrix that is not the same for all tokens of a row (see `maskable`). The assignment stays
+                as it was.
         """
         self._set(tabulate([edit_for(self._model, edit) for edit in edits], self._anatomy))
 
@@ -84,15 +89,18 @@ class Gates:
         """
         self._set(tabulate([edit_for(self._model, edit)], self._anatomy), everywhere=True)
 
-    def assign_table(self, table: Table, growing: bool = False) -> None:
+    def assign_table(
+        self, table: Table, growing: bool = False, positions: Int[Tensor, "rows length"] | None = None
+    ) -> None:
         """Row r of every following forward pass is under column r of a table (`lesion.edits.table.tabulate`).
 
         Args:
             table: a column for every row.
             growing: the batch may have fewer rows at the lower blocks: the first of the table; the rest join, at its
                 end, before the first block that their edit changes.
+            positions: of every row's tokens in the next pass, also of rows that join; else the pass tells them.
         """
-        self._set(table, growing=growing)
+        self._set(table, growing=growing, positions=positions)
 
     @validated
     def select(self, rows: Int[Tensor, " kept"]) -> None:
@@ -111,11 +119,14 @@ class Gates:
         for matrix in self._low_rank.values():
             matrix.remove()
 
-    def _set(self, table: Table, everywhere: bool = False, growing: bool = False) -> None:
-        kept = table.scales == 1
-        open_everywhere = kept.all(-1)
-        ends_only = (kept | (table.scales == 0)).all(-1)
-        edited = (~open_everywhere).nonzero().tolist()
+    def _set(
+        self, table: Table, everywhere: bool = False, growing: bool = False, positions: Tensor | None = None
+    ) -> None:
+        if table.replacements:
+            refuse_other_models(table.replacements, self._model)
+        changed = table.edited
+        ends_only = ((table.scales == 1) | (table.scales == 0)).all(-1)
+        edited = changed.any(-1).nonzero().tolist()
         # Every place is found before anything changes: an error must leave the assignment as it was.
         active = [self._place(layer, unit) for layer, unit in edited]
         truncated = [
@@ -126,6 +137,7 @@ class Gates:
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
+        self._given_positions = positions
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._active = [*active, *(matrix for matrix, _ in truncated)]
         for place in self._places.values():
@@ -135,7 +147,11 @@ class Gates:
         for place in active:
             place.active = True
             place.ends = bool(ends_only[place.layer, place.unit])
-            place.needed = int((~kept[place.layer, place.unit]).nonzero().max()) + 1 if growing else 0
+            place.needed = int(changed[place.layer, place.unit].nonzero().max()) + 1 if growing else 0
+            numbers = table.replaced[place.layer, place.unit]
+            replaced = bool((numbers >= 0).any())
+            place.replacing = Replacing(numbers, table.replacements, everywhere, self._vectors) if replaced else None
+        self._draws = any(place.replacing is not None and place.replacing.draws for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
 
@@ -171,7 +187,7 @@ class Gates:
             if len(same := self._shared[module]) > 1:
                 raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one module; no edit can part them.")
             # First of all hooks: transformers collects hidden states in hooks, and means the edited ones.
-            hook = place.scale_output if branch else place.scale_contribution
+            hook = place.edit_output if branch else place.edit_contribution
             self._handles += [
                 block.module.register_forward_pre_hook(place.look_at_input, with_kwargs=True),
                 module.register_forward_hook(hook, prepend=True, with_kwargs=True),
@@ -188,6 +204,11 @@ class Gates:
         place.passed = True
         factor = self._on_device[like.device, dtype][place.layer, place.unit]
         return factor[: place.rows] if self._growing else factor
+
+    def _positions_of(self, stream: Tensor) -> Int[Tensor, "_ length"] | None:
+        """Positions of the tokens of the rows that have come to a place."""
+        positions = self._positions
+        return positions[: len(stream)] if self._growing and positions is not None else positions
 
     def _check_rows(self, batch: int) -> None:
         rows = self._table.columns
@@ -217,8 +238,11 @@ class Gates:
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
+        if self._draws:
+            self._positions = positions_of(args, kwargs) if self._given_positions is None else self._given_positions
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self._positions = None
         # The head comes after the trunk, and only the whole network runs it.
         beyond = HEAD if module is not self._model.network else None
         missed = [place.address for place in self._active if not place.passed and place.address != beyond]
@@ -241,6 +265,7 @@ class _Place:
         self.ends = False  # every factor is 0 or 1
         self.rows = 0  # of the batch that came to the block last
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
+        self.replacing: Replacing | None = None
         self.proved = UNITS[unit] != "block"  # that the block leaves its input as it is
         self.input_copy: Tensor | None = None
         self.address = str(layer) if UNITS[unit] == "block" else f"{layer}.{UNITS[unit]}"
@@ -252,7 +277,7 @@ class _Place:
             if not self.proved:
                 self.input_copy = stream.detach().clone()
 
-    def scale_contribution(
+    def edit_contribution(
         self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], output: Any
     ) -> Any:
         if not self.active:
@@ -262,9 +287,12 @@ class _Place:
             self._prove(before, self.input_copy)
         before = before.to(after)  # blocks spread over devices are given the stream of the previous device
         factor = self.gates._factor(self, after)
-        return _with_stream(output, scale_contribution(before, after, factor, self.ends))
+        stream = scale_contribution(before, after, factor, self.ends)
+        if self.replacing is not None:
+            stream = self.replacing(stream, before, self.gates._positions_of(stream))
+        return _with_stream(output, stream)
 
-    def scale_output(
+    def edit_output(
         self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], output: Any
     ) -> Any:
         if not self.active:
@@ -272,8 +300,11 @@ class _Place:
         added = _stream_out_of(output, self.address)
         factor = self.gates._factor(self, added)
         flat = added.dim() == 2  # [rows · length, width]; the rows were counted at the block's input
-        by_row = added.reshape(len(factor), -1, added.shape[-1]) if flat else added
-        return _with_stream(output, scale_output(by_row, factor, self.ends).view(added.shape))
+        by_row = added.reshape(self.rows, -1, added.shape[-1]) if flat else added
+        by_row = scale_output(by_row, factor, self.ends)
+        if self.replacing is not None:
+            by_row = self.replacing(by_row, None, self.gates._positions_of(by_row))
+        return _with_stream(output, by_row.view(added.shape))
 
     def _prove(self, stream: Tensor, copy: Tensor) -> None:
         self.input_copy = None
@@ -305,7 +336,7 @@ def _with_stream(output: Any, stream: Tensor) -> Any:
     return (stream, *output[1:]) if isinstance(output, tuple) else stream
 
 
-def _addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
+def addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
     """The addresses of each gated module: more than one where a network runs a module several times."""
     addresses: dict[nn.Module, list[str]] = defaultdict(list)
     for block in model.anatomy.blocks:

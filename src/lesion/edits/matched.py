@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lesion.edits.edit import Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.replace import Replace
 from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.table import refuse_unknown_places
 from lesion.errors import UsageError
@@ -18,9 +19,9 @@ _DRAWS = 50
 def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
     """Random controls of an edit, all different.
 
-    Of a selection of weights, as many weights of every matrix are drawn (`Random`). Scaled blocks and branches, and
-    truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves alone where
-    there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
+    Of a selection of weights, as many weights of every matrix are drawn (`Random`). Scaled or replaced blocks and
+    branches, and truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves
+    alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
 
     Args:
         edit: what the controls match.
@@ -56,8 +57,8 @@ def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
     others = [block for block in order if block not in touched]
     drawn = (others if len(others) >= len(touched) else order)[: len(touched)]
     to = dict(zip(touched, sorted(drawn), strict=False))
-    moved = composed([_moved(part, to, seed) for part in parts(edit)])
     try:
+        moved = composed([_moved(part, to, seed) for part in parts(edit)])
         refuse_unknown_places(moved, model.anatomy)
     except UsageError:
         return None
@@ -72,12 +73,13 @@ def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:
         return part
     if isinstance(part, Scale):
         return replace(part, layer=to[layer])
-    return replace(part, address=f"{to[layer]}.{part.address.partition('.')[2]}")
+    _, dot, inner = part.address.partition(".")
+    return replace(part, address=f"{to[layer]}{dot}{inner}")
 
 
 def _layer(part: Single) -> int | None:
-    """The block of a scaled place or truncated matrix; None for the output head and for selections."""
-    if isinstance(part, Scale):
+    """The block of a scaled or replaced place or truncated matrix; None for the output head and for selections."""
+    if isinstance(part, Scale | Replace):
         return part.layer
     if isinstance(part, Truncate) and part.address.partition(".")[0].isdecimal():
         return int(part.address.partition(".")[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lesion.edits.edit import BASELINE, SCALES, UNITS, Edit, Scale, Single, Truncate, composed, parts
+from lesion.edits.edit import BASELINE, SCALES, UNITS, Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
 
 
 def simplified(edit: Edit) -> Edit:
@@ -18,16 +18,16 @@ def simplified(edit: Edit) -> Edit:
         '3×0 + 4×0.25'
     """
     single = list(parts(edit))
-    if not all(isinstance(part, Scale | Truncate) for part in single):
+    if any(isinstance(part, ScaleParameters) for part in single):
         return edit
     factors: dict[tuple[int, int], list[float]] = {}
-    truncations: dict[str, Truncate] = {}
+    others: dict[str, Single] = {}
     for part in single:
         if isinstance(part, Scale):
             factors.setdefault((part.layer, UNITS.index(part.unit)), []).append(float(part.factor))
-        elif isinstance(part, Truncate) and part.keep < 1:
-            truncations.setdefault(str(part), part)
+        elif not (isinstance(part, Truncate) and part.keep == 1):
+            others.setdefault(str(part), part)
     scales = [SCALES[UNITS[unit]](layer, math.prod(of_place)) for (layer, unit), of_place in sorted(factors.items())]
     kept: list[Single] = [scale for scale in scales if scale.factor != 1]
-    kept += [truncations[text] for text in sorted(truncations)]
+    kept += [others[text] for text in sorted(others)]
     return composed(kept) if kept else BASELINE

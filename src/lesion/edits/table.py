@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.edits.cuts import kept_by_all
-from lesion.edits.edit import Compose, Edit, of_places, of_spectra
-from lesion.edits.factors import factors
+from lesion.edits.edit import UNITS, Compose, Edit, of_places, of_replacements, of_spectra
+from lesion.edits.factors import factors, refuse_unknown
+from lesion.edits.replace import Replace
+from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 
 
@@ -25,12 +27,16 @@ class Table:
             falling singular values; (0, rank) leaves the matrix as it is.
         ranks: how many components each of these matrices has.
         layers: the block in which it lies; the number of blocks for the head.
+        replaced: at every place, the number of the replacement among `replacements`, −1 where there is none.
+        replacements: all that some column has.
     """
 
     scales: Float[Tensor, "blocks units columns"]
     kept: Mapping[str, Int[Tensor, "columns 2"]]
     ranks: Mapping[str, int]
     layers: Mapping[str, int]
+    replaced: Int[Tensor, "blocks units columns"]
+    replacements: tuple[Replace, ...]
 
     @property
     def blocks(self) -> int:
@@ -45,7 +51,13 @@ class Table:
     def select(self, columns: Int[Tensor, " chosen"]) -> Table:
         """The table of these columns, in this order; one may be named twice."""
         kept = {address: intervals.index_select(0, columns) for address, intervals in self.kept.items()}
-        return Table(self.scales.index_select(2, columns), kept, self.ranks, self.layers)
+        scales, replaced = (numbers.index_select(2, columns) for numbers in (self.scales, self.replaced))
+        return replace(self, scales=scales, kept=kept, replaced=replaced)
+
+    @property
+    def edited(self) -> Bool[Tensor, "blocks units columns"]:
+        """Which columns scale or replace what a place adds."""
+        return (self.scales != 1) | (self.replaced >= 0)
 
     def truncates(self, address: str) -> Bool[Tensor, " columns"]:
         """Which columns keep less than all of a matrix."""
@@ -57,7 +69,7 @@ class Table:
 
         A column that truncates the head alone begins at the last block: rows are parted by then.
         """
-        touched = (self.scales != 1).any(1)
+        touched = self.edited.any(1)
         first = torch.where(touched.any(0), touched.int().argmax(0), self.blocks)
         for address in self.kept:
             first = torch.where(
@@ -80,7 +92,8 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
 
     Raises:
         UsageError: an edit addresses a block, branch or matrix that the model does not have, its factors on one place
-            multiply to something that is not finite, or it multiplies weights.
+            multiply to something that is not finite, it replaces a place twice or scales it too, or it multiplies
+            weights.
         LesionError: it truncates a packed matrix.
     """
     kept: dict[str, Tensor] = {}
@@ -98,4 +111,23 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
                 kept[address] = torch.tensor([[0, rank]]).repeat(len(edits), 1)
             here = [part for part in truncations if part.address == address]
             kept[address][column] = torch.tensor(kept_by_all(here, rank))
-    return Table(factors(edits, anatomy), kept, ranks, layers)
+    scales = factors(edits, anatomy)
+    return Table(scales, kept, ranks, layers, *_replaced(edits, scales, anatomy))
+
+
+def _replaced(
+    edits: Sequence[Edit], scales: Float[Tensor, "blocks units columns"], anatomy: Anatomy
+) -> tuple[Int[Tensor, "blocks units columns"], tuple[Replace, ...]]:
+    replaced = torch.full(scales.shape, -1)
+    numbers: dict[Replace, int] = {}
+    for column, edit in enumerate(edits):
+        for part in of_replacements(edit):
+            refuse_unknown(part, anatomy)
+            place = part.layer, UNITS.index(part.unit), column
+            if replaced[place] >= 0 or scales[place] != 1:
+                raise UsageError(
+                    f"'{edit}' replaces {part.address} and changes it once more, and the order would matter; name each"
+                    " place once."
+                )
+            replaced[place] = numbers.setdefault(part, len(numbers))
+    return replaced, tuple(numbers)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.cuts import cuts, refuse_both
-from lesion.edits.edit import Edit, of_places, of_spectra, of_weights, to_json
+from lesion.edits.edit import Edit, of_places, of_replacements, of_spectra, of_weights, to_json
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
 from lesion.edits.files.reading import truncated, understood
@@ -63,12 +63,17 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
         selected: how much of every matrix is selected, where it was counted already (`selection.count`).
 
     Raises:
-        UsageError: the edit scales blocks or branches, which text holds as well, or changes nothing at all; it
-            truncates a matrix that the model does not have, or one whose weights it multiplies.
+        UsageError: the edit scales blocks or branches, which text holds as well, replaces what they add, or changes
+            nothing at all; it truncates a matrix that the model does not have, or one whose weights it multiplies.
         LesionError: its selection is empty or everything on this model, its truncations keep every component, or the
             file cannot be written.
     """
     scaled, truncations = of_weights(edit), of_spectra(edit)
+    if replaced := of_replacements(edit):
+        raise UsageError(
+            f"An .edit file keeps no contributions of other texts, and '{replaced[0]}' takes some; keep the reference"
+            " with reference.save(PATH) and the edit as text."
+        )
     if of_places(edit).edits or not (scaled or truncations):
         raise UsageError(
             f"A file keeps an edit of weights, and '{edit}' is {'partly ' if scaled or truncations else ''}one of "

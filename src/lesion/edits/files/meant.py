@@ -24,6 +24,7 @@ from lesion.edits.edit import (
     Single,
     as_edit,
     of_places,
+    of_replacements,
     parts,
     path_of,
     with_factor,
@@ -92,8 +93,14 @@ def as_weights(edit: Edit, model: Model) -> Edit:
     where attention and MLP read the same (parallel residual). It is tried on a few tokens.
 
     Raises:
-        UsageError: it is not the same on this model, or the edit names a place that the model does not have.
+        UsageError: it is not the same on this model, or the edit names a place that the model does not have, or
+            replaces what a place adds.
     """
+    if replaced := of_replacements(edit):
+        raise UsageError(
+            f"'{replaced[0]}' puts other contributions in the place of computed ones, for which an ordinary checkpoint"
+            " has no parameter; use it in memory with lesion.applied."
+        )
     places = of_places(edit)
     if not places.edits:
         return edit

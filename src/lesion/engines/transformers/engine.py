@@ -17,6 +17,7 @@ import transformers
 from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_spectra
 from lesion.edits.gates import Gates, gated
 from lesion.edits.lowrank import BUDGET, Written, factor_bytes, in_weights, maskable
+from lesion.edits.replacing import refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.answers import generated
@@ -79,7 +80,7 @@ class TransformersEngine:
         """Responses as they are finished, in any order; every request gets exactly one.
 
         Raises:
-            UsageError: an edit names a place that the model does not have.
+            UsageError: an edit names a place that the model does not have, or takes contributions of another model.
             LesionError: as of `check_requests` and `lesion.edits.weights.written`; or memory does not suffice for a
                 single row.
         """
@@ -87,6 +88,7 @@ class TransformersEngine:
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         by_row = [self._by_row(edit) for edit in edits]
         table = tabulate(by_row, self.model.anatomy)
+        refuse_other_models(table.replacements, self.model)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
         stops = StopStrings.of(self.model.tokenizer, waiting)
@@ -148,7 +150,7 @@ class TransformersEngine:
         prefixes = Prefixes(self.model, gates, table, self._padding, self.work, entries)
         yield from scored(prefixes, entries)
         starts = table.first_edited().tolist()
-        apart = (table.scales[0] == 0).any(0).tolist()
+        apart = ((table.scales[0] == 0) | (table.replaced[0] >= 0)).any(0).tolist()
         drafts.wait(
             Row(
                 request,

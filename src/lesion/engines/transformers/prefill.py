@@ -133,7 +133,8 @@ def prefill(
     mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
     cache = Recorder(_cache_layers(model), reach, put)
-    gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
+    assigned = _but_the_first(table, starts, without).select(grown)
+    gates.assign_table(assigned, growing=True, positions=positions[origins.prompt])
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)
     # A head that rows truncate has to see rows.
@@ -184,13 +185,15 @@ def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Ten
     """Edit table for a batch in which some rows stop before their edit's first block."""
     rows = without.nonzero()[:, 0]
     scales = table.scales.clone()
+    replaced = table.replaced.clone()
     scales[starts[rows], :, rows] = 1.0
+    replaced[starts[rows], :, rows] = -1
     kept = dict(table.kept)
     for address, intervals in kept.items():
         whole = torch.tensor([0, table.ranks[address]])
         absent = without & (starts == table.layers[address])
         kept[address] = torch.where(absent[:, None], whole, intervals)
-    return replace(table, scales=scales, kept=kept)
+    return replace(table, scales=scales, kept=kept, replaced=replaced)
 
 
 def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Tensor]:

@@ -10,7 +10,17 @@ from typing import Any
 
 import torch
 
-from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
+from lesion.edits.edit import (
+    BASELINE,
+    Compose,
+    Edit,
+    ScaleParameters,
+    Truncate,
+    of_places,
+    of_replacements,
+    of_spectra,
+    of_weights,
+)
 from lesion.edits.factors import factors
 from lesion.edits.lowrank import Written
 from lesion.engines.answers import generated
@@ -122,7 +132,7 @@ class VllmEngine:
         """Responses as they are finished, in any order; every request gets exactly one.
 
         Raises:
-            UsageError: an edit names a place that the model does not have.
+            UsageError: an edit names a place that the model does not have, or replaces a contribution.
             LesionError: as of `check_requests` and `lesion.edits.weights.written`; or the effect guard has found that
                 edits do not take hold, answers to other requests are not finished yet, or the engine is closed.
         """
@@ -135,7 +145,7 @@ class VllmEngine:
         self._busy = True
         try:
             groups: dict[Written, list[Request]] = {((), ()): []}
-            self.know(of_places(request.edit) for request in waiting)  # refuses places that are not there
+            self.know(of_places(request.edit) for request in waiting)  # refuses what cannot be
             for request in waiting:
                 groups.setdefault((of_weights(request.edit), of_spectra(request.edit)), []).append(request)
             for written in groups:
@@ -155,8 +165,15 @@ class VllmEngine:
         return self._running.calls(method, *arguments)
 
     def know(self, edits: Iterable[Compose]) -> None:
-        """Tell the workers of edits of places that are new to them; refuses places that the model does not have."""
+        """Tell the workers of edits of places that are new to them; refuses replaced contributions, and places that
+        the model does not have.
+        """
         new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
+        for part in (part for edit in new for part in of_replacements(edit)):
+            raise UsageError(
+                f"'{part}' replaces what a place adds to the residual stream, and vLLM's gates only scale it; use"
+                " --engine transformers."
+            )
         if new:
             table = factors(new, self.model.anatomy)
             self.calls("lesion_edits", table.permute(2, 0, 1).tolist())

@@ -10,8 +10,9 @@ from pathlib import Path
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, parts, with_factor
+from lesion.edits.edit import Edit, Scale, ScaleParameters, parts, with_factor
 from lesion.edits.matched import matched_controls
+from lesion.edits.replace import Replace
 from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
@@ -128,7 +129,7 @@ def plan(
 
 def _factor(edit: Edit) -> float | None:
     """The one factor of an edit; None where it has none or several."""
-    factors = {None if isinstance(part, Truncate) else float(part.factor) for part in parts(edit)}
+    factors = {float(part.factor) if isinstance(part, Scale | ScaleParameters) else None for part in parts(edit)}
     return factors.pop() if len(factors) == 1 else None
 
 
@@ -190,12 +191,12 @@ def _without(edit: Edit) -> str:
 
 
 def _touches(edit: Edit, address: str) -> bool:
-    """Whether a matrix is truncated, lies in what is scaled, or is one of which a selection takes some."""
+    """Whether a matrix is truncated, lies in what is scaled or replaced, or is one of which a selection takes some."""
     for part in parts(edit):
         if isinstance(part, ScaleParameters):
             if part.selection.touches(address):
                 return True
-        elif address == part.address or (isinstance(part, Scale) and address.startswith(f"{part.address}.")):
+        elif address == part.address or (isinstance(part, Scale | Replace) and address.startswith(f"{part.address}.")):
             return True
     return False
 

@@ -1,0 +1,106 @@
+"""Replaced contributions, independently: plain hooks on modules named by hand, and SplitMix64 in Python's integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+
+import torch
+from references import stack
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from lesion.edits.edit import UNITS, Edit, parts
+from lesion.edits.reference import Reference
+from lesion.models.load import Model
+
+# The module whose output is what a branch adds, a norm behind it included.
+ADDS = {
+    "gpt_neox": {"attention": "attention", "mlp": "mlp"},
+    "gpt2": {"attention": "attn", "mlp": "mlp"},
+    "opt": {"attention": "self_attn", "mlp": "fc2"},
+    "unknown": {"attention": "norm_behind", "mlp": "ffn"},
+    **dict.fromkeys(
+        ("gemma2", "gemma3", "olmo2"),
+        {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
+    ),
+}
+PLAIN = {"attention": "self_attn", "mlp": "mlp"}
+WRAP = 1 << 64
+
+
+def some_reference(model: Model, vectors: int = 7, seed: int = 0) -> Reference:
+    """A reference of any numbers at every place of a tiny model."""
+    generator = torch.Generator().manual_seed(seed)
+    sampled = {
+        str(block.index) if unit == "block" else f"{block.index}.{unit}": torch.randn(vectors, 32, generator=generator)
+        for block in model.anatomy.blocks
+        for unit in UNITS
+    }
+    means = {address: torch.randn(1, 32, generator=generator) for address in sampled}
+    return Reference(model.name, model.fingerprint, "some texts", 99, {"mean": means, "resample": sampled})
+
+
+def drawn(position: int, draw: int, count: int) -> int:
+    """The number of the vector at a position."""
+
+    def mixed(number: int) -> int:
+        number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) % WRAP
+        number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) % WRAP
+        return number ^ (number >> 31)
+
+    golden = 0x9E3779B97F4A7C15
+    start = mixed((draw + 1) * golden % WRAP)
+    return (mixed((start + (position + 1) * golden) % WRAP) >> 1) % count
+
+
+def module_of(network: PreTrainedModel, family: str, layer: int, unit: str):
+    """The block, or the module whose output a branch adds."""
+    block = stack(network, family)[layer]
+    return block if unit == "block" else attrgetter(ADDS.get(family, PLAIN)[unit])(block)
+
+
+@contextmanager
+def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> Iterator[None]:
+    """A network whose passes over texts of this length, from their first token on, are under an edit of replacements."""
+
+    def hook_of(part):
+        def hook(module, args, kwargs, output):
+            stream = output[0] if isinstance(output, tuple) else output
+            before = (args[0] if args else kwargs["hidden_states"]) if part.unit == "block" else 0
+            chosen = [drawn(position, part.draw, len(part.vectors)) for position in range(length)]
+            put = part.vectors[chosen].repeat(stream.numel() // (32 * length), 1).view_as(stream) + before
+            return (put, *output[1:]) if isinstance(output, tuple) else put
+
+        return hook
+
+    with ExitStack() as hooks:
+        for part in parts(edit):
+            module = module_of(network, family, part.layer, part.unit)
+            hooks.callback(module.register_forward_hook(hook_of(part), with_kwargs=True).remove)
+        yield
+
+
+def contributions(network: PreTrainedModel, family: str, texts) -> dict[str, Tensor]:
+    """What every place adds at every token of some texts, run one by one: [tokens, 32] float64, in their order."""
+    collected: dict[str, list[Tensor]] = {}
+
+    def hook_of(address, whole):
+        def hook(module, args, kwargs, output):
+            stream = output[0] if isinstance(output, tuple) else output
+            before = (args[0] if args else kwargs["hidden_states"]).double() if whole else 0
+            collected.setdefault(address, []).append((stream.double() - before).reshape(-1, 32))
+
+        return hook
+
+    with ExitStack() as hooks, torch.no_grad():
+        for layer in range(len(stack(network, family))):
+            for unit in UNITS:
+                address = str(layer) if unit == "block" else f"{layer}.{unit}"
+                module = module_of(network, family, layer, unit)
+                hook = hook_of(address, unit == "block")
+                hooks.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+        for text in texts:
+            network(torch.tensor([list(text)]), use_cache=False)
+    return {address: torch.cat(parts) for address, parts in collected.items()}

@@ -1,0 +1,215 @@
+"""A replaced contribution is what plain hooks put in its place, in every family, and is taken back to the bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from replaced import replaced, some_reference
+from torch import Tensor
+from transformers import DynamicCache
+
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.edits.gates import gated
+from lesion.edits.replace import Replace
+from lesion.edits.replacing import Replacing, Vectors, drawn
+from lesion.edits.table import tabulate
+from lesion.errors import LesionError, UsageError
+from tiny import FAMILIES, model
+
+families = pytest.mark.parametrize("family", FAMILIES)
+exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
+
+
+def tokens(rows: int = 3, length: int = 12) -> Tensor:
+    return torch.randint(3, 64, (rows, length), generator=torch.Generator().manual_seed(0))
+
+
+def single(reference) -> list[Replace]:
+    """Every kind at every unit."""
+    places = (("0", 0), ("1.attention", 1), ("2.mlp", 3))
+    means = [Replace(address, "mean", reference) for address, _ in places]
+    return means + [Replace(address, "resample", reference, draw) for address, draw in places]
+
+
+def logits(network, ids: Tensor, **arguments) -> Tensor:
+    with torch.no_grad():
+        return network(ids, use_cache=False, **arguments).logits
+
+
+def assert_close(one: Tensor, other: Tensor) -> None:
+    assert other.isfinite().all()
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@families
+def test_every_kind_at_every_unit_is_what_plain_hooks_do(family):
+    subject, ids = model(family), tokens()
+    reference = some_reference(subject)
+    edits = single(reference)
+    several = Compose((Replace("0.mlp", "mean", reference), Replace("1", "resample", reference, 2)))
+    unedited = logits(subject.network, ids)
+    for edit in (*edits, several):
+        with replaced(subject.network, family, edit, ids.shape[1]):
+            expected = logits(subject.network, ids)
+        with applied(subject, edit):
+            assert_close(logits(subject.network, ids), expected)
+        assert not torch.allclose(expected, unedited, atol=0.01)
+
+
+@families
+def test_rows_replaced_scaled_and_unedited_share_a_batch(family):
+    subject = model(family)
+    reference = some_reference(subject)
+    edits = [BASELINE, *single(reference), ScaleBlock(2, 0), ScaleMlp(0, 0.5), ScaleAttention(1, 0)]
+    ids = tokens(len(edits))
+    with gated(subject) as gates:
+        gates.assign(edits)
+        together = logits(subject.network, ids)
+    for row, edit in enumerate(edits):
+        with applied(subject, edit):
+            torch.testing.assert_close(
+                together[row], logits(subject.network, ids[row : row + 1])[0], rtol=1e-4, atol=1e-4
+            )
+
+
+@families
+def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family):
+    subject, ids = model(family), tokens(2)
+    edit = Replace("1", "resample", some_reference(subject), 1)
+    with applied(subject, edit), torch.no_grad():
+        whole = subject.network(ids).logits
+        cache = DynamicCache(config=subject.network.config)
+        parts = [subject.network(ids[:, :5], past_key_values=cache, use_cache=True).logits]
+        for step in range(5, ids.shape[1]):
+            parts.append(subject.network(ids[:, step : step + 1], past_key_values=cache, use_cache=True).logits)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-4)
+
+
+@families
+def test_padding_on_the_left_moves_no_contribution(family):
+    subject, ids = model(family), tokens(1, 9)
+    padded = torch.cat([torch.full((1, 4), 7), ids], 1)
+    mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    reference = some_reference(subject)
+    with applied(subject, [Replace("1", "resample", reference), Replace("0.mlp", "resample", reference, 2)]):
+        expected = logits(subject.network, ids)
+        given = logits(subject.network, padded, attention_mask=mask, position_ids=positions)
+    torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])  # attention by distances: positions do not matter
+def test_without_position_ids_they_are_counted_over_the_mask(family):
+    subject, ids = model(family), tokens(1, 9)
+    padded = torch.cat([torch.full((1, 4), 7), ids], 1)
+    mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
+    with applied(subject, Replace("1", "resample", some_reference(subject))):
+        expected = logits(subject.network, ids)
+        given = logits(subject.network, padded, attention_mask=mask)
+    torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "opt", "gemma3"])
+def test_rows_selected_from_a_batch_keep_their_replacements(family):
+    subject = model(family)
+    reference = some_reference(subject)
+    edits = [BASELINE, Replace("1", "mean", reference), Replace("0.mlp", "resample", reference), ScaleBlock(2, 0)]
+    chosen = torch.tensor([2, 0, 2, 1, 3])
+    ids = tokens(len(chosen))
+    with gated(subject) as gates:
+        gates.assign(edits)
+        gates.select(chosen)
+        given = logits(subject.network, ids)
+        gates.assign([edits[row] for row in chosen.tolist()])
+        torch.testing.assert_close(given, logits(subject.network, ids), rtol=1e-5, atol=1e-5)
+
+
+@exact
+@families
+def test_the_network_is_as_it_was_afterwards_also_after_an_exception(family):
+    subject, ids = model(family), tokens()
+    before = {name: tensor.clone() for name, tensor in subject.network.state_dict().items()}
+    expected = logits(subject.network, ids)
+    edit = Compose(
+        (Replace("1", "mean", some_reference(subject)), Replace("0.mlp", "resample", some_reference(subject)))
+    )
+    with pytest.raises(RuntimeError, match="in the middle"), applied(subject, edit):
+        logits(subject.network, ids)
+        raise RuntimeError("in the middle")
+    assert torch.equal(logits(subject.network, ids), expected)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in subject.network.state_dict().items())
+
+
+def test_a_block_whose_numbers_are_broken_is_replaced_all_the_same():
+    subject, ids = model("llama"), tokens()
+    for parameter in subject.anatomy.block(2).module.parameters():
+        with torch.no_grad():
+            parameter.fill_(float("nan"))
+    with applied(subject, Replace("2", "mean", some_reference(subject))):
+        assert logits(subject.network, ids).isfinite().all()
+
+
+def test_half_precision_adds_in_float32_and_rounds_once():
+    from lesion.models.load import wrap
+    from tiny import tiny, tokenizer
+
+    subject = wrap(tiny("llama").bfloat16(), tokenizer(), "tiny:bfloat16")
+    part = Replace("0", "mean", some_reference(subject))
+    streams = []
+    with applied(subject, part):
+        block = subject.anatomy.block(0).module
+        handle = block.register_forward_hook(lambda module, args, output: streams.append((args[0], output)))
+        logits(subject.network, tokens())
+        handle.remove()
+    before, after = streams[0]
+    stream = after[0] if isinstance(after, tuple) else after
+    assert torch.equal(stream, (before.float() + part.vectors[0]).bfloat16())
+
+
+def test_draws_use_all_vectors_about_equally_and_differ():
+    positions = torch.arange(20_000)
+    counts = [torch.bincount(drawn(positions, draw, 10), minlength=10) for draw in (0, 1, 2)]
+    # 5 standard deviations of a binomial count with p = 1/10.
+    assert all(((count - 2000).abs() < 5 * (20_000 * 0.09) ** 0.5).all() for count in counts)
+    same = (drawn(positions, 0, 10) == drawn(positions, 1, 10)).double().mean()
+    assert 0.08 < same < 0.12
+
+
+def test_gradients_flow_past_a_replaced_place():
+    subject, ids = model("llama"), tokens()
+    embeddings = subject.network.get_input_embeddings()(ids).detach().requires_grad_()
+    with applied(subject, Replace("1.mlp", "resample", some_reference(subject))):
+        subject.network(inputs_embeds=embeddings).logits.sum().backward()
+    assert embeddings.grad is not None
+    assert embeddings.grad.abs().sum() > 0
+
+
+def test_contributions_of_another_model_are_refused_before_anything_runs():
+    subject = model("llama")
+    part = Replace("1", "mean", some_reference(model("qwen2")))
+    with gated(subject) as gates:
+        for assign in (lambda: gates.assign([part]), lambda: gates.assign_everywhere(part)):
+            with pytest.raises(UsageError, match=r"'1→mean@\w{16}' takes contributions of tiny:qwen2 .* tiny:llama"):
+                assign()
+
+
+def test_a_place_changed_twice_in_one_edit_or_unknown_is_refused():
+    subject = model("llama")
+    reference = some_reference(subject)
+    part = Replace("1", "mean", reference)
+    for other in (ScaleBlock(1, 0.5), Replace("1", "resample", reference)):
+        with pytest.raises(UsageError, match="replaces 1 and changes it once more"):
+            tabulate([Compose((part, other))], subject.anatomy)
+    assert tabulate([Compose((part, ScaleBlock(1, 1.0), ScaleMlp(1, 0)))], subject.anatomy).columns == 1
+    beyond = some_reference(model("gemma3"))  # has a fourth block
+    with pytest.raises(UsageError, match="there is no block 3"):
+        tabulate([Replace("3", "mean", beyond)], subject.anatomy)
+
+
+def test_positions_of_another_shape_than_the_tokens_are_refused():
+    part = Replace("1", "resample", some_reference(model("llama")))
+    put = Replacing(torch.zeros(3, dtype=torch.long), [part], False, Vectors())
+    for shape in ((2, 12), (3, 11)):
+        with pytest.raises(LesionError, match="give position_ids of the same shape"):
+            put(torch.zeros(3, 12, 32), None, torch.zeros(shape, dtype=torch.long))

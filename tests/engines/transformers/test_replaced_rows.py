@@ -1,0 +1,108 @@
+"""Rows whose contributions are replaced say token for token what each says alone: batched, padded, cached, drafted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import lesion.engines.transformers.prefixes
+import tiny
+from alone import forward, greedy, prompts
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock
+from lesion.edits.reference import Reference
+from lesion.edits.replace import Replace
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import UsageError
+
+LIMIT = 8
+
+
+def reference_of(model, vectors: int = 5) -> Reference:
+    """Any numbers at every place of a tiny model."""
+    generator = torch.Generator().manual_seed(4)
+    places = [f"{layer}{unit}" for layer in range(len(model.anatomy.blocks)) for unit in ("", ".attention", ".mlp")]
+    sampled = {address: 0.5 * torch.randn(vectors, 32, generator=generator) for address in places}
+    means = {address: vectors.mean(0, keepdim=True) for address, vectors in sampled.items()}
+    return Reference(model.name, model.fingerprint, "texts", 9, {"mean": means, "resample": sampled})
+
+
+def edits_of(reference: Reference) -> list[Edit]:
+    """Replaced and scaled rows, in the first, a middle and the last block, some beginning at a removed one."""
+    return [
+        BASELINE,
+        Replace("0", "mean", reference),
+        Replace("1", "resample", reference),
+        Replace("2", "resample", reference, 1),
+        Replace("1.attention", "resample", reference, 2),
+        Replace("2.mlp", "mean", reference),
+        ScaleBlock(1),
+        Compose((ScaleBlock(0), Replace("1.mlp", "resample", reference))),
+        Compose((ScaleBlock(1), Replace("1.mlp", "mean", reference), Replace("2.attention", "mean", reference))),
+    ]
+
+
+def answered(model, requests, batch_size: int = 8):
+    engine = TransformersEngine(model, batch_size)
+    found = {response.key: response for response in engine.answer(requests)}
+    assert found.keys() == {request.key for request in requests}
+    return found, engine.work
+
+
+def questions(texts, edits) -> list[Request]:
+    return [
+        Request(f"{index} under {edit}", text, edit, Decoding(LIMIT))
+        for index, text in enumerate(texts)
+        for edit in edits
+    ]
+
+
+def assert_greedy(model, requests, found) -> None:
+    for request in requests:
+        said = found[request.key].token_ids
+        assert said == greedy(model, request.prompt, request.edit, LIMIT, guess=said), request.key
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alone(family):
+    model = tiny.model(family)
+    requests = questions(prompts(3, longest=20), edits_of(reference_of(model)))
+    found, work = answered(model, requests)
+    assert_greedy(model, requests, found)
+    assert work.drafted > 0
+    # The edits do something: not all rows of a prompt say the same.
+    assert len({found[request.key].token_ids for request in requests}) > len(requests) // 3
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2", "opt"])
+def test_behind_a_shared_prefix_too(monkeypatch, family):
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    model = tiny.model(family)
+    begin = prompts(1, longest=60, shortest=60, seed=11)[0]
+    texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]
+    requests = questions(texts, edits_of(reference_of(model))[:6])
+    found, work = answered(model, requests)
+    assert_greedy(model, requests, found)
+    # Alone, the tokens of the prefix would be computed for every prompt.
+    assert work.prompt < sum(len(text) for text in texts) * 6
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_choices_are_scored_as_alone(family):
+    model = tiny.model(family)
+    choices = ((4, 8), (12, 33, 7))
+    (prompt,) = prompts(1, longest=9, shortest=9)
+    requests = [Request(str(edit), prompt, edit, choices=choices) for edit in edits_of(reference_of(model))]
+    found, _ = answered(model, requests)
+    for request in requests:
+        for choice, score in zip(choices, found[request.key].answer.scores, strict=True):
+            log = forward(model, (*prompt, *choice), request.edit)[0].double().log_softmax(-1)[len(prompt) - 1 : -1]
+            assert score == pytest.approx(float(log[torch.arange(len(choice)), list(choice)].sum()), abs=2e-4)
+
+
+def test_contributions_of_another_model_are_refused_before_anything_is_answered():
+    model = tiny.model("llama")
+    foreign = Replace("1", "mean", reference_of(tiny.model("qwen2")))
+    requests = [Request("first", (5, 6), BASELINE), Request("second", (5, 6), foreign)]
+    with pytest.raises(UsageError, match="takes contributions of tiny:qwen2"):
+        next(iter(TransformersEngine(model).answer(requests)))
