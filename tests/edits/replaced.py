@@ -15,16 +15,16 @@ from lesion.edits.edit import UNITS, Edit, parts
 from lesion.edits.reference import Reference
 from lesion.models.load import Model
 
+NORMED = {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"}
 # The module whose output is what a branch adds, a norm behind it included.
 ADDS = {
     "gpt_neox": {"attention": "attention", "mlp": "mlp"},
     "gpt2": {"attention": "attn", "mlp": "mlp"},
     "opt": {"attention": "self_attn", "mlp": "fc2"},
     "unknown": {"attention": "norm_behind", "mlp": "ffn"},
-    **dict.fromkeys(
-        ("gemma2", "gemma3", "olmo2"),
-        {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
-    ),
+    "gemma2": NORMED,
+    "gemma3": NORMED,
+    "olmo2": NORMED,
 }
 PLAIN = {"attention": "self_attn", "mlp": "mlp"}
 WRAP = 1 << 64
@@ -63,7 +63,7 @@ def module_of(network: PreTrainedModel, family: str, layer: int, unit: str):
 
 @contextmanager
 def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> Iterator[None]:
-    """A network whose passes over texts of this length, from their first token on, are under an edit of replacements."""
+    """A network whose passes over whole texts of this length are under an edit of replacements."""
 
     def hook_of(part):
         def hook(module, args, kwargs, output):

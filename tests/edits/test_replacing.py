@@ -125,19 +125,21 @@ def test_rows_selected_from_a_batch_keep_their_replacements(family):
         torch.testing.assert_close(given, logits(subject.network, ids), rtol=1e-5, atol=1e-5)
 
 
+def break_off_under(subject, edit) -> None:
+    with applied(subject, edit):
+        logits(subject.network, tokens())
+        raise RuntimeError("in the middle")
+
+
 @exact
 @families
 def test_the_network_is_as_it_was_afterwards_also_after_an_exception(family):
-    subject, ids = model(family), tokens()
+    subject, reference = model(family), some_reference(model(family))
     before = {name: tensor.clone() for name, tensor in subject.network.state_dict().items()}
-    expected = logits(subject.network, ids)
-    edit = Compose(
-        (Replace("1", "mean", some_reference(subject)), Replace("0.mlp", "resample", some_reference(subject)))
-    )
-    with pytest.raises(RuntimeError, match="in the middle"), applied(subject, edit):
-        logits(subject.network, ids)
-        raise RuntimeError("in the middle")
-    assert torch.equal(logits(subject.network, ids), expected)
+    expected = logits(subject.network, tokens())
+    with pytest.raises(RuntimeError, match="in the middle"):
+        break_off_under(subject, [Replace("1", "mean", reference), Replace("0.mlp", "resample", reference)])
+    assert torch.equal(logits(subject.network, tokens()), expected)
     assert all(torch.equal(tensor, before[name]) for name, tensor in subject.network.state_dict().items())
 
 

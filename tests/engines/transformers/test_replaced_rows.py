@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from replaced import some_reference
 
 import lesion.engines.transformers.prefixes
 import tiny
@@ -15,16 +16,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
 
-LIMIT = 8
-
-
-def reference_of(model, vectors: int = 5) -> Reference:
-    """Any numbers at every place of a tiny model."""
-    generator = torch.Generator().manual_seed(4)
-    places = [f"{layer}{unit}" for layer in range(len(model.anatomy.blocks)) for unit in ("", ".attention", ".mlp")]
-    sampled = {address: 0.5 * torch.randn(vectors, 32, generator=generator) for address in places}
-    means = {address: vectors.mean(0, keepdim=True) for address, vectors in sampled.items()}
-    return Reference(model.name, model.fingerprint, "texts", 9, {"mean": means, "resample": sampled})
+LIMIT = 6
 
 
 def edits_of(reference: Reference) -> list[Edit]:
@@ -66,7 +58,7 @@ def assert_greedy(model, requests, found) -> None:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alone(family):
     model = tiny.model(family)
-    requests = questions(prompts(3, longest=20), edits_of(reference_of(model)))
+    requests = questions(prompts(2, longest=20), edits_of(some_reference(model)))
     found, work = answered(model, requests)
     assert_greedy(model, requests, found)
     assert work.drafted > 0
@@ -80,7 +72,7 @@ def test_behind_a_shared_prefix_too(monkeypatch, family):
     model = tiny.model(family)
     begin = prompts(1, longest=60, shortest=60, seed=11)[0]
     texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]
-    requests = questions(texts, edits_of(reference_of(model))[:6])
+    requests = questions(texts, edits_of(some_reference(model))[:6])
     found, work = answered(model, requests)
     assert_greedy(model, requests, found)
     # Alone, the tokens of the prefix would be computed for every prompt.
@@ -92,7 +84,7 @@ def test_choices_are_scored_as_alone(family):
     model = tiny.model(family)
     choices = ((4, 8), (12, 33, 7))
     (prompt,) = prompts(1, longest=9, shortest=9)
-    requests = [Request(str(edit), prompt, edit, choices=choices) for edit in edits_of(reference_of(model))]
+    requests = [Request(str(edit), prompt, edit, choices=choices) for edit in edits_of(some_reference(model))]
     found, _ = answered(model, requests)
     for request in requests:
         for choice, score in zip(choices, found[request.key].answer.scores, strict=True):
@@ -102,7 +94,7 @@ def test_choices_are_scored_as_alone(family):
 
 def test_contributions_of_another_model_are_refused_before_anything_is_answered():
     model = tiny.model("llama")
-    foreign = Replace("1", "mean", reference_of(tiny.model("qwen2")))
+    foreign = Replace("1", "mean", some_reference(tiny.model("qwen2")))
     requests = [Request("first", (5, 6), BASELINE), Request("second", (5, 6), foreign)]
     with pytest.raises(UsageError, match="takes contributions of tiny:qwen2"):
         next(iter(TransformersEngine(model).answer(requests)))

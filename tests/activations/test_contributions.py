@@ -1,0 +1,71 @@
+"""A reference holds what plain hooks see, one text at a time: the mean over all tokens, and some of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from replaced import contributions
+
+from lesion.activations.calibration import Calibration, Draw
+from lesion.activations.contributions import reference
+from lesion.errors import LesionError, UsageError
+from tiny import FAMILIES, model
+
+LENGTHS = (3, 9, 9, 14, 1, 6)
+
+
+def calibrated(draws: tuple[Draw, ...] = (Draw(6, 0, tuple(range(6))),)) -> Calibration:
+    generator = torch.Generator().manual_seed(0)
+    texts = tuple(tuple(torch.randint(3, 60, (length,), generator=generator).tolist()) for length in LENGTHS)
+    return Calibration("data", "raw", 3, False, True, tuple("abcdef"), texts, (False,) * 6, draws)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_means_and_samples_are_those_of_plain_hooks(family):
+    subject, texts = model(family), calibrated()
+    collected = reference(subject, texts, vectors=20)
+    expected = contributions(subject.network, family, texts.texts)
+    assert collected.vectors["mean"].keys() == collected.vectors["resample"].keys() == expected.keys()
+    assert collected.tokens == sum(map(len, texts.texts))
+    assert collected.fingerprint == subject.fingerprint
+    tokens = None
+    for address, every in expected.items():
+        torch.testing.assert_close(collected.vectors["mean"][address][0].double(), every.mean(0), rtol=1e-4, atol=1e-5)
+        sampled = collected.vectors["resample"][address].double()
+        nearest = torch.cdist(sampled, every).argmin(1)
+        tokens = nearest if tokens is None else tokens
+        # The same tokens at every place, each once.
+        assert torch.equal(nearest, tokens)
+        torch.testing.assert_close(sampled, every[nearest], rtol=1e-4, atol=1e-4)
+    assert len(set(tokens.tolist())) == 20
+
+
+def test_the_batch_does_not_matter_but_the_seed_does():
+    subject = model("llama")
+    together, one_by_one = (reference(subject, calibrated(), vectors=8, batch_tokens=most) for most in (1000, 1))
+    for kind, places in together.vectors.items():
+        for address, vectors in places.items():
+            torch.testing.assert_close(one_by_one.vectors[kind][address], vectors, rtol=1e-4, atol=1e-5)
+    assert reference(subject, calibrated(), vectors=8) == together
+    assert reference(subject, calibrated(), vectors=8, seed=1) != together
+
+
+def test_fewer_tokens_than_vectors_are_all_taken():
+    collected = reference(model("llama"), calibrated())
+    assert {len(vectors) for vectors in collected.vectors["resample"].values()} == {sum(map(len, calibrated().texts))}
+
+
+def test_what_cannot_be_is_refused():
+    subject = model("llama")
+    two = calibrated((Draw(3, 0, (0, 1, 2)), Draw(3, 1, (3, 4, 5))))
+    for texts in (two, replace(calibrated(), replacement=True)):
+        with pytest.raises(UsageError, match="one draw of texts without replacement"):
+            reference(subject, texts)
+    with pytest.raises(UsageError, match="ask for at least 1"):
+        reference(subject, calibrated(), vectors=0)
+    with torch.no_grad():
+        subject.anatomy.matrix("1.mlp.down").tensor.fill_(float("nan"))
+    with pytest.raises(LesionError, match=r"What 1\.mlp of tiny:llama adds .* is not finite"):
+        reference(subject, calibrated())
