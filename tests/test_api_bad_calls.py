@@ -27,7 +27,7 @@ import torch
 import lesion
 from commandline import questions
 from lesion import api
-from lesion.activations import observation
+from lesion.activations import contributions, observation
 from lesion.core.method import Method
 from lesion.core.values import Summary
 from lesion.edits.files import checkpoint
@@ -127,6 +127,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     file = lesion.read_edit(lesion.save_edit(place / "cut.edit", lesion.ScaleParameters(share), llama))
     texts = lesion.calibration(llama, lesion.find_task(task), 2)
     inputs = lesion.observe(llama, texts)[0]
+    reference = lesion.reference(llama, texts, vectors=3)
     result = api_ablation.AblationResult(place, Summary(kind="layers"), 0)
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
@@ -156,6 +157,9 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "find_task": (lesion.find_task, {"name": task}),
         "calibration": (lesion.calibration, {"model": llama, "task": lesion.find_task(task), "samples": 2}),
         "observe": (lesion.observe, {"model": llama, "calibration": texts}),
+        "reference": (lesion.reference, {"model": llama, "calibration": texts}),
+        "read_reference": (lesion.read_reference, {"path": reference.save(place / "texts.safetensors")}),
+        "Replace": (lesion.Replace, {"address": "0", "kind": "mean", "reference": reference}),
         "EngineChoice": (lesion.EngineChoice, {}),
         "ScaleBlock": (lesion.ScaleBlock, {"layer": 0}),
         "ScaleAttention": (lesion.ScaleAttention, {"layer": 0}),
@@ -209,6 +213,7 @@ def nothing_is_run(monkeypatch):
         loading: ("_read",),
         checkpoint: ("survey",),
         observation: ("probe",),
+        contributions: ("run_in_batches",),
     }.items():
         for name in names:
             monkeypatch.setattr(module, name, reached)

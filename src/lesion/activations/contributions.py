@@ -95,7 +95,7 @@ def reference(
 def _sample(tokens: int, count: int, seed: int) -> Int[Tensor, " sampled"]:
     """Numbers of the sampled tokens among all, in the order of a hash of seed and number."""
     start = int.from_bytes(hashlib.sha256(f"reference {seed}".encode()).digest()[:8], "little", signed=True)
-    return mixed(start + torch.arange(1, tokens + 1) * GAMMA).argsort()[:count]
+    return mixed(start + torch.arange(1, tokens + 1) * GAMMA).argsort()[: min(count, tokens)]
 
 
 class _Collector:
