@@ -91,7 +91,7 @@ class Replacing:
         self,
         output: Float[Tensor, "rows length width"],
         before: Float[Tensor, "rows length width"] | None,
-        positions: Int[Tensor, "_ length"] | None,
+        positions: Int[Tensor, "_ _"] | None,
     ) -> Float[Tensor, "rows length width"]:
         """What comes out of the place: each replaced row's vectors, on top of `before` where that is given.
 
