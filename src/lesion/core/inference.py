@@ -162,8 +162,9 @@ def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
     unknown: dict[str, set[str]] = {}
     stands_for_unknown = getattr(model.tokenizer, "unk_token_id", None)
     for cell in cells:
-        if cell.task.kind != "score" and not cell.parts:
-            question = (cell.prompt, cell.item.gold, *cell.item.choices)
+        if not cell.parts:
+            asked = cell.continuations if cell.task.kind == "score" else cell.item.choices
+            question = (cell.prompt, cell.item.gold, *asked)
             prompts.setdefault(cell.choice.name, {})[cell.item.id] = question
         if stands_for_unknown in cell.prompt:
             unknown.setdefault(cell.choice.name, set()).add(cell.item.id)

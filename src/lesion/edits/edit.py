@@ -124,7 +124,7 @@ class ScaleParameters:
         return described(self, repr(self.selection), f"factor={_number(self.factor)}")
 
     def __str__(self) -> str:
-        return f"{self.selection.label}@{self.selection.digest}×{_number(self.factor)}"
+        return f"{self.selection.text}×{_number(self.factor)}"
 
 
 @validated

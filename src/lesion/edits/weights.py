@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
-from lesion.edits.selections.selection import check_extent
+from lesion.edits.selections.selection import check_extent, refuse_unknown_matrices
 from lesion.edits.spectra import spectra
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
@@ -168,10 +168,13 @@ def written(
     inner edits therefore select among edited weights. Kept meanwhile: the values that changed, and where they stood.
 
     Raises:
-        UsageError: two of the edited matrices are one parameter, or weights of a truncated matrix are to be multiplied.
+        UsageError: two of the edited matrices are one parameter, weights of a truncated matrix are to be multiplied, or
+            a selection names a matrix that is not there.
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
             the model; or this one ends before another that began later. The weights are then as they were.
     """
+    for edit in edits:
+        refuse_unknown_matrices(edit.selection, model)
     total = sum(matrix.shape[0] * matrix.shape[1] for matrix in model.anatomy.scored.values())
     touched = {
         address: matrix

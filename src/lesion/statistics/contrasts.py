@@ -133,7 +133,9 @@ def perplexity_ratio(
 def perplexity_p(
     baseline: Float[np.ndarray, " items"], edited: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"]
 ) -> float:
-    """Two-sided p of "the ratio of perplexities is 1" (Student's test); NaN for one stretch or infinite scores.
+    """Two-sided p of "the ratio of perplexities is 1" (Student's test).
+
+    NaN for one stretch or infinite scores, and where stretches that change do so all alike: they are one text repeated.
 
     It agrees with the interval of `perplexity_ratio`. Arguments as there.
 
@@ -144,7 +146,7 @@ def perplexity_p(
     if not math.isfinite(mean) or not math.isfinite(spread):
         return math.nan
     if spread == 0.0:
-        return 1.0 if mean == 0.0 else 0.0
+        return 1.0 if mean == 0.0 else math.nan
     return float(2.0 * student.sf(abs(mean) / spread, len(tokens) - 1))
 
 

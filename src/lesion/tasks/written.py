@@ -78,7 +78,8 @@ def continued(before: list[int], whole: list[int]) -> list[int]:
 
 def spell(tokenizer: Any, text: str) -> list[int]:
     """The ids of a text that stands alone, in which names of control tokens are characters."""
-    return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    # Not verbose: what does not fit the context is said by lesion.
+    return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True, verbose=False))
 
 
 def names_control(tokenizer: Any, text: str) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters, parse
 from lesion.edits.matched import matched_controls
 from lesion.edits.selections.listed import Listed
@@ -31,9 +32,25 @@ def test_the_mask_is_true_at_the_named_places_alone():
 def test_one_weight_has_a_text_form(text):
     edit = parse(text)
     assert edit == ScaleParameters(Listed([f"{UP}[2,3]"]), 0.0)
-    assert str(edit) == f"1.mlp.up-2-3@{edit.selection.digest}×0"
+    assert str(edit) == f"{UP}[2,3]×0"
+    assert parse(str(edit)) == edit
     both = parse(f"{text}+2×0.5")
     assert both == Compose((edit, ScaleBlock(2, 0.5)))
+
+
+def test_several_weights_are_named_by_their_digest():
+    listed = Listed([f"{UP}[2,3]", f"{UP}[0,1]"])
+    assert str(ScaleParameters(listed, 0.0)) == f"weights-2@{listed.digest}×0"
+    assert str(ScaleParameters(Listed([f"{UP}[2,3]"], name="mine"), 0.0)).startswith("mine-1@")
+
+
+@pytest.mark.parametrize("taken_away", [False, True])
+def test_a_matrix_that_is_not_there_is_refused_with_those_that_are(taken_away):
+    listed = Listed(["1.mlp.foo[5,7]"])
+    selection = Magnitude(0.1) - listed if taken_away else listed
+    with pytest.raises(UsageError, match=r"no matrix '1\.mlp\.foo'"):
+        with applied(model("llama"), ScaleParameters(selection, 0.0)):
+            pass
 
 
 def test_the_text_form_of_an_experts_weight_may_hold_an_x():
@@ -71,8 +88,8 @@ def test_an_empty_list_is_refused():
 
 
 @pytest.mark.parametrize("place", ["[3,0]", "[0,4]"])
-def test_a_place_outside_the_matrix_belongs_to_another_model(place):
-    with pytest.raises(LesionError, match=r"3 rows and 4 columns\. The list belongs to another model"):
+def test_a_place_outside_the_matrix_is_refused(place):
+    with pytest.raises(LesionError, match=r"There is no 1\.mlp\.up.*has 3 rows and 4 columns"):
         Listed([UP + place]).mask(UP, WEIGHT)
 
 

@@ -37,7 +37,11 @@ def summary(**right: list[int]):
 
 def told(summary) -> list[str]:
     found = dissociation.findings(summary.views)
-    return [sentence.replace(wording.SPACE, " ") for finding in found for sentence in finding.sentences]
+    return [
+        sentence.replace(wording.SPACE, " ")
+        for finding in found
+        for sentence in (*finding.headline, *finding.sentences)
+    ]
 
 
 def test_the_cells_say_what_is_spared_by_its_own_test_corrected_over_the_blocks():

@@ -19,7 +19,7 @@ from lesion.models.load import load
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation import perplexity_report as report
-from lesion.studies.ablation.perplexity import measured, scored
+from lesion.studies.ablation.perplexity import limits, measured, scored
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
@@ -128,7 +128,44 @@ def test_the_sentence_names_what_raises_the_perplexity_and_where_there_is_no_num
     text = TextResult(task="t", texts=2, tokens=20, baseline=one, planned=3, cells=cells)
     model = api.ablate(bundled, "primer:text", layers=[0], items=2, out=str(tmp_path / "out")).summary
     told = model.model_copy(update={"models": (model.models[0].model_copy(update={"texts": (text,)}),)})
-    assert says in report.findings(told)[0].sentences[0].replace("\xa0", " ")
+    assert says in report.findings(told)[0].headline[0].replace("\xa0", " ")
+
+
+def test_one_text_has_neither_interval_nor_test_and_repeated_ones_have_no_test():
+    one = measured("t", ["i0"], answers({"baseline": [-20.0], "0×0": [-40.0]}, [10]), EDITS[:1], 0.95)
+    for estimate in (one.baseline, one.cells[0].perplexity, one.cells[0].ratio):
+        assert estimate.value is not None
+        assert (estimate.low, estimate.high, estimate.p, estimate.p_corrected) == (None, None, None, None)
+    repeated = answers({"baseline": [-20.0] * 3, "0×0": [-40.0] * 3}, [10] * 3)
+    (cell,) = measured("t", ["i0", "i1", "i2"], repeated, EDITS[:1], 0.95).cells
+    assert (cell.ratio.p, cell.ratio.p_corrected) == (None, None)
+
+
+def test_what_limits_a_perplexity_is_said():
+    def said(texts: int, perplexity: float, vocabulary: int | None = 100) -> list[str]:
+        baseline = Estimate(value=perplexity)
+        text = TextResult(task="t", texts=texts, tokens=10, baseline=baseline, planned=0, cells=())
+        return list(limits("m", text, vocabulary))
+
+    assert said(9, 50.0) == []
+    assert "one text has no interval" in said(1, 50.0)[0]
+    assert "4 texts are few" in said(4, 50.0)[0]
+    assert (
+        "worse than guessing. The perplexity of the unedited model is 250, and choosing any of its 100"
+        in said(9, 250.0)[0]
+    )
+    assert said(9, 250.0, None) == []
+
+
+def test_texts_that_are_the_same_are_said_to_be(capsys, tmp_path):
+    file = tmp_path / "same.txt"
+    file.write_text(" ".join(["word"] * 600), encoding="utf-8")
+    done = lesion(
+        capsys, "ablate", "bundled:llama-base", "--task", f"text:{file}", "--layers", 0, "--out", tmp_path / "out"
+    )
+    assert done.code == 0, done.err
+    assert "3 items have 1 different questions" in " ".join(done.err.split())
+    assert "3 texts are few" in done.out
 
 
 def test_only_scores_of_one_text_are_running_text():
@@ -166,10 +203,10 @@ def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(caps
     assert "● is critical" not in done.out
     found = api.result(out)
     (finding,) = found.found()
-    assert finding.sentences[0].startswith("primer:text: perplexity ")
-    assert f"without {place('block', 0)}" in finding.sentences[0]
+    assert finding.headline[0].startswith("primer:text: perplexity ")
+    assert f"without {place('block', 0)}" in finding.headline[0]
     page = found.page()
-    assert page.opening.verdict == finding.sentences
+    assert page.opening.verdict == finding.headline
     assert [section.short for section in page.sections][:2] == ["Findings", "Text"]
 
 
@@ -180,4 +217,4 @@ def test_what_is_not_measured_yet_is_said(bundled, tmp_path):
     summary = result.summary.model_copy(
         update={"models": (result.summary.models[0].model_copy(update={"texts": (half,)}),)}
     )
-    assert "(1 of 2 cuts so far)" in report.findings(summary)[0].sentences[0]
+    assert "(1 of 2 cuts so far)" in report.findings(summary)[0].headline[0]

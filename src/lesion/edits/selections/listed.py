@@ -64,6 +64,11 @@ class Listed(Selection):
             return f"{address}-{row}-{column}"
         return f"{self.name}-{len(self.weights)}"
 
+    @property
+    def text(self) -> str:
+        """The weight itself where it is a single one without a name of its own: text alone holds it."""
+        return self.weights[0] if len(self.weights) == 1 and self.name == "weights" else super().text
+
     @cached_property
     def places(self) -> dict[str, list[tuple[int, int]]]:
         """Row and column of every weight, by the address of its matrix."""
@@ -71,6 +76,11 @@ class Listed(Selection):
         for address, row, column in map(_place, self.weights):
             places.setdefault(address, []).append((row, column))
         return places
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The matrices in which the weights lie."""
+        return tuple(self.places)
 
     def touches(self, address: str) -> bool:
         """Where at least one of the weights is."""
@@ -82,8 +92,8 @@ class Listed(Selection):
         for row, column in self.places.get(address, []):
             if row >= weight.shape[0] or column >= weight.shape[1]:
                 raise LesionError(
-                    f"{address}[{row},{column}] is listed, and {address} has {weight.shape[0]:,} rows and"
-                    f" {weight.shape[1]:,} columns. The list belongs to another model."
+                    f"There is no {address}[{row},{column}]: {address} has {weight.shape[0]:,} rows and"
+                    f" {weight.shape[1]:,} columns, counted from 0."
                 )
             mask[row, column] = True
         return mask

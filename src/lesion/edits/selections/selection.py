@@ -65,6 +65,11 @@ class Selection(ABC):
     def label(self) -> str:
         """A short name of letters, digits, `.`, `-` and `_`: `mathneuro-0.05`."""
 
+    @property
+    def text(self) -> str:
+        """How it stands in the text form of an edit: `LABEL@DIGEST`; a single weight as itself, `3.mlp.up[5,7]`."""
+        return f"{self.label}@{self.digest}"
+
     @abstractmethod
     def touches(self, address: str) -> bool:
         """Whether anything of a matrix may be selected; where not, its mask is empty."""
@@ -84,6 +89,11 @@ class Selection(ABC):
         It gives the same masks on this model, faster; on other weights its masks would be wrong.
         """
         return fixed_together([self], model)[0]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The addresses of matrices in which it lists single weights."""
+        return tuple(dict.fromkeys(address for part in self.parts for address in part.named))
 
     @property
     def parts(self) -> tuple[Selection, ...]:
@@ -160,7 +170,10 @@ class Count:
 
 
 def count(selection: Selection, model: Model) -> list[Count]:
-    """How many weights of every matrix are selected, untouched matrices included; refuses as `check_extent`."""
+    """How many weights of every matrix are selected, untouched matrices included; refuses as `check_extent`, and a
+    matrix that is named and not there.
+    """
+    refuse_unknown_matrices(selection, model)
     counts = []
     for address, matrix in model.anatomy.scored.items():
         selected = int(selection.mask(address, matrix.read()).sum()) if selection.touches(address) else 0
@@ -170,8 +183,22 @@ def count(selection: Selection, model: Model) -> list[Count]:
     return counts
 
 
+def refuse_unknown_matrices(selection: Selection, model: Model) -> None:
+    """Refuse a selection that names a matrix which a model does not have.
+
+    Raises:
+        UsageError: it does; the message names the nearest ones.
+    """
+    for address in selection.named:
+        model.anatomy.matrix(address)
+
+
 def check_extent(selection: Selection, selected: int, total: int, name: str) -> None:
-    """Refuse a selection that is empty or everything."""
+    """Refuse a selection that is empty or everything.
+
+    Raises:
+        LesionError: it is.
+    """
     if selected == 0:
         raise LesionError(
             f"The selection {selection.label} is empty on {name}: no weight is left. With another keep, other "

@@ -71,10 +71,12 @@ def findings(views: Sequence[View]) -> list[Finding]:
         if pair.double:
             by_model.setdefault(pair.model, []).append(pair)
     several = len({label for view in views for label in view.labels}) > 1
-    return [
-        Finding(f"{model}, double dissociations" if several else "Double dissociations", (), tuple(_sentences(pairs)))
-        for model, pairs in by_model.items()
-    ]
+    found = []
+    for model, pairs in by_model.items():
+        first, *others = _sentences(pairs)
+        subject = f"{model}, double dissociations" if several else "Double dissociations"
+        found.append(Finding(subject, (first,), tuple(others)))
+    return found
 
 
 def _sentences(pairs: Sequence[Dissociation]) -> list[str]:

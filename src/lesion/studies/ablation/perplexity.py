@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,12 @@ from jaxtyping import Float
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
-from lesion.statistics.paired import holm
+from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import by_kind, complete
+
+FEW = 5
+"""Fewer texts than these are said to be few."""
 
 
 def scored(answers: pd.DataFrame) -> bool:
@@ -49,24 +52,47 @@ def measured(
         known = [1.0 if math.isnan(value) else value for value in p]
         corrected = holm([*known, *[1.0] * (len(kind) - len(p))])
         for place, (edit, scores) in enumerate(after.items()):
-            ratio = perplexity_ratio(before, scores, tokens, level)
+            ratio = _estimate(perplexity_ratio(before, scores, tokens, level))
+            known_p = {"p": p[place], "p_corrected": corrected[place]} if math.isfinite(p[place]) else {}
             cells.append(
                 TextUnderEdit(
                     layer=edit.layer,
                     unit=edit.unit,
                     factor=edit.factor,
-                    perplexity=Estimate.of(perplexity(scores, tokens, level)),
-                    ratio=Estimate.of(ratio, p[place], corrected[place] if math.isfinite(ratio.value) else None),
+                    perplexity=_estimate(perplexity(scores, tokens, level)),
+                    ratio=ratio.model_copy(update=known_p),
                 )
             )
     return TextResult(
         task=task,
         texts=len(ids),
         tokens=int(tokens.sum()),
-        baseline=Estimate.of(perplexity(before, tokens, level)),
+        baseline=_estimate(perplexity(before, tokens, level)),
         planned=len(edits),
         cells=cells,
     )
+
+
+def limits(model: str, text: TextResult, vocabulary: int | None) -> Iterator[str]:
+    """What limits the perplexities of a text, a sentence each; `vocabulary`: tokens that the model chooses among."""
+    about = f"{model}, {text.task}: "
+    if text.texts == 1:
+        yield f"{about}one text has no interval and no test, which go by the spread between texts; give more text."
+    elif text.texts < FEW:
+        yield f"{about}{text.texts} texts are few; intervals go by the spread between them and are wide."
+    worst = text.baseline.value
+    if vocabulary and worst is not None and worst >= vocabulary:
+        yield (
+            f"{about}worse than guessing. The perplexity of the unedited model is {worst:,.0f}, and choosing any of its"
+            f" {vocabulary:,} tokens alike gives {vocabulary:,}: what a cut takes cannot be told from such a text."
+        )
+
+
+def _estimate(contrast: Contrast) -> Estimate:
+    """With its interval where there is one."""
+    if not math.isfinite(contrast.high):
+        return Estimate(value=contrast.value)
+    return Estimate.of(contrast)
 
 
 def _scores(frame: pd.DataFrame) -> Float[np.ndarray, " texts"]:

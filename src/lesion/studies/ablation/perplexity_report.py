@@ -36,11 +36,12 @@ METHOD = (
 def findings(summary: AblationSummary) -> list[Finding]:
     """What the cuts do to running text, a finding per model."""
     several = len(summary.models) > 1
-    return [
-        Finding(model.model if several else "", (), tuple(_sentence(*entry) for entry in _kinds(model.texts)))
-        for model in summary.models
-        if any(text.cells for text in model.texts)
-    ]
+    found = []
+    for model in summary.models:
+        if any(text.cells for text in model.texts):
+            first, *others = (_sentence(*entry) for entry in _kinds(model.texts))
+            found.append(Finding(model.model if several else "", (first,), tuple(others)))
+    return found
 
 
 def _kinds(texts: Sequence[TextResult]) -> Iterator[tuple[TextResult, Unit, float]]:

@@ -11,6 +11,7 @@ import pandas as pd
 from lesion.core.inference import room_notes
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale, parse
+from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.result import AblationSummary
@@ -62,6 +63,12 @@ def summarised(
     for model, metadata in known.items():
         asked = {task: room for task, room in metadata.get("rooms", {}).items() if task in names}
         notes += room_notes(model, metadata.get("context", 0), asked)
+    notes += [
+        note
+        for model in summary.models
+        for text in model.texts
+        for note in perplexity.limits(model.model, text, known.get(model.model, {}).get("vocabulary"))
+    ]
     notes += summary.notes
     if study.stop is not None:
         if families(study.models, {}):

@@ -170,7 +170,7 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
         if of_text is None:
             return Opening()
         chart = next(block for block in of_text.blocks if isinstance(block, Figure))
-        return Opening(texts[0].sentences[:1], replace(chart, name=""))
+        return Opening(texts[0].headline, replace(chart, name=""))
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     several = len(own) > 1
     examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]

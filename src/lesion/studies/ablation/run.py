@@ -53,7 +53,8 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             edits = plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
-            about = {"edits": [str(edit) for edit in edits], "guessing": chances, **complaint}
+            words = int(model.network.config.get_text_config(decoder=True).vocab_size)
+            about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
             evaluation.add(chosen.name, model, **about)
             _evaluate(study, evaluation, chosen, model, edits, chances)
             del model  # makes room for the next

@@ -148,7 +148,9 @@ def _planned(
     random_of: str | None = None,
     randoms: tuple[str, ...] = (),
 ) -> EditedModel:
-    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": _factor(edit)}
+    # The text of an edit of several selections has their factors.
+    factor = None if _label(edit) == str(edit) and not isinstance(edit, ScaleParameters) else _factor(edit)
+    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": factor}
     made |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
@@ -171,7 +173,7 @@ def _planned(
     method, share = method_of(candidate.edit.selection)
     taken = left_out(selection)
     return EditedModel(
-        label=selection.label,
+        label=selection.text.removesuffix(f"@{selection.digest}"),
         digest=selection.digest,
         without="" if random_of is not None or taken is None else taken.label,
         method="random" if random_of else method,
