@@ -312,6 +312,7 @@ def test_a_file_of_several_selections_is_one_edit_with_random_weights_for_each(l
     assert all(task.effects[edit.edit].random.draws == 2 for task in evaluation.tasks)
     whole = asked(llama, data, [file], tmp_path / "whole", random_controls=0, factors=(0.0,)).summary.evaluation
     assert [each.factor for each in whole.edits] == [0.0]
+    assert [each.name for each in whole.edits] == [each.edit for each in whole.edits]  # the factors stand in the text
 
 
 def test_selections_from_different_numbers_of_texts_are_told_apart_by_name(llama, data, tmp_path):

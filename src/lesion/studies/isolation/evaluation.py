@@ -86,7 +86,7 @@ class EditedModel(Value):
             parts.append(f"repeat{wording.SPACE}{self.repeat}")
         if self.random_of is not None and self.seed is not None:
             parts.append(f"seed{wording.SPACE}{self.seed}")
-        if self.factor is not None:
+        if self.factor is not None and self.method_name != self.edit:  # the text of several edits has their factors
             parts.append(wording.factor(self.factor))
         return ", ".join(parts)
 

@@ -148,9 +148,7 @@ def _planned(
     random_of: str | None = None,
     randoms: tuple[str, ...] = (),
 ) -> EditedModel:
-    # The text of an edit of several selections has their factors.
-    factor = None if _label(edit) == str(edit) and not isinstance(edit, ScaleParameters) else _factor(edit)
-    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": factor}
+    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": _factor(edit)}
     made |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
