@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from enumerated import edge, outcomes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -28,28 +29,17 @@ from lesion.statistics.critical import (
 SHARES = st.sampled_from([0.3, 0.5, 0.8])
 
 
-def _outcomes(m: int) -> np.ndarray:
-    """[outcomes, 3] all ways in which m items can be lost, retained and won."""
-    return np.array([(m - r - w, r, w) for r in range(m + 1) for w in range(m + 1 - r)])
-
-
-def _edge(q: float, kept: float) -> list[float]:
-    """The chances of lost, retained and won where p_edit = kept · p_baseline, given the chance q of won."""
-    retained = max(0.0, kept - (1 + kept) * q)
-    return [1 - retained - q, retained, q]
-
-
 def _score_by_maximisation(lost: int, retained: int, won: int, kept: float) -> float:
     """kept · (lost + retained) − (retained + won) over its standard deviation at the numerically fitted edge."""
 
     def loss(q: float) -> float:
         return -sum(
-            n * math.log(chance) for n, chance in zip((lost, retained, won), _edge(q, kept), strict=True) if n > 0
+            n * math.log(chance) for n, chance in zip((lost, retained, won), edge(q, kept), strict=True) if n > 0
         )
 
     last = kept / (1 + kept)
     q = minimize_scalar(loss, bounds=(1e-12, last - 1e-12), method="bounded", options={"xatol": 1e-12}).x
-    chances = np.array(_edge(q, kept))
+    chances = np.array(edge(q, kept))
     values = np.array([kept, kept - 1, -1])
     variance = (lost + retained + won) * float(chances @ values**2)  # the mean of the values is 0 at the edge
     return float(np.array([lost, retained, won]) @ values) / math.sqrt(variance)
@@ -67,16 +57,16 @@ def test_the_score_is_that_of_the_numerical_maximum_likelihood_fit(lost, retaine
 @given(st.integers(1, 14), st.data(), SHARES)
 def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(m, data, share):
     kept = 1 - share
-    outcomes = _outcomes(m)
-    lost, retained, won = outcomes[data.draw(st.integers(0, len(outcomes) - 1))].tolist()
+    every = outcomes(m)
+    lost, retained, won = every[data.draw(st.integers(0, len(every) - 1))].tolist()
     found = p_critical(Pairs(lost, retained, won), share)
     if kept * (lost + retained) <= retained + won + 1e-9:
         assert found == 1.0
         return
-    scores = score(*outcomes.T, kept)
-    tail = outcomes[scores >= score(*np.array([[lost], [retained], [won]]), kept) - 1e-9]
+    scores = score(*every.T, kept)
+    tail = every[scores >= score(*np.array([[lost], [retained], [won]]), kept) - 1e-9]
     grid = kept / (1 + kept) * np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
-    largest = max(multinomial.pmf(tail, m, _edge(q, kept)).sum() for q in grid)
+    largest = max(multinomial.pmf(tail, m, edge(q, kept)).sum() for q in grid)
     assert found == pytest.approx(largest, rel=2e-3)
 
 
@@ -84,17 +74,17 @@ def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(m, data, share):
 @pytest.mark.parametrize("m", [6, 20, 45])
 def test_no_hypothesis_is_rejected_too_often_at_its_edge_or_inside_it(m, share):
     kept = 1 - share
-    outcomes = _outcomes(m)
-    p = np.array([p_critical(Pairs(*outcome), share) for outcome in outcomes.tolist()])
+    every = outcomes(m)
+    p = np.array([p_critical(Pairs(*outcome), share) for outcome in every.tolist()])
     inside = [
         [lost, retained, 1 - lost - retained]
         for lost in np.linspace(0, 1, 12)
         for retained in np.linspace(0, 1 - lost, 6)
         if retained + (1 - lost - retained) >= kept * (lost + retained)
     ]
-    edge = [_edge(q, kept) for q in np.linspace(0, kept / (1 + kept), 60)]
-    for chances in [*edge, *inside]:
-        mass = multinomial.pmf(outcomes, m, np.array(chances) / sum(chances))
+    edges = [edge(q, kept) for q in np.linspace(0, kept / (1 + kept), 60)]
+    for chances in [*edges, *inside]:
+        mass = multinomial.pmf(every, m, np.array(chances) / sum(chances))
         for level in (0.05, 0.05 / 8, 0.05 / 28):
             assert mass[p <= level].sum() <= level * (1 + 1e-6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from enumerated import edge, outcomes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multinomial
@@ -13,17 +14,6 @@ from lesion.statistics.critical import Pairs, score
 from lesion.statistics.spared import p_spared, rule
 
 SHARES = st.sampled_from([0.1, 0.25, 0.5])
-
-
-def outcomes(m: int) -> np.ndarray:
-    """[outcomes, 3] all ways in which m items can be lost, retained and won."""
-    return np.array([(m - r - w, r, w) for r in range(m + 1) for w in range(m + 1 - r)])
-
-
-def edge(q: float, kept: float) -> list[float]:
-    """The chances of lost, retained and won where p_edit = kept · p_baseline, given the chance q of won."""
-    retained = max(0.0, kept - (1 + kept) * q)
-    return [1 - retained - q, retained, q]
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,6 +72,11 @@ def test_a_share_outside_of_0_and_1_is_refused(counts, share):
 def test_negative_counts_are_refused():
     with pytest.raises(LesionError):
         p_spared(Pairs(-1, 1, 1))
+
+
+@pytest.mark.parametrize(("lost", "right"), [(0, 30), (1, 40), (3, 50)])
+def test_the_numbers_that_the_page_on_statistics_names_pass_among_thirty_blocks(lost, right):
+    assert 30 * p_spared(Pairs(lost, right - lost, 0)) <= 0.05 < 30 * p_spared(Pairs(lost + 1, right - lost - 1, 0))
 
 
 def test_the_rule_says_its_share():

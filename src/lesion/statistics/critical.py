@@ -71,11 +71,21 @@ def p_critical(counts: Pairs, share: float = SHARE) -> float:
         UsageError: the share does not lie between 0 and 1.
         LesionError: a count is negative.
     """
+    check_counts(counts, share)
+    return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
+
+
+def check_counts(counts: Pairs, share: float) -> None:
+    """Refuse what is no share or no counts.
+
+    Raises:
+        UsageError: the share does not lie between 0 and 1.
+        LesionError: a count is negative.
+    """
     if not 0.0 < share < 1.0:
         raise UsageError(f"The share of the accuracy that is lost lies between 0 and 1, not {share:g}.")
     if min(counts.lost, counts.retained, counts.won) < 0:
         raise LesionError(f"Counts of pairs cannot be negative; got {counts}.")
-    return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
 
 
 @lru_cache(maxsize=65536)
@@ -138,28 +148,48 @@ def _most_retained(m: int, statistic: float, kept: float) -> Int[np.ndarray, " w
     The score falls as retained or won items replace lost ones, so bisection finds them and the first miss is the last.
     """
     won = np.arange(int(m * kept / (1 + kept)) + 1)
+    most = most_retained(m, won, lambda retained: score(m - won - retained, retained, won, kept) >= statistic - TIED)
+    return most[most >= 0]
+
+
+def most_retained(
+    m: int,
+    won: Int[np.ndarray, " won"],
+    reached: Callable[[Int[np.ndarray, " won"]], Bool[np.ndarray, " won"]],
+) -> Int[np.ndarray, " won"]:
+    """The most retained of m items, for each number won, with which a score is reached; −1 where none is.
+
+    `reached` says so of numbers retained; it is true up to some number and false beyond it.
+    """
     low, high = np.full(len(won), -1), m - won
     while (low < high).any():
         middle = (low + high + 1) // 2
-        enough = score(m - won - middle, middle, won, kept) >= statistic - TIED
+        enough = reached(middle)
         low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
         low = np.minimum(low, high)
-    return low[low >= 0]
+    return low
 
 
 def _chances(
     m: int, most: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
 ) -> Float[np.ndarray, " grid"]:
     """Chance that a score is in the tail `most`, at q = kept / (1 + kept) · sin² of every angle."""
-    q = (kept / (1 + kept) * np.sin(angles) ** 2)[:, None]
     won = np.arange(len(most))
+    weights, retained = edge(m, won, angles, kept)
+    # SciPy's bdtr takes whole trials as integers.
+    tails = bdtr(most.astype(np.float64), (m - won).astype(np.int64), retained)
+    return np.asarray((weights * tails).sum(axis=1))
+
+
+def edge(
+    m: int, won: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
+) -> tuple[Float[np.ndarray, "grid won"], Float[np.ndarray, "grid 1"]]:
+    """Chances at the edge of the hypothesis: of so many of m items won, and that one of the others is retained."""
+    q = (kept / (1 + kept) * np.sin(angles) ** 2)[:, None]
     ways = gammaln(m + 1) - gammaln(won + 1) - gammaln(m - won + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_won = np.where(won > 0, won * np.log(q), 0.0) + (m - won) * np.log1p(-q)
-    retained = np.clip((kept - (1 + kept) * q) / (1 - q), 0.0, 1.0)
-    # SciPy's bdtr takes whole trials as integers.
-    tails = bdtr(most.astype(np.float64), (m - won).astype(np.int64), retained)
-    return np.asarray((np.exp(ways + log_won) * tails).sum(axis=1))
+    return np.exp(ways + log_won), np.clip((kept - (1 + kept) * q) / (1 - q), 0.0, 1.0)
 
 
 def critical(p_corrected: float, alpha: float = ALPHA) -> bool:

@@ -135,6 +135,21 @@ def test_the_work_of_options_is_that_of_their_question_once_and_of_what_follows_
     assert work.prompt == len(FEW_SHOT) + 40 * (29 + 3 * 3)
 
 
+def test_what_all_questions_begin_with_is_kept_as_long_as_they_are_asked():
+    model = tiny.model("llama")
+    rests = prompts(12, longest=20, shortest=20, seed=19)
+    requests = [Request(f"{i}", (*FEW_SHOT, *rest), choices=OPTIONS) for i, rest in enumerate(rests)]
+    work = Work(batch_size=1)
+    with gated(model) as gates, torch.inference_mode(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+        patched.setattr(lesion.engines.transformers.prefixes, "positions", lambda model: 500)
+        of = Prefixes(model, gates, tabulate([BASELINE], model.anatomy), 0, work, [(one, 0) for one in requests])
+        for request in requests:
+            of.begun([of.of(request, 0)], [0])
+    # Room for the few-shot examples and two questions: the examples are computed once, each question behind them once.
+    assert work.prompt == len(FEW_SHOT) + 12 * 19
+
+
 def test_a_question_is_no_prefix_where_its_options_are_one_token_or_it_is_short():
     question = LONG_QUESTIONS[0]
     single = [Request("", question, choices=((7,), (8,), (9,)))]

@@ -19,7 +19,7 @@ ITEMS = 100
 EDITS = [SCALES["block"](layer, 0.0) for layer in range(4)]
 
 
-def summary(**right: list[int]):
+def summary(edits=EDITS, **right: list[int]):
     """A summary in which a task has so many items right: unedited, then without each block, the first ones."""
     rows = [
         {
@@ -27,12 +27,12 @@ def summary(**right: list[int]):
             "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
         }
         for task, counts in right.items()
-        for place, edit in enumerate(["baseline", *map(str, EDITS)])
+        for place, edit in enumerate(["baseline", *map(str, edits)])
         for item in range(ITEMS)
     ]  # fmt: skip
     items = pd.DataFrame([{"task": task, "item": f"i{item}"} for task in right for item in range(ITEMS)])
     study = Study.make(models=["m"], tasks=list(right), items=ITEMS)
-    return summarise(study, {"m": EDITS}, pd.DataFrame(rows), items)
+    return summarise(study, {"m": edits}, pd.DataFrame(rows), items)
 
 
 def told(summary) -> list[str]:
@@ -68,6 +68,19 @@ def test_a_double_dissociation_has_a_place_in_both_directions():
     assert finding.subject == "Double dissociations"
 
 
+def test_of_several_factors_each_is_named_and_the_model_is_the_model():
+    edits = [SCALES["block"](layer, factor) for factor in (0.0, 0.5) for layer in range(2)]
+    found = summary(edits, sums=[80, 79, 78, 0, 80], words=[70, 70, 70, 70, 1])
+    (pair,) = dissociation.dissociations(found.views)
+    assert (pair.model, pair.factor) == ("m", 0.5)
+    assert told(found)[0].endswith(
+        ": block 0 scaled by 0.5 is critical for sums and spares words; block 1 scaled by 0.5 is critical for words and"
+        " spares sums."
+    )
+    table = dissociation.section(found.views).blocks[1]
+    assert list(table.frame["model"]) == ["m"]
+
+
 def test_a_place_in_one_direction_stands_in_the_table_and_is_no_finding():
     found = summary(sums=[80, 0, 79, 78, 0], words=[70, 70, 68, 69, 69])
     assert told(found) == []
@@ -80,7 +93,7 @@ def test_a_place_in_one_direction_stands_in_the_table_and_is_no_finding():
 def test_no_evidence_of_a_loss_is_no_evidence_that_a_task_is_spared():
     """18 of 70 lost is not critical, and with few items right nothing is spared at all."""
     assert dissociation.dissociations(summary(sums=[80, 0, 79, 78, 80], words=[70, 52, 2, 69, 69]).views) == [
-        dissociation.Dissociation("m", "block", "sums", "words", (), (1,))
+        dissociation.Dissociation("m", "block", 0.0, "sums", "words", (), (1,))
     ]
     few = summary(sums=[80, 0, 79, 78, 80], words=[8, 8, 8, 8, 8])
     assert dissociation.section(few.views) is None

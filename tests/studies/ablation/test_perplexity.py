@@ -16,6 +16,7 @@ from lesion.core.values import Estimate
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
+from lesion.report.blocks import Figure
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation import perplexity_report as report
@@ -208,6 +209,15 @@ def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(caps
     page = found.page()
     assert page.opening.verdict == finding.headline
     assert [section.short for section in page.sections][:2] == ["Findings", "Text"]
+
+
+def test_every_figure_of_several_models_and_factors_has_a_file_of_its_own(tmp_path):
+    result = api.ablate(
+        ["bundled:llama-base", "bundled:llama-instruct"], "primer:text", layers=[0, 7], factor=[0.0, 0.5], items=4,
+        out=str(tmp_path / "out"),
+    )  # fmt: skip
+    names = [block.name for block in report.section(result.summary).blocks if isinstance(block, Figure)]
+    assert names == ["perplexity-1", "perplexity-2", "perplexity-3", "perplexity-4"]
 
 
 def test_what_is_not_measured_yet_is_said(bundled, tmp_path):

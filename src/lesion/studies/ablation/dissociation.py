@@ -30,10 +30,11 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Dissociation:
-    """Two tasks of one model, and the blocks that are critical for the one and spare the other."""
+    """Two tasks of one model, and the blocks that are critical for the one and spare the other under one factor."""
 
     model: str
     unit: str
+    factor: float
     first: str
     second: str
     first_alone: tuple[int, ...]
@@ -54,7 +55,7 @@ def dissociations(views: Sequence[View]) -> list[Dissociation]:
             for first, second in combinations(curves, 2):
                 ends = _alone(first, second), _alone(second, first)
                 if any(ends):
-                    found.append(Dissociation(label, view.unit, first.task, second.task, *ends))
+                    found.append(Dissociation(first.model, view.unit, first.factor, first.task, second.task, *ends))
     return found
 
 
@@ -70,7 +71,7 @@ def findings(views: Sequence[View]) -> list[Finding]:
     for pair in dissociations(views):
         if pair.double:
             by_model.setdefault(pair.model, []).append(pair)
-    several = len({label for view in views for label in view.labels}) > 1
+    several = len({curve.model for view in views for curve in view.curves}) > 1
     found = []
     for model, pairs in by_model.items():
         first, *others = _sentences(pairs)
@@ -82,8 +83,8 @@ def findings(views: Sequence[View]) -> list[Finding]:
 def _sentences(pairs: Sequence[Dissociation]) -> list[str]:
     sentences = [
         f"{pair.first} and {pair.second} come apart in both directions:"
-        f" {_direction(pair.unit, pair.first_alone, pair.first, pair.second)};"
-        f" {_direction(pair.unit, pair.second_alone, pair.second, pair.first)}."
+        f" {_direction(pair, pair.first_alone, pair.first, pair.second)};"
+        f" {_direction(pair, pair.second_alone, pair.second, pair.first)}."
         for pair in pairs[:MOST]
     ]
     if (rest := len(pairs) - MOST) > 0:
@@ -91,11 +92,12 @@ def _sentences(pairs: Sequence[Dissociation]) -> list[str]:
     return sentences
 
 
-def _direction(unit: str, layers: Sequence[int], skill: str, other: str) -> str:
+def _direction(pair: Dissociation, layers: Sequence[int], skill: str, other: str) -> str:
     """`block 13 is critical for sums and spares induction`."""
-    one = unit != "block" or len(layers) == 1
     places = wording.numbered("block", layers)
-    subject = places if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of {places}"
+    subject = places if pair.unit == "block" else f"the {wording.UNIT_NAMES[pair.unit]} of {places}"
+    subject += "" if pair.factor == 0 else f" scaled by {pair.factor:g}"
+    one = pair.unit != "block" or len(layers) == 1
     return f"{subject} {'is' if one else 'are'} critical for {skill} and spare{'s' if one else ''} {other}"
 
 
@@ -105,19 +107,20 @@ def section(views: Sequence[View]) -> Section | None:
     if not pairs:
         return None
     rows = [
-        {"model": pair.model, "unit": pair.unit, "first": pair.first, "second": pair.second}
+        {"model": pair.model, "unit": pair.unit, "factor": pair.factor, "first": pair.first, "second": pair.second}
         | {"first_alone": wording.layer_runs(pair.first_alone), "second_alone": wording.layer_runs(pair.second_alone)}
         | {"double": pair.double}
         for pair in pairs
     ]
     several = len({pair.model for pair in pairs}) > 1
-    units = len({pair.unit for pair in pairs}) > 1
+    edits = len({(pair.unit, pair.factor) for pair in pairs}) > 1
     table = Table(
         "dissociations",
         pd.DataFrame(rows),
         (
             *([Column("model", "Model", number=False)] if several else []),
-            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if units else []),
+            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
+            *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
             Column("first", "Task A", number=False),
             Column("second", "Task B", number=False),
             Column("first_alone", "Critical for A, spare B", lambda text: text or wording.DASH, number=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -140,24 +141,27 @@ def _estimate(row: dict[str, Any], name: str, prefix: str) -> Estimate:
 
 def section(summary: AblationSummary) -> Section | None:
     """A curve per text over the blocks, a figure per model, unit and factor, and the table; None without text."""
-    figures = [figure for model in summary.models for figure in _figures(summary, model)]
-    if not figures:
+    drawn = [figure for model in summary.models for figure in _figures(summary, model)]
+    if not drawn:
         return None
+    numbers = [""] if len(drawn) == 1 else [f"-{number}" for number in range(1, len(drawn) + 1)]
+    figures = [replace(figure, name=f"perplexity{number}") for figure, number in zip(drawn, numbers, strict=True)]
     return Section("Text", "Running text", (Prose((METHOD,)), *figures, table(summary)))
 
 
 def _figures(summary: AblationSummary, model: ModelResult) -> Iterator[Figure]:
     texts = model.texts
     kinds = dict.fromkeys((unit, factor) for _, unit, factor in _kinds(texts))
-    for number, (unit, factor) in enumerate(kinds):
+    for unit, factor in kinds:
         shown = [text for text in texts if text.of(unit, factor)]
+        place = "one block" if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of one block"
         how = "switched off" if factor == 0 else f"scaled by {factor:g}"
         tokens = ", ".join(f"{text.task} {_perplexity(text.baseline)} on {text.tokens:,} tokens" for text in shown)
         yield Figure(
-            f"perplexity-{unit}-{factor:g}" if number or len(kinds) > 1 else "perplexity",
+            "",
             (Panel((_curves(shown, unit, factor),)),),
-            f"{model.model}: perplexity with one {wording.UNIT_NAMES[unit]} {how} at a time, as many times that of the"
-            f" unedited model (dashed: 1). Unedited: {tokens}.",
+            f"{model.model}: perplexity with {place} {how} at a time, as many times that of the unedited model (dashed:"
+            f" 1). Unedited: {tokens}.",
             _legend([text.task for text in shown], summary.study.level),
         )
 
