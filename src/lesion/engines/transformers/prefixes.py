@@ -205,21 +205,21 @@ class Prefixes:
         self._let_go()
         return starts
 
-    def _starts(self, prefixes: Sequence[Prefix | None], columns: Sequence[int]) -> list[Begun | None]:
-        """As `begun`; nothing is let go meanwhile. None is a prefix that is not there."""
+    def _starts(self, prefixes: Sequence[Prefix], columns: Sequence[int]) -> list[Begun | None]:
+        """As `begun`; nothing is let go meanwhile."""
         wanted: dict[Prefix, set[int]] = defaultdict(set)
         for prefix, column in zip(prefixes, columns, strict=True):
-            if prefix is not None and prefix.rank and (prefix.rank, column) not in self._begun:
+            if prefix.rank and (prefix.rank, column) not in self._begun:
                 wanted[prefix].add(column)
         for missing, its_columns in wanted.items():
             self._compute(missing, sorted(its_columns))
         starts = [
-            self._begun[prefix.rank, column] if prefix is not None and prefix.rank else None
+            self._begun[prefix.rank, column] if prefix.rank else None
             for prefix, column in zip(prefixes, columns, strict=True)
         ]
         # What these begin with was used as well, after them: it is not let go before them.
         entries = zip(prefixes, columns, strict=True)
-        parents = [(prefix.parent.rank, column) for prefix, column in entries if prefix is not None and prefix.parent]
+        parents = [(prefix.parent.rank, column) for prefix, column in entries if prefix.parent]
         used = [*starts, *(self._begun.get(parent) for parent in parents)]
         for past in {start.past: None for start in used if start is not None}:
             self._held[past] = self._held.pop(past)
@@ -244,7 +244,7 @@ class Prefixes:
             part = columns[start : start + step]
             prompts = [prefix.tokens] * len(part)
             table = self.table.select(torch.tensor(part))
-            begun = self._starts([prefix.parent] * len(part), part)
+            begun = self._starts([prefix.parent or NOTHING] * len(part), part)
             computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
             past = Past(computed.keys, computed.values, computed.sources, len(prefix))
