@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from lesion.core.store import Store
-from lesion.edits.edit import BASELINE, Scale, parse
+from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.text import parse
 from lesion.statistics.critical import critical_cells, pairs
 from stopping_simulated import MODES, Differences, Rule, stopped, told_by_table
 

@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from lesion.activations.observation import observe
     from lesion.api import result, study
     from lesion.edits.apply import applied
-    from lesion.edits.edit import (
-        BASELINE,
-        Compose,
-        ScaleAttention,
-        ScaleBlock,
-        ScaleMlp,
-        ScaleParameters,
-        Truncate,
-        parse,
-    )
+    from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.gates import gated
@@ -39,6 +30,7 @@ if TYPE_CHECKING:
     from lesion.edits.selections.neurons import LAPE
     from lesion.edits.selections.random_control import Random
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
+    from lesion.edits.text import parse
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
     from lesion.labs.memory.report import MemoryResult
@@ -109,7 +101,7 @@ _HOME = {
     "ScaleBlock": "lesion.edits.edit",
     "ScaleMlp": "lesion.edits.edit",
     "Truncate": "lesion.edits.edit",
-    "parse": "lesion.edits.edit",
+    "parse": "lesion.edits.text",
     "LesionError": "lesion.errors",
     "UsageError": "lesion.errors",
     "Watcher": "lesion.progress",

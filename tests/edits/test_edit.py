@@ -22,16 +22,14 @@ from lesion.edits.edit import (
     ScaleMlp,
     ScaleParameters,
     as_edit,
-    from_json,
     of_places,
     of_weights,
-    parse,
     parts,
-    to_json,
 )
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude
+from lesion.edits.text import from_json, parse, to_json
 from lesion.engines.engine import Request
 from lesion.errors import UsageError
 

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from lesion.edits.edit import Scale, ScaleParameters, Truncate, parse, parts
+from lesion.edits.edit import Scale, ScaleParameters, Truncate, parts
 from lesion.edits.matched import matched_controls
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
+from lesion.edits.text import parse
 from lesion.errors import UsageError
 from lesion.models.load import load
 from tiny import model

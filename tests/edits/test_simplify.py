@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from lesion.edits.apply import applied
-from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters, parse
+from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.simplify import simplified
+from lesion.edits.text import parse
 from tiny import model
 
 

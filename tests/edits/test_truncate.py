@@ -18,15 +18,13 @@ from lesion.edits.edit import (
     ScaleMlp,
     ScaleParameters,
     Truncate,
-    from_json,
     of_places,
     of_spectra,
     of_weights,
-    parse,
-    to_json,
 )
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
+from lesion.edits.text import from_json, parse, to_json
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap

@@ -23,9 +23,10 @@ from commandline import coarse_figures, questions, save, write
 from lesion.cli.main import code
 from lesion.cli.parsing import numbers, whole
 from lesion.core.layers import canonical_layers, parse_layers
-from lesion.edits.edit import ScaleBlock, ScaleParameters, Truncate, parse
+from lesion.edits.edit import ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
+from lesion.edits.text import parse
 from lesion.engines.config import EngineChoice
 from lesion.errors import LesionError
 from lesion.files import named

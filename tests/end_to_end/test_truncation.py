@@ -11,7 +11,8 @@ import lesion
 from commandline import lesion as command
 from commandline import write
 from lesion.core.store import Store
-from lesion.edits.edit import BASELINE, parse
+from lesion.edits.edit import BASELINE
+from lesion.edits.text import parse
 from lesion.tasks.catalogue import draw, find
 from oneencoding import contrasted
 from tiny import model

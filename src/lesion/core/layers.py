@@ -9,8 +9,9 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from lesion.core.options import option
-from lesion.edits.edit import parse, parts, path_of
+from lesion.edits.edit import parts, path_of
 from lesion.edits.files.presence import refuse_absent
+from lesion.edits.text import parse
 from lesion.errors import UsageError
 from lesion.plain import short
 

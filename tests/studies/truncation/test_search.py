@@ -24,7 +24,7 @@ from searching import (
 )
 
 from commandline import write
-from lesion.edits.edit import parse
+from lesion.edits.text import parse
 from runs import run_truncation
 from tiny import model
 

@@ -19,12 +19,13 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.cuts import cuts, refuse_both
-from lesion.edits.edit import Edit, of_places, of_replacements, of_spectra, of_weights, to_json
+from lesion.edits.edit import Edit, of_places, of_replacements, of_spectra, of_weights
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
 from lesion.edits.files.reading import truncated, understood
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.selections.topk import Wanda
+from lesion.edits.text import to_json
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from lesion.edits.cuts import cuts, refuse_both
-from lesion.edits.edit import Edit, from_json, of_places, of_spectra, of_weights, to_json
+from lesion.edits.edit import Edit, of_places, of_spectra, of_weights
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.recipes import from_recipe
 from lesion.edits.selections.selection import Count
 from lesion.edits.selections.topk import Wanda
+from lesion.edits.text import from_json, to_json
 
 _LABEL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
 _DIGEST = re.compile(r"[0-9a-f]{16}")

@@ -10,7 +10,8 @@ import pandas as pd
 
 from lesion.core.inference import room_notes
 from lesion.core.store import Store
-from lesion.edits.edit import BASELINE, Scale, parse
+from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.text import parse
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance

@@ -16,7 +16,8 @@ import pandas as pd
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
-from lesion.edits.edit import Scale, Truncate, parse, parts
+from lesion.edits.edit import Scale, Truncate, parts
+from lesion.edits.text import parse
 from lesion.errors import UsageError
 from lesion.outputs import kind_of
 from lesion.plain import visible

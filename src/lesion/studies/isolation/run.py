@@ -10,9 +10,10 @@ from lesion.core.differences import study_differences
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.study_file import PROMPTING, ModelChoice, Questions
-from lesion.edits.edit import BASELINE, Edit, of_weights, parse, path_of
+from lesion.edits.edit import BASELINE, Edit, of_weights, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.edits.simplify import simplified
+from lesion.edits.text import parse
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
