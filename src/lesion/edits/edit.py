@@ -37,6 +37,11 @@ def number(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
+def address(layer: int, unit: Unit) -> str:
+    """The place in text form: `23`, `23.attention` or `23.mlp`."""
+    return str(layer) if unit == "block" else f"{layer}.{unit}"
+
+
 @validated
 @dataclass(frozen=True)
 class Scale:
@@ -60,7 +65,7 @@ class Scale:
     @property
     def address(self) -> str:
         """The place in text form: `23`, `23.attention` or `23.mlp`."""
-        return str(self.layer) if self.unit == "block" else f"{self.layer}.{self.unit}"
+        return address(self.layer, self.unit)
 
     def __str__(self) -> str:
         return f"{self.address}×{number(self.factor)}"

@@ -200,12 +200,34 @@ def some_unit(unit: str) -> str:
     return "block" if unit == "block" else f"block's {UNIT_NAMES[unit]}"
 
 
-def axis_name(unit: str, factor: float | None) -> str:
+def axis_name(unit: str, factor: float | str | None) -> str:
     """What the layers on an axis are: `block switched off`, `MLP of block scaled by 0.5`."""
     what = "block" if unit == "block" else f"{UNIT_NAMES[unit]} of block"
+    return f"{what} {changed(factor)}"
+
+
+def changed(factor: float | str | None) -> str:
+    """What is done to a place: `switched off`, `scaled by 0.5`, `replaced by its mean`; of several factors `scaled`."""
     if factor is None:
-        return f"{what} scaled"
-    return f"{what} switched off" if factor == 0 else f"{what} scaled by {factor:g}"
+        return "scaled"
+    if factor == 0:
+        return "switched off"
+    if not isinstance(factor, str):
+        return f"scaled by {factor:g}"
+    if factor == "mean":
+        return "replaced by its mean"
+    _, _, draw = factor.partition(" ")
+    return "resampled" + (f" (draw {draw})" if draw else "")
+
+
+def factor_name(factor: float | str) -> str:
+    """A factor in a table: `0.5`, `mean`, `resample 1`."""
+    return factor if isinstance(factor, str) else f"{factor:g}"
+
+
+def edit_name(unit: str, factor: float | str) -> str:
+    """A unit and factor in a heading: `MLP ×0.5`, `block → mean`."""
+    return f"{UNIT_NAMES[unit]} {f'→ {factor}' if isinstance(factor, str) else f'×{factor:g}'}"
 
 
 def rule(study: Mapping[str, Any]) -> str:

@@ -26,6 +26,8 @@ def ablate(
     unit: Unit | Sequence[Unit] = "block",
     layers: str | int | Sequence[int] = "all",
     factor: float | Sequence[float] = 0.0,
+    replace: Literal["mean", "resample"] | Sequence[Literal["mean", "resample"]] = (),
+    draws: int = 1,
     revisions: str | Sequence[str] = (),
     temperature: float = 0.0,
     top_p: float = 1.0,
@@ -34,7 +36,7 @@ def ablate(
     screen: bool = False,
     **options: Unpack[AnsweringOptions],
 ) -> AblationResult:
-    """Switch off (or scale) one place after another and measure what each does to each task.
+    """Switch off (scale, or replace) one place after another and measure what each does to each task.
 
     Example:
         >>> result = lesion.ablate("bundled:llama-base", tasks=["primer:arithmetic"], items=100)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lesion.edits.edit import Unit
+from lesion.report import wording
 from lesion.statistics.detectable import near_guessing
+from lesion.studies.ablation.sweep import Factor
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import Cell, ModelResult, Scores, TaskResult
@@ -27,7 +29,7 @@ class Curve:
     model: str
     result: TaskResult
     unit: Unit
-    factor: float
+    factor: Factor
     cells: tuple[Cell, ...]
     missing: tuple[int, ...] = ()
 
@@ -118,19 +120,25 @@ class View:
     """
 
     unit: Unit
-    factor: float | None
+    factor: Factor | None
     slug: str
     panels: dict[str, tuple[Curve, ...]]
     labels: tuple[str, ...]
     layers: tuple[int, ...]
 
     @classmethod
-    def of(cls, shown: Sequence[Curve], unit: Unit, factor: float | None, slug: str) -> View:
+    def of(cls, shown: Sequence[Curve], unit: Unit, factor: Factor | None, slug: str) -> View:
         """Curves as one view."""
         tasks = dict.fromkeys(curve.task for curve in shown)
         panels = {task: tuple(curve for curve in shown if curve.task == task) for task in tasks}
         labels = tuple(dict.fromkeys(curve.label for curve in shown))
         return cls(unit, factor, slug, panels, labels, tuple(sorted(set().union(*(curve.layers for curve in shown)))))
+
+    @classmethod
+    def of_factors(cls, shown: Sequence[Curve], unit: Unit) -> View:
+        """Curves of one model and unit as one view, each named by its factor."""
+        labels = [replace(curve, label=_label(curve.factor)) for curve in shown]
+        return cls.of(labels, unit, None, unit)
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -145,7 +153,7 @@ class View:
 
 def of_model(model: ModelResult) -> list[Curve]:
     """The curves of one model, by task, unit and factor."""
-    layers: dict[tuple[Unit, float], set[int]] = {}
+    layers: dict[tuple[Unit, Factor], set[int]] = {}
     planned = {layer for result in model.tasks for layer in result.planned}
     for result in model.tasks:
         for cell in result.cells:
@@ -167,13 +175,17 @@ def views(every: Sequence[Curve]) -> tuple[View, ...]:
         own = [curve for curve in every if curve.unit == unit]
         factors = list(dict.fromkeys(curve.factor for curve in own))
         if len(factors) > 1 and one_model:
-            labelled = [replace(curve, label=f"factor {curve.factor:g}") for curve in own]
-            drawn.append(View.of(labelled, unit, None, unit))
+            drawn.append(View.of_factors(own, unit))
             continue
         for factor in factors:
             shown = [curve for curve in own if curve.factor == factor]
-            drawn.append(View.of(shown, unit, factor, f"{unit}-{factor:g}"))
+            drawn.append(View.of(shown, unit, factor, f"{unit}-{wording.factor_name(factor).replace(' ', '-')}"))
     return tuple(drawn)
+
+
+def _label(factor: Factor) -> str:
+    """A factor in a legend: `factor 0.5`, `mean`."""
+    return factor if isinstance(factor, str) else f"factor {factor:g}"
 
 
 def full_drop(shown: Iterable[Curve]) -> float:

@@ -34,7 +34,7 @@ class Dissociation:
 
     model: str
     unit: str
-    factor: float
+    factor: float | str
     first: str
     second: str
     first_alone: tuple[int, ...]
@@ -96,7 +96,7 @@ def _direction(pair: Dissociation, layers: Sequence[int], skill: str, other: str
     """`block 13 is critical for sums and spares induction`."""
     places = wording.numbered("block", layers)
     subject = places if pair.unit == "block" else f"the {wording.UNIT_NAMES[pair.unit]} of {places}"
-    subject += "" if pair.factor == 0 else f" scaled by {pair.factor:g}"
+    subject += "" if pair.factor == 0 else f" {wording.changed(pair.factor)}"
     one = pair.unit != "block" or len(layers) == 1
     return f"{subject} {'is' if one else 'are'} critical for {skill} and spare{'s' if one else ''} {other}"
 
@@ -120,7 +120,7 @@ def section(views: Sequence[View]) -> Section | None:
         (
             *([Column("model", "Model", number=False)] if several else []),
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
-            *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
+            *([Column("factor", "Factor", wording.factor_name)] if edits else []),
             Column("first", "Task A", number=False),
             Column("second", "Task B", number=False),
             Column("first_alone", "Critical for A, spare B", lambda text: text or wording.DASH, number=False),

@@ -136,7 +136,7 @@ def sensitivity(summary: AblationSummary) -> list[str]:
             f"Smallest drop that differs from 0 with {wording.percent(every[0][2].power, 0)} power:"
             f" {low if low == high else f'{low} to {high}'} points (no item repaired, at Holm's first step)."
         )
-    by_cut: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
+    by_cut: dict[tuple[str, str, float | str], dict[str, Sensitivity]] = {}
     for model, task, reach in every:
         by_cut.setdefault((task, reach.unit, reach.factor), {})[model] = reach
     for family in summary.invariance.families if summary.invariance else ():
@@ -178,7 +178,7 @@ def _model(view: View, label: str) -> Finding | None:
         return None
     subject, factor = curves[0].model, curves[0].factor
     if factor != 0:
-        subject += f", {wording.UNIT_NAMES[view.unit]} scaled by {factor:g}"
+        subject += f", {wording.UNIT_NAMES[view.unit]} {wording.changed(factor)}"
     elif view.unit != "block" or view.factor is None:
         subject += f", {wording.UNIT_NAMES[view.unit]} switched off"
     able = [curve for curve in curves if not curve.untold]
@@ -242,7 +242,7 @@ def _loss(curve: Curve, cell: Cell, on: str = "") -> str:
     """`without block 2 accuracy falls from 90.0 % [59.6, 98.2] to 0.0 % [0.0, 27.8]`; also if it may be stopping."""
     count = wording.item_count(cell.items, cell.decided, curve.drawn)
     changed = f"{'' if curve.unit == 'block' else 'the '}{wording.place(curve.unit, cell.layer)}"
-    how = f"without {changed}" if curve.factor == 0 else f"with {changed} scaled by {curve.factor:g}"
+    how = f"without {changed}" if curve.factor == 0 else f"with {changed} {wording.changed(curve.factor)}"
     text = (
         f"{how} accuracy{on} falls from"
         f" {_accuracy(curve.baseline_of(cell))} to {_accuracy(cell)}{f' ({count})' if count else ''}"
@@ -398,7 +398,7 @@ def missing(
             if not curve.finished:
                 gaps.append(f"{where}: not decided after {curve.items:,} of {curve.drawn:,} items.")
             continue
-        how = "" if curve.factor == 0 else f", factor {curve.factor:g}"
+        how = "" if curve.factor == 0 else f", {wording.changed(curve.factor)}"
         if curve.missing:
             gaps.append(f"{where}: {_places(curve.unit, curve.missing)}{how} not measured.")
         edits = {str(BASELINE): "the unedited model"}

@@ -10,11 +10,11 @@ import pandas as pd
 from jaxtyping import Float
 
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.edit import BASELINE
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import by_kind, complete
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, complete, digest_of, text_of
 
 FEW = 5
 """Fewer texts than these are said to be few."""
@@ -28,7 +28,7 @@ def scored(answers: pd.DataFrame) -> bool:
 
 
 def measured(
-    task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[Scale], level: float
+    task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[PlaceEdit], level: float
 ) -> TextResult | None:
     """The perplexity of a task under every edit that has scored all of its texts; None without a complete baseline.
 
@@ -47,7 +47,7 @@ def measured(
     before = _scores(unedited)
     cells = []
     for kind in by_kind(edits):
-        after = {edit: _scores(frames[str(edit)]) for edit in kind if str(edit) in frames}
+        after = {edit: _scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
         p = [perplexity_p(before, scores, tokens) for scores in after.values()]
         known = [1.0 if math.isnan(value) else value for value in p]
         corrected = holm([*known, *[1.0] * (len(kind) - len(p))])
@@ -59,6 +59,7 @@ def measured(
                     layer=edit.layer,
                     unit=edit.unit,
                     factor=edit.factor,
+                    reference=digest_of(edit, task),
                     perplexity=_estimate(perplexity(scores, tokens, level)),
                     ratio=ratio.model_copy(update=known_p),
                 )

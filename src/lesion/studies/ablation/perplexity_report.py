@@ -20,6 +20,7 @@ from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
 from lesion.studies.ablation.result import AblationSummary, ModelResult, TextResult, TextUnderEdit
+from lesion.studies.ablation.sweep import Factor
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "texts", "tokens", "perplexity", "low", "high"),
@@ -45,19 +46,19 @@ def findings(summary: AblationSummary) -> list[Finding]:
     return found
 
 
-def _kinds(texts: Sequence[TextResult]) -> Iterator[tuple[TextResult, Unit, float]]:
+def _kinds(texts: Sequence[TextResult]) -> Iterator[tuple[TextResult, Unit, Factor]]:
     """Every text with every unit and factor under which it has cells."""
     for text in texts:
         for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in text.cells):
             yield text, unit, factor
 
 
-def _sentence(text: TextResult, unit: Unit, factor: float) -> str:
+def _sentence(text: TextResult, unit: Unit, factor: Factor) -> str:
     cells = text.of(unit, factor)
     known = sorted((cell for cell in cells if cell.ratio.value is not None), key=lambda cell: -(cell.ratio.value or 0))
 
     def under(place: str) -> str:
-        return f"without {place}" if factor == 0 else f"with {place} scaled by {factor:g}"
+        return f"without {place}" if factor == 0 else f"with {place} {wording.changed(factor)}"
 
     said = [f"{text.task}: perplexity {_perplexity(text.baseline)}"]
     if known:
@@ -106,7 +107,7 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(numbers, float))
 
 
-def _ends(name: str, estimate: Estimate, prefix: str) -> dict[str, float | None]:
+def _ends(name: str, estimate: Estimate, prefix: str) -> dict[str, float | str | None]:
     return {name: estimate.value, f"{prefix}low": estimate.low, f"{prefix}high": estimate.high}
 
 
@@ -122,7 +123,7 @@ def table(summary: AblationSummary) -> Table:
             *([Column("model", "Model", number=False)] if models else []),
             Column("task", "Text", number=False),
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
-            *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
+            *([Column("factor", "Factor", wording.factor_name)] if edits else []),
             Column("layer", "Block"),
             Column("perplexity", "Perplexity", row=lambda row: _perplexity(_estimate(row, "perplexity", ""))),
             Column("ratio", "× unedited", row=lambda row: ratio(_estimate(row, "ratio", "ratio_"))),
@@ -155,7 +156,7 @@ def _figures(summary: AblationSummary, model: ModelResult) -> Iterator[Figure]:
     for unit, factor in kinds:
         shown = [text for text in texts if text.of(unit, factor)]
         place = "one block" if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of one block"
-        how = "switched off" if factor == 0 else f"scaled by {factor:g}"
+        how = wording.changed(factor)
         tokens = ", ".join(f"{text.task} {_perplexity(text.baseline)} on {text.tokens:,} tokens" for text in shown)
         yield Figure(
             "",
@@ -175,7 +176,7 @@ def _legend(names: Sequence[str], level: float) -> tuple[Series, ...]:
 
 
 @plots.unvalidated
-def _curves(texts: Sequence[TextResult], unit: Unit, factor: float) -> alt.LayerChart:
+def _curves(texts: Sequence[TextResult], unit: Unit, factor: Factor) -> alt.LayerChart:
     cells = [(text.task, cell) for text in texts for cell in text.of(unit, factor)]
     data = plots.data((task, cell.layer, *_numbers(cell)) for task, cell in cells if cell.ratio.value is not None)
     layers = [cell.layer for _, cell in cells]
@@ -195,7 +196,7 @@ def terminal(summary: AblationSummary) -> list[TerminalTable]:
     tables = []
     for model in summary.models:
         for unit, factor in dict.fromkeys((unit, factor) for _, unit, factor in _kinds(model.texts)):
-            title = f"{plain(model.model)} · {wording.UNIT_NAMES[unit]} ×{factor:g} · perplexity, × unedited"
+            title = f"{plain(model.model)} · {wording.edit_name(unit, factor)} · perplexity, × unedited"
             shown = terminal_table(title, [("block", True)])
             cells = {text.task: {cell.layer: cell for cell in text.of(unit, factor)} for text in model.texts}
             for text in model.texts:

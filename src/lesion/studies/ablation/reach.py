@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from lesion.core.row import Row
 from lesion.core.store import Store
-from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
 from lesion.statistics.critical import fewest_right, tested
 from lesion.statistics.detectable import at_an_end, likely_at_an_end, shows_from
 from lesion.statistics.paired import wilson
-from lesion.studies.ablation.sweep import by_kind
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind
 
 EARLY = 30  # items of the baseline from which on a warning may come before all are answered
 SURE = 0.95  # level of the interval of the accuracy so far that has to be too low as a whole
@@ -36,7 +36,7 @@ class Reach:
         store: Store,
         model: str,
         items: Mapping[str, Sequence[str]],
-        edits: Sequence[Scale],
+        edits: Sequence[PlaceEdit],
         warn: Callable[[str], None],
         guessing: Mapping[str, float] | None = None,
     ) -> None:

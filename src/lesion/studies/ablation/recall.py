@@ -10,14 +10,14 @@ import pandas as pd
 
 from lesion.core.inference import room_notes
 from lesion.core.store import Store
-from lesion.edits.edit import BASELINE, Scale
-from lesion.edits.text import parse
+from lesion.edits.edit import BASELINE
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
+from lesion.studies.ablation.sweep import PlaceEdit, read, text_of
 
 
 def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataFrame]:
@@ -28,31 +28,33 @@ def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataF
     Raises:
         LesionError: there is no store in the folder, or it is damaged.
     """
-    plan: dict[str, Sequence[Scale]] = {}
+    plan: dict[str, Sequence[PlaceEdit]] = {}
     with Store.read(folder) as store:
         study = Study.parse(store.study[1], "The stored study")
         known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
         for chosen in study.models:
-            texts = known.get(chosen.name, {}).get("edits", [])
-            plan[chosen.name] = [edit for edit in map(parse, texts) if isinstance(edit, Scale)]
+            about = known.get(chosen.name, {})
+            plan[chosen.name] = [read(text, about.get("references", {})) for text in about.get("edits", [])]
         return study, *summarised(study, plan, store)
 
 
 def _answers_and_items(
-    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
+    study: Study, plan: Mapping[str, Sequence[PlaceEdit]], store: Store
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The answers of the models and edits that are planned, of all that lie in the folder, and the items."""
     items = store.items()
     of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
     answers = store.answers()
-    wanted = {(model, str(edit)) for model, edits in plan.items() for edit in (BASELINE, *edits)}
+    names = [choice.name for choice in study.tasks]
+    wanted = {(model, text_of(edit, task)) for model, edits in plan.items() for edit in edits for task in names}
+    wanted |= {(model, str(BASELINE)) for model in plan}
     places = zip(answers["model_name"], answers["edit"], strict=True)
     planned = np.array([place in wanted for place in places], dtype=bool)
     return answers[planned].reset_index(drop=True), items[of_tasks].reset_index(drop=True)
 
 
 def summarised(
-    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
+    study: Study, plan: Mapping[str, Sequence[PlaceEdit]], store: Store
 ) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
     answers, items = _answers_and_items(study, plan, store)

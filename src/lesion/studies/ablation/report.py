@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, groups, tables
+from lesion.studies.ablation import charts, dissociation, groups, kinds, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -87,7 +87,7 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        more = [*dissociation.findings(views), *perplexity.findings(self.summary)]
+        more = [*kinds.findings(self.summary), *dissociation.findings(views), *perplexity.findings(self.summary)]
         return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
 
     @override
@@ -136,7 +136,7 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
-    more = (dissociation.section(views), perplexity.section(summary))
+    more = (kinds.section(summary), dissociation.section(views), perplexity.section(summary))
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
@@ -226,7 +226,8 @@ def _findings(
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
     shared = prose.shared(views)
-    by_model = [*prose.by_model(views), *dissociation.findings(views), *perplexity.findings(summary)]
+    by_model = [*prose.by_model(views), *kinds.findings(summary), *dissociation.findings(views)]
+    by_model += perplexity.findings(summary)
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
@@ -254,8 +255,7 @@ def _items(curves: Iterable[Curve]) -> str:
 
 def _view_name(view: View) -> str:
     place = "one block" if view.unit == "block" else f"the {wording.UNIT_NAMES[view.unit]} of one block"
-    how = "switched off" if view.factor == 0 else "scaled" if view.factor is None else f"scaled by {view.factor:g}"
-    return f"{place} {how} at a time"
+    return f"{place} {wording.changed(view.factor)} at a time"
 
 
 def _accuracy(summary: AblationSummary, views: Sequence[View]) -> Section:
@@ -328,7 +328,7 @@ def _groups(summary: AblationSummary, breakdowns: Sequence[Breakdown]) -> Sectio
     for breakdown in breakdowns:
         curve = breakdown.curve
         title = f"{curve.model} · {curve.task}" if several_models else curve.task
-        title += f" · {wording.UNIT_NAMES[curve.unit]} × {curve.factor:g}" if several_edits else ""
+        title += f" · {wording.edit_name(curve.unit, curve.factor)}" if several_edits else ""
         caption = f"{title}: accuracy in %, its interval beneath it."
         figures.append(Figure("", (Panel((charts.by_group(breakdown),)),), caption))
     rest = [Folded("More models and tasks", tuple(figures[OPEN_GROUPS:]))] if len(figures) > OPEN_GROUPS else []
@@ -359,7 +359,7 @@ def _facts(summary: AblationSummary) -> list[tuple[str, str]]:
     facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
     counts = dict.fromkeys(f"{curve.task}: {wording.of_drawn(*curve.counts)}" for curve in summary.curves)
     edits = dict.fromkeys(
-        f"{wording.UNIT_NAMES[curve.unit]} × {curve.factor:g} on layers "
+        f"{wording.edit_name(curve.unit, curve.factor)} on layers "
         f"{wording.layer_runs(cell.layer for cell in curve.cells) or 'none yet'}"
         for curve in summary.curves
     )
@@ -372,7 +372,7 @@ def offered(summary: AblationSummary) -> list[Offered]:
     entries = []
     for curve in summary.curves:
         entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
-        how = "off" if curve.factor == 0 else f"× {curve.factor:g}"
+        how = "off" if curve.factor == 0 else wording.changed(curve.factor)
         for cell in curve.cells:
             label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {wording.points(cell.drop.value)}"
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""

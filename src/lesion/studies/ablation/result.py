@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
-from lesion.edits.edit import SCALES, Unit
+from lesion.edits.edit import SCALES, Unit, address
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.statistics.critical import rule
@@ -15,6 +15,7 @@ from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.curves import Curve, View, of_model, views
 from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.study import StopPlan, Study
+from lesion.studies.ablation.sweep import Factor, Replacement, text_of
 
 
 class Scores(Endings):
@@ -25,15 +26,23 @@ class Scores(Endings):
 
 
 class Place(Value):
-    """One block, or one branch of it, scaled by a factor."""
+    """One block, or one branch of it, under a factor or a replacement.
+
+    Attributes:
+        factor: what multiplies it, or the kind of what replaces it: `mean`, `resample`, `resample 1`.
+        reference: the digest of what a replacement is taken from.
+    """
 
     layer: int
     unit: Unit
-    factor: float
+    factor: Factor
+    reference: str = ""
 
     @property
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
+        if isinstance(self.factor, str):
+            return text_of(Replacement(address(self.layer, self.unit), self.factor, (("", self.reference),)), "")
         return str(SCALES[self.unit](self.layer, self.factor))
 
 
@@ -83,7 +92,7 @@ class Sensitivity(Value):
     """
 
     unit: Unit
-    factor: float
+    factor: Factor
     tests: int
     right: int
     fewest_right: int
@@ -120,7 +129,7 @@ class Agreement(Value):
     """Spearman's ρ of a screen with the drops of generated accuracy over `layers`, of whose drops `tied` are equal."""
 
     unit: Unit
-    factor: float
+    factor: Factor
     layers: int
     tied: int
     rho: Estimate
@@ -180,7 +189,7 @@ class TaskResult(Value):
         """How many cells were decided so."""
         return sum(cell.decided == decision for cell in self.cells)
 
-    def of(self, unit: Unit, factor: float) -> tuple[Cell, ...]:
+    def of(self, unit: Unit, factor: Factor) -> tuple[Cell, ...]:
         """The cells of one unit and factor by layer."""
         chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
         return tuple(sorted(chosen, key=lambda cell: cell.layer))
@@ -214,7 +223,7 @@ class TextResult(Value):
     planned: int
     cells: tuple[TextUnderEdit, ...]
 
-    def of(self, unit: Unit, factor: float) -> tuple[TextUnderEdit, ...]:
+    def of(self, unit: Unit, factor: Factor) -> tuple[TextUnderEdit, ...]:
         """The cells of one unit and factor by layer."""
         chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
         return tuple(sorted(chosen, key=lambda cell: cell.layer))

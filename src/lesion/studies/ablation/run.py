@@ -11,18 +11,20 @@ from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.edit import BASELINE
+from lesion.edits.reference import Reference
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
+from lesion.studies.ablation.references import pending_of, references_of
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening_run import refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import sweep
+from lesion.studies.ablation.sweep import PlaceEdit, sweep, text_of
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 
@@ -45,18 +47,24 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
         for note in notes_on_other_plan(run.folder, study.stop):
             run.watcher.note(note)
     _look_ahead(study, run)
-    plan: dict[str, Sequence[Scale]] = {}
+    plan: dict[str, Sequence[PlaceEdit]] = {}
     with run.evaluation(study, items) as evaluation:
         chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for chosen in study.models:
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
-            edits = plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
+            swept = study.edits
+            sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
+            of_tasks = references_of(evaluation, chosen, model) if swept.kinds else {}
+            digests = {name: of_tasks[name].digest for name in chances if name in of_tasks}
+            edits = sweep(model.anatomy, swept.unit, layers, swept.factor, swept.kinds, digests)
+            plan[chosen.name] = edits
             complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
             words = int(model.network.config.get_text_config(decoder=True).vocab_size)
             about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
+            about |= {"references": digests} if digests else {}
             evaluation.add(chosen.name, model, **about)
-            _evaluate(study, evaluation, chosen, model, edits, chances)
+            _evaluate(study, evaluation, chosen, model, edits, of_tasks, chances)
             del model  # makes room for the next
             evaluation.release()
         _note_left_out(plan, evaluation)
@@ -65,9 +73,10 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     return AblationResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
 
 
-def _note_left_out(plan: Mapping[str, Sequence[Scale]], evaluation: Evaluation) -> None:
+def _note_left_out(plan: Mapping[str, Sequence[PlaceEdit]], evaluation: Evaluation) -> None:
     """Say which edits of the folder the study does not ask for: correction does not count them."""
-    asked = {str(BASELINE), *(str(edit) for edits in plan.values() for edit in edits)}
+    names = [choice.name for choice in evaluation.tasks]
+    asked = {str(BASELINE), *(text_of(edit, task) for edits in plan.values() for edit in edits for task in names)}
     others = [edit for edit in evaluation.store.edits() if edit not in asked]
     if others:
         some = f"{', '.join(others[:NAMED])}{', …' if len(others) > NAMED else ''}"
@@ -82,14 +91,15 @@ def _evaluate(
     evaluation: Evaluation,
     chosen: ModelChoice,
     model: Model,
-    edits: Sequence[Scale],
+    edits: Sequence[PlaceEdit],
+    references: Mapping[str, Reference],
     chances: Mapping[str, float],
 ) -> None:
     """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""
     # What is wrong with an item is said before anything is evaluated.
-    pending = evaluation.pending(chosen, model, edits)
+    pending = pending_of(evaluation, chosen, model, edits, references)
     if study.screen:
-        screen(evaluation, chosen, model, edits)
+        screen(evaluation, chosen, model, edits, references)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     note, store, stopping = evaluation.run.watcher.note, evaluation.store, None
     if study.stop is not None:

@@ -34,7 +34,7 @@ def sentences(summary: AblationSummary, seconds: Seconds) -> list[str]:
             several = len(screen.agreement) > 1
             orders = [
                 _agreement_text(agreement)
-                + (f" ({wording.UNIT_NAMES[agreement.unit]} × {agreement.factor:g})" if several else "")
+                + (f" ({wording.edit_name(agreement.unit, agreement.factor)})" if several else "")
                 for agreement in screen.agreement
             ]
             lines.append(

@@ -84,6 +84,7 @@ def screened(
                 layer=cell.layer,
                 unit=cell.unit,
                 factor=cell.factor,
+                reference=cell.reference,
                 lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
                 lost_per_answer=lost[place].mean(),
                 nonfinite=int((~np.isfinite(lost[place])).sum()),

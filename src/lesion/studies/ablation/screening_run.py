@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from lesion.core import cost
 from lesion.core.cached_answers import gold_of, gold_tasks
 from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import Scale
+from lesion.edits.reference import Reference
 from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.studies.ablation.references import pending_of
 from lesion.studies.ablation.screening import ASKING, ITEMS, no_screen
 from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.gold import gold_name
 
 
@@ -32,7 +34,13 @@ def refuse_doubled(study: Study) -> None:
         )
 
 
-def screen(evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
+def screen(
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[PlaceEdit],
+    references: Mapping[str, Reference],
+) -> None:
     """Score the gold solutions of the tasks that generate, under no edit and under each, and keep them as `gold:TASK`.
 
     Raises:
@@ -44,7 +52,7 @@ def screen(evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Seq
             evaluation.run.watcher.note(no_screen(choice.name))
     items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
     evaluation.ask(gold_tasks(generating), items)
-    pending = evaluation.pending(chosen, model, edits, gold_tasks(generating), items)
+    pending = pending_of(evaluation, chosen, model, edits, references, gold_tasks(generating), items)
     evaluation.planned += pending.total
     with timed(evaluation, chosen.name, "screen"):
         evaluation.answer(chosen, model, pending, "answers of the screen")

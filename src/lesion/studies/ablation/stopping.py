@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from lesion.core.row import Row
-from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.edit import BASELINE
 from lesion.statistics.sequential import Decision
 from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Standing
 from lesion.studies.ablation.study import StopPlan
-from lesion.studies.ablation.sweep import by_kind
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, text_of
 
 FIRST = 12  # items of the first round: few cells can be decided before
 BUDGET = 64  # requests of a round at least: few open cells are asked more items at once, so that batches stay full
@@ -71,11 +71,16 @@ class Stopping:
         reached: how many items every cell and baseline was asked, in whole rounds.
     """
 
-    def __init__(self, plan: StopPlan, items: Mapping[str, Sequence[str]], edits: Sequence[Scale]) -> None:
+    def __init__(self, plan: StopPlan, items: Mapping[str, Sequence[str]], edits: Sequence[PlaceEdit]) -> None:
         self.plan, self.items = plan, items
-        self.reached = {(task, str(edit)): 0 for task in items for edit in (BASELINE, *edits)}
-        kinds = [tuple(map(str, kind)) for kind in by_kind(edits)]
-        self._families = [_Family(plan, task, kind, len(ids)) for task, ids in items.items() for kind in kinds]
+        self.reached = {
+            (task, text): 0 for task in items for text in (str(BASELINE), *(text_of(edit, task) for edit in edits))
+        }
+        self._families = [
+            _Family(plan, task, tuple(text_of(edit, task) for edit in kind), len(ids))
+            for task, ids in items.items()
+            for kind in by_kind(edits)
+        ]
         self._next: dict[Place, int] | None = None
 
     @property

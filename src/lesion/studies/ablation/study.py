@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import MODEL, Number, Several
+from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
@@ -18,7 +18,7 @@ from lesion.errors import UsageError
 
 
 class EditPlan(Table):
-    """The edits of the study: every unit × layer × factor, one at a time, beside the baseline."""
+    """The edits of the study, one at a time: every unit × layer × factor, and × kind of replacement."""
 
     unit: Several[Unit] = option(
         ("block",),
@@ -33,6 +33,26 @@ class EditPlan(Table):
         must="a finite number or a list of them",
         many="comma",
     )
+    replace: Listed[Literal["mean", "resample"]] = option(
+        (),
+        help="Also replace what each part adds: by its mean over texts of the task (mean), or by what it added at"
+        " another token of these (resample).",
+        must="mean, resample, or a list of these",
+        many="comma",
+    )
+    draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> EditPlan:
+        if self.draws > 1 and "resample" not in self.replace:
+            raise ValueError("draws is of resample; give replace = 'resample' with it, or leave it out.")
+        return self
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of replacement, a draw of `resample` behind its name where it is not the first."""
+        draws = [f"resample {draw}" for draw in range(1, self.draws)]
+        return tuple(label for kind in self.replace for label in (kind, *(draws if kind == "resample" else [])))
 
 
 class StopPlan(Table):
@@ -60,7 +80,13 @@ class Study(Questions):
     # Neither changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
     GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("edits", "unit"), ("edits", "factor"))
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("models",),
+        ("tasks",),
+        ("edits", "unit"),
+        ("edits", "factor"),
+        ("edits", "replace"),
+    )
 
     models: Several[OneModel] = option(
         help=MODEL,

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,
@@ -41,7 +41,7 @@ from lesion.studies.ablation.result import (
 from lesion.studies.ablation.screening import no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import by_edit, by_kind, complete
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
 
 Right = Bool[np.ndarray, " items"]
 CUT = 0.2
@@ -50,7 +50,7 @@ CUT = 0.2
 
 def summarise(
     study: Study,
-    plan: Mapping[str, Sequence[Scale]],
+    plan: Mapping[str, Sequence[PlaceEdit]],
     answers: pd.DataFrame,
     items: pd.DataFrame,
     guessing: Mapping[str, float] | None = None,
@@ -120,19 +120,19 @@ def summarise(
 
 
 def _full_task(
-    study: Study, task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[Scale]
+    study: Study, task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[PlaceEdit]
 ) -> TaskResult | None:
     """The result of a task; None where the baseline is not complete."""
     frames = complete(answers, ids)
     baseline = frames.get(str(BASELINE))
     if baseline is None:
         return None
-    cells: dict[Scale, Cell] = {}
+    cells: dict[PlaceEdit, Cell] = {}
     sensitivity = []
     for kind in by_kind(edits):
-        done = {edit: frames[str(edit)] for edit in kind if str(edit) in frames}
+        done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
         if done:
-            of_kind, reach = _cells(baseline, done, len(kind), study.level)
+            of_kind, reach = _cells(task, baseline, done, len(kind), study.level)
             cells |= of_kind
             sensitivity.append(reach)
     return TaskResult(
@@ -146,8 +146,8 @@ def _full_task(
 
 
 def _cells(
-    baseline: pd.DataFrame, answered: Mapping[Scale, pd.DataFrame], tests: int, level: float
-) -> tuple[dict[Scale, Cell], Sensitivity]:
+    task: str, baseline: pd.DataFrame, answered: Mapping[PlaceEdit, pd.DataFrame], tests: int, level: float
+) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
     """The cells of one unit and factor, and what the rule can find in them.
 
     p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
@@ -166,6 +166,7 @@ def _cells(
             layer=edit.layer,
             unit=edit.unit,
             factor=edit.factor,
+            reference=digest_of(edit, task),
             drop=Estimate.of(drop, p[place], corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
@@ -193,7 +194,7 @@ def _cells(
 
 
 def _stopped_task(
-    study: Study, task: str, answers: pd.DataFrame, edits: Sequence[Scale], stopping: Stopping
+    study: Study, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit], stopping: Stopping
 ) -> TaskResult | None:
     """The result of a task that stops cells once they are decided; None where its first round is not answered yet.
 
@@ -206,13 +207,14 @@ def _stopped_task(
     if not reached:
         return None
     frames, decisions = by_edit(answers), stopping.decided
-    counts = {reached, *(stopping.reached[task, str(edit)] for edit in edits)}
+    counts = {reached, *(stopping.reached[task, text_of(edit, task)] for edit in edits)}
     unedited = {count: frames[str(BASELINE)].loc[list(ids[:count])] for count in counts}
     baselines = {count: _scores(frame, study.level, stopped=True) for count, frame in unedited.items()}
     cells = []
     for edit in edits:
-        count = stopping.reached[task, str(edit)]
-        edited = frames[str(edit)].loc[list(ids[:count])]
+        text = text_of(edit, task)
+        count = stopping.reached[task, text]
+        edited = frames[text].loc[list(ids[:count])]
         drop = evidence(_right(unedited[count]), _right(edited), stopping.plan.effect, 1 - study.level)
         cells.append(
             Cell(
@@ -220,8 +222,9 @@ def _stopped_task(
                 layer=edit.layer,
                 unit=edit.unit,
                 factor=edit.factor,
+                reference=digest_of(edit, task),
                 drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
-                decided=decisions[task, str(edit)],
+                decided=decisions[task, text],
                 baseline=baselines[count],
             )
         )
@@ -272,11 +275,11 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
     return [note]
 
 
-def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:
+def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit]) -> list[str]:
     broken = answers["edit"][answers["finish"] == "nonfinite"].value_counts()
     return [
         f"{model}, {task}, edit {edit}: {counted(int(broken[edit]), 'answer')}"
         f" {'was' if broken[edit] == 1 else 'were'} broken off because logits were not finite, and counted as wrong."
-        for edit in [str(BASELINE), *map(str, edits)]
+        for edit in [str(BASELINE), *(text_of(edit, task) for edit in edits)]
         if edit in broken
     ]

@@ -2,20 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.edits.edit import SCALES, Scale, Unit
+from lesion.edits.edit import SCALES, Edit, Scale, Unit, address
+from lesion.edits.replace import Replace
+from lesion.edits.text import parse
 from lesion.errors import UsageError
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
+    from lesion.edits.reference import Reference
     from lesion.models.anatomy import Anatomy
 
+Factor = float | str
+"""What a place is multiplied by, or what replaces what it adds: `mean`, `resample`, `resample 1`."""
 
-def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factors: Sequence[float]) -> list[Scale]:
-    """One edit per unit, factor and layer, in that order.
+
+@dataclass(frozen=True)
+class Replacement:
+    """A place whose contribution a study replaces, under each task by that of the task's own reference.
+
+    Attributes:
+        address: `23`, `23.attention` or `23.mlp`.
+        factor: the kind, and behind it the draw where that is not 0: `mean`, `resample`, `resample 1`.
+        references: the digest of each task's reference, as pairs of task and digest.
+    """
+
+    address: str
+    factor: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def layer(self) -> int:
+        """The block, counted from 0."""
+        return int(self.address.partition(".")[0])
+
+    @property
+    def unit(self) -> Unit:
+        """What of the block is replaced."""
+        branch: Unit = self.address.partition(".")[2] or "block"  # type: ignore[assignment]
+        return branch
+
+    def __str__(self) -> str:
+        return f"{self.address}→{self.factor}"
+
+
+PlaceEdit = Scale | Replacement
+"""One edit of a layer study: it has a `layer`, a `unit` and a `factor`."""
+
+
+def digest_of(edit: PlaceEdit, task: str) -> str:
+    """The digest of a task's reference, of a replacement; empty where there is none."""
+    return "" if isinstance(edit, Scale) else dict(edit.references).get(task, "")
+
+
+def text_of(edit: PlaceEdit, task: str) -> str:
+    """The text form under which the answers to a task are stored; without its reference where none is known."""
+    digest = digest_of(edit, task)
+    return f"{edit}@{digest}" if digest else str(edit)
+
+
+def made(edit: PlaceEdit, reference: Reference | None) -> Edit:
+    """The edit of a task with this reference, which a replacement needs."""
+    if isinstance(edit, Scale) or reference is None:
+        return parse(str(edit))
+    kind, _, draw = edit.factor.partition(" ")
+    return Replace(edit.address, kind, reference, int(draw or 0))
+
+
+def read(text: str, references: Mapping[str, str]) -> PlaceEdit:
+    """The edit of a study from its text form without a reference; `references`: the digest of each task's."""
+    address, arrow, factor = text.partition("→")
+    if arrow:
+        return Replacement(address, factor, tuple(references.items()))
+    edit = parse(text)
+    if not isinstance(edit, Scale):
+        raise UsageError(f"'{text}' is no edit of a layer study.")
+    return edit
+
+
+def sweep(
+    anatomy: Anatomy,
+    units: Sequence[Unit],
+    layers: Sequence[int],
+    factors: Sequence[float],
+    kinds: Sequence[str] = (),
+    references: Mapping[str, str] | None = None,
+) -> list[PlaceEdit]:
+    """One edit per unit, factor and layer, in that order; behind the factors the kinds of replacement.
+
+    Args:
+        anatomy: of the model.
+        units, layers, factors: of the edits.
+        kinds: of replacement, with the draw where that is not 0.
+        references: the digest of each task's reference, which replacements name.
 
     Raises:
         UsageError: the model has no such block, or no such branch is known in it.
@@ -28,12 +111,17 @@ def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factor
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
                     f" `lesion show {anatomy.name}` for what is known."
                 )
-    return [SCALES[unit](layer, factor) for unit in units for factor in factors for layer in layers]
+    digests = tuple((references or {}).items())
+    edits: list[PlaceEdit] = []
+    for unit in units:
+        edits += [SCALES[unit](layer, factor) for factor in factors for layer in layers]
+        edits += [Replacement(address(layer, unit), kind, digests) for kind in kinds for layer in layers]
+    return edits
 
 
-def by_kind(edits: Iterable[Scale]) -> list[list[Scale]]:
+def by_kind(edits: Iterable[PlaceEdit]) -> list[list[PlaceEdit]]:
     """The edits of each unit and factor: those over which tests are corrected together."""
-    kinds: dict[tuple[Unit, float], list[Scale]] = {}
+    kinds: dict[tuple[Unit, Factor], list[PlaceEdit]] = {}
     for edit in edits:
         kinds.setdefault((edit.unit, edit.factor), []).append(edit)
     return list(kinds.values())

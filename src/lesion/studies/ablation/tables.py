@@ -90,7 +90,7 @@ def _which(summary: AblationSummary) -> list[Column]:
     columns = [MODEL, TASK] if models else [TASK]
     if edits:
         columns.append(Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False))
-        columns.append(Column("factor", "Factor", lambda factor: f"{factor:g}"))
+        columns.append(Column("factor", "Factor", wording.factor_name))
     return columns
 
 
@@ -182,7 +182,7 @@ def _places(curve: Curve, several: bool) -> str:
     if not places:
         unfinished = " so far" if curve.missing or not curve.finished else ""
         places = f"none{unfinished}" if curve.cells else wording.DASH
-    return f"{places} ({wording.UNIT_NAMES[curve.unit]} × {curve.factor:g})" if several else places
+    return f"{places} ({wording.edit_name(curve.unit, curve.factor)})" if several else places
 
 
 def sensitivities(summary: AblationSummary) -> Table | None:
@@ -215,7 +215,7 @@ def sensitivities(summary: AblationSummary) -> Table | None:
 
 def screens(summary: AblationSummary) -> Table:
     """What the gold solutions lose under every cut."""
-    rows = [
+    rows: list[dict[str, object]] = [
         {"model": model, "task": task, "unit": loss.unit, "factor": loss.factor, "layer": loss.layer}
         | {"items": of_task.items, "lost": loss.lost.value, "shown": screen.loss_text(loss), "rank": loss.rank}
         for model, of_tasks in screen.screens(summary).items()
@@ -272,7 +272,7 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
 def _by_layer(view: View, label: str) -> TerminalTable:
     by_task = {task: curve for task, curves in view.panels.items() for curve in curves if curve.label == label}
     first = next(iter(by_task.values()))
-    title = f"{plain(first.model)} · {wording.UNIT_NAMES[view.unit]} ×{first.factor:g}"
+    title = f"{plain(first.model)} · {wording.edit_name(view.unit, first.factor)}"
     table = terminal_table(title, [("block", True)])
     baselines = []
     for task, curve in by_task.items():

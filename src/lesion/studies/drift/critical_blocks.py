@@ -49,8 +49,9 @@ def read_critical(folder: str | Path, models: Sequence[str]) -> Critical:
 
 
 def _critical(result: TaskResult) -> tuple[int, ...]:
-    """The blocks whose ablation as a whole is critical for a task under some factor."""
-    return tuple(sorted({cell.layer for cell in result.cells if cell.unit == "block" and cell.critical}))
+    """The blocks whose ablation as a whole is critical for a task under some factor; replacements do not count."""
+    scaled = (cell for cell in result.cells if cell.unit == "block" and not isinstance(cell.factor, str))
+    return tuple(sorted({cell.layer for cell in scaled if cell.critical}))
 
 
 class Distance(Value):

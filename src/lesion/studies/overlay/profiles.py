@@ -112,7 +112,8 @@ def _layers(name: str, summary: AblationSummary) -> Parts:
                     " are."
                 )
             for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in result.cells):
-                scaled = ("" if factor == 0 else f", ×{factor:g}") + (", stopped" if stopped else "")
+                kind = f", → {factor}" if isinstance(factor, str) else f", ×{factor:g}" if factor else ""
+                scaled = kind + (", stopped" if stopped else "")
                 cells = result.of(unit, factor)
                 yield from _profile(
                     ((cell.layer, cell.drop) for cell in cells),

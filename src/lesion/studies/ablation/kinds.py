@@ -1,0 +1,203 @@
+"""Kinds of ablation: which places are critical whatever stands in for them, and which under some kinds only.
+
+Zero ablation takes a model off the distribution that its later blocks were trained on, so that it can break what does
+not depend on the place (Li and Janson 2024); another token's contribution stays on it and misleads (Zhang and Nanda
+2024). A place that is critical under all kinds needs neither explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lesion.report import wording
+from lesion.report.blocks import Figure, Panel, Prose, Section
+from lesion.report.finding import Finding
+from lesion.report.table import Column, Table
+from lesion.studies.ablation import charts
+from lesion.studies.ablation.curves import Curve, View
+from lesion.studies.ablation.result import AblationSummary
+
+QUESTION = "Does the verdict survive the kind of ablation?"
+WIDE = 20
+"""A map of more blocks takes the whole width."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """One model on one task with one unit under several kinds of ablation.
+
+    Attributes:
+        curves: by kind, `zero` first: those of the draws of `resample` together.
+        marked: by kind, the layers that are critical (or exceed the effect) under every curve of it.
+        measured: the layers that every curve has, none left open.
+    """
+
+    model: str
+    task: str
+    unit: str
+    curves: dict[str, tuple[Curve, ...]]
+    marked: dict[str, frozenset[int]]
+    measured: frozenset[int]
+
+    def under(self, layer: int) -> tuple[str, ...]:
+        """The kinds under which a layer is critical."""
+        return tuple(kind for kind, layers in self.marked.items() if layer in layers)
+
+    @property
+    def groups(self) -> list[tuple[tuple[str, ...], list[int]]]:
+        """Layers by the kinds under which they are critical, most kinds first; layers without any left out."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for layer in sorted(self.measured):
+            if kinds := self.under(layer):
+                groups.setdefault(kinds, []).append(layer)
+        return sorted(groups.items(), key=lambda group: (-len(group[0]), group[1]))
+
+
+def compared(curves: Sequence[Curve]) -> list[Kinds]:
+    """Every model, task and unit with a replacement and another kind beside it; factors other than 0 do not count.
+
+    A task of which nothing can be told is left out, as are layers that some kind has not measured yet.
+    """
+    groups: dict[tuple[str, str, str], dict[str, list[Curve]]] = {}
+    for curve in curves:
+        kind = _kind(curve)
+        if kind and not curve.untold:
+            groups.setdefault((curve.model, curve.task, curve.unit), {}).setdefault(kind, []).append(curve)
+    every = []
+    for (model, task, unit), by_kind in groups.items():
+        if len(by_kind) < 2:
+            continue
+        measured = frozenset.intersection(*(_measured(curve) for own in by_kind.values() for curve in own))
+        marked = {
+            kind: frozenset.intersection(*(frozenset(cell.layer for cell in curve.marked) for curve in own)) & measured
+            for kind, own in by_kind.items()
+        }
+        every.append(Kinds(model, task, unit, {k: tuple(own) for k, own in by_kind.items()}, marked, measured))
+    return every
+
+
+def _kind(curve: Curve) -> str:
+    """`zero`, `mean`, `resample`; empty for another factor."""
+    if isinstance(curve.factor, str):
+        return curve.factor.partition(" ")[0]
+    return "zero" if curve.factor == 0 else ""
+
+
+def _measured(curve: Curve) -> frozenset[int]:
+    return frozenset(cell.layer for cell in curve.cells if cell.decided != "open")
+
+
+def findings(summary: AblationSummary) -> list[Finding]:
+    """For every model, a sentence per task: what stays critical whatever the kind, and what does not."""
+    every = compared(summary.curves)
+    by_model: dict[str, list[Kinds]] = {}
+    for kinds in every:
+        by_model.setdefault(kinds.model, []).append(kinds)
+    several = len(summary.models) > 1
+    return [
+        Finding(
+            f"{model}, kinds of ablation" if several else "Kinds of ablation",
+            (sentence(own[0], several_units=len({kinds.unit for kinds in own}) > 1),),
+            tuple(sentence(kinds, several_units=len({kinds.unit for kinds in own}) > 1) for kinds in own[1:]),
+        )
+        for model, own in by_model.items()
+    ]
+
+
+def sentence(kinds: Kinds, *, several_units: bool = False) -> str:
+    """`sums: blocks 0 and 2 are critical under zero, mean and resample alike; block 5 under zero alone.`"""
+    about = f"{kinds.task}, {wording.UNIT_NAMES[kinds.unit]}" if several_units else kinds.task
+    stopped = any(curve.stopped for own in kinds.curves.values() for curve in own)
+    every = tuple(kinds.marked)
+    if not kinds.groups:
+        none = f"no {wording.some_unit(kinds.unit)} {wording.called(stopped)}"
+        return f"{about}: {none} under {wording.listed(every, 'or')}."
+    clauses: list[str] = []
+    for under, layers in kinds.groups:
+        places = wording.numbered("block", layers)
+        verb = "" if clauses else f" {wording.called(stopped, len(layers))}"
+        how = " alike" if under == every else " alone" if len(under) == 1 else ""
+        clauses.append(f"{places}{verb} under {wording.listed(under)}{how}")
+    if kinds.groups[0][0] != every:
+        clauses.append("none under all kinds")
+    return f"{about}: {'; '.join(clauses)}."
+
+
+def section(summary: AblationSummary) -> Section | None:
+    """The kinds side by side: what is critical under which, and of several models the drops; None without kinds."""
+    every = compared(summary.curves)
+    if not every:
+        return None
+    figures = _figures(summary.curves, every) if len(summary.models) > 1 else ()
+    return Section("Kinds", QUESTION, (Prose((_explained(every),)), *figures, _table(every)))
+
+
+def _explained(every: Sequence[Kinds]) -> str:
+    kinds = dict.fromkeys(kind for of in every for kind in of.marked)
+    draws = max((len(of.curves.get("resample", ())) for of in every), default=0)
+    words = {
+        "zero": "zero: the place adds nothing",
+        "mean": "mean: at every position it adds its mean over texts of the task",
+        "resample": "resample: at every position it adds what it added at another token of these texts"
+        + (f", in {draws} draws, all of which have to agree" if draws > 1 else ""),
+    }
+    return (
+        f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}. Each kind has its own tests,"
+        " corrected over its own blocks. Not critical under a kind does not mean unused."
+    )
+
+
+def _figures(curves: Sequence[Curve], every: Sequence[Kinds]) -> tuple[Figure, ...]:
+    """A map per model and unit: a row per kind, a panel per task."""
+    figures = []
+    for model, unit in dict.fromkeys((kinds.model, kinds.unit) for kinds in every):
+        own = [kinds for kinds in every if (kinds.model, kinds.unit) == (model, unit)]
+        shown = [curve for kinds in own for of_kind in kinds.curves.values() for curve in of_kind]
+        view = View.of_factors(shown, own[0].curves[next(iter(own[0].curves))][0].unit)
+        panels = tuple(Panel((chart,), title) for title, chart in charts.drop_panels(view))
+        caption = (
+            f"{model}: drop in accuracy, in points, a row per kind of ablation. Boxed: {wording.call(view.stopped)}."
+        )
+        figures.append(Figure("", panels, caption, wide=len(view.layers) > WIDE))
+    return tuple(figures)
+
+
+def _table(every: Sequence[Kinds]) -> Table:
+    """A row per place: under which kinds it is critical, and the drop under each."""
+    names = list(dict.fromkeys(kind for kinds in every for kind in kinds.marked))
+    rows = []
+    for kinds in every:
+        for layer in sorted(kinds.measured):
+            drops = {kind: _drop(own, layer) for kind, own in kinds.curves.items()}
+            under = kinds.under(layer)
+            rows.append(
+                {"model": kinds.model, "task": kinds.task, "unit": kinds.unit, "layer": layer, **drops}
+                | {"critical": ", ".join(under), "all": len(under) == len(kinds.marked)}
+            )
+    models, units = (len({getattr(kinds, name) for kinds in every}) > 1 for name in ("model", "unit"))
+    return Table(
+        "kinds",
+        pd.DataFrame(rows),
+        (
+            *([Column("model", "Model", number=False)] if models else []),
+            Column("task", "Task", number=False),
+            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if units else []),
+            Column("layer", "Block"),
+            *(Column(kind, f"Drop, {kind}", wording.points) for kind in names),
+            Column("critical", "Critical under", lambda text: text or wording.DASH, number=False),
+        ),
+        title="Every place under every kind of ablation",
+        caption="Drops in points; of several draws of resample the mean.",
+        mark=lambda row: bool(row["all"]),
+        marked="critical under all kinds",
+    )
+
+
+def _drop(curves: Sequence[Curve], layer: int) -> float | None:
+    """The drop of a layer, over several draws on average; None where one is not known."""
+    cells = [curve.at(layer) for curve in curves]
+    drops = [cell.drop.value for cell in cells if cell is not None and cell.drop.value is not None]
+    return sum(drops) / len(drops) if len(drops) == len(curves) else None

@@ -1,0 +1,107 @@
+"""Kinds of ablation: what is critical whatever stands in for a place, and what under some kinds only."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pandas as pd
+import pytest
+
+from lesion.edits.edit import ScaleBlock
+from lesion.report import wording
+from lesion.studies.ablation import kinds
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
+from lesion.studies.ablation.sweep import Replacement, text_of
+
+ITEMS = 100
+DIGEST = "0123456789abcdef"
+LAYERS = range(4)
+
+
+def edits(*factors: float | str) -> list:
+    return [
+        Replacement(str(layer), factor, (("sums", DIGEST),)) if isinstance(factor, str) else ScaleBlock(layer, factor)
+        for factor in factors
+        for layer in LAYERS
+    ]
+
+
+def summary(right: dict[float | str, list[int]], models=("m",), baseline: int = 80):
+    """A summary in which so many items are right under each factor, block after block: the first ones."""
+    swept = edits(*right)
+    counts = {"baseline": baseline}
+    counts |= dict(zip((text_of(edit, "sums") for edit in swept), chain(*right.values()), strict=True))
+    rows = [
+        {
+            "model_name": model, "task": "sums", "edit": edit, "item": f"i{item}", "correct": item < count,
+            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+        }
+        for model in models
+        for edit, count in counts.items()
+        for item in range(ITEMS)
+    ]  # fmt: skip
+    items = pd.DataFrame([{"task": "sums", "item": f"i{item}"} for item in range(ITEMS)])
+    study = Study.make(models=list(models), tasks=["sums"], items=ITEMS)
+    return summarise(study, dict.fromkeys(models, swept), pd.DataFrame(rows), items)
+
+
+def told(of) -> list[str]:
+    return [
+        sentence.replace(wording.SPACE, " ")
+        for finding in kinds.findings(of)
+        for sentence in (*finding.headline, *finding.sentences)
+    ]
+
+
+def test_places_are_grouped_by_the_kinds_under_which_they_are_critical():
+    of = summary({0.0: [0, 0, 70, 80], "mean": [0, 60, 80, 80], "resample": [0, 0, 0, 75]})
+    assert told(of) == [
+        "sums: block 0 is critical under zero, mean and resample alike; block 1 under zero and resample; block 2 under"
+        " resample alone."
+    ]
+    (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
+    assert table.frame[["layer", "zero", "mean", "resample", "critical"]].to_numpy().tolist() == [
+        [0, pytest.approx(0.8), pytest.approx(0.8), pytest.approx(0.8), "zero, mean, resample"],
+        [1, pytest.approx(0.8), pytest.approx(0.2), pytest.approx(0.8), "zero, resample"],
+        [2, pytest.approx(0.1), pytest.approx(0.0), pytest.approx(0.8), "resample"],
+        [3, pytest.approx(0.0), pytest.approx(0.0), pytest.approx(0.05), ""],
+    ]
+
+
+def test_all_draws_of_resample_have_to_agree_and_their_drops_are_averaged():
+    of = summary({0.0: [0, 80, 80, 80], "resample": [0, 0, 80, 80], "resample 1": [0, 80, 80, 80]})
+    assert told(of) == ["sums: block 0 is critical under zero and resample alike."]
+    (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
+    assert table.frame["resample"].tolist() == pytest.approx([0.8, 0.4, 0.0, 0.0])
+
+
+def test_what_is_critical_under_no_common_kind_is_said():
+    assert told(summary({0.0: [0, 80, 80, 80], "mean": [80, 0, 80, 80]})) == [
+        "sums: block 0 is critical under zero alone; block 1 under mean alone; none under all kinds."
+    ]
+    assert told(summary({0.0: [80] * 4, "mean": [80] * 4})) == ["sums: no block is critical under zero or mean."]
+
+
+def test_other_factors_are_no_kind_and_a_baseline_that_shows_nothing_is_left_out():
+    assert kinds.section(summary({0.0: [0] * 4, 0.5: [0] * 4})) is None
+    assert kinds.section(summary({"mean": [0] * 4})) is None
+    assert kinds.section(summary({0.0: [0] * 4, "mean": [0] * 4}, baseline=2)) is None
+    assert "0.5" not in told(summary({0.0: [0] * 4, 0.5: [80] * 4, "mean": [0] * 4}))[0]
+
+
+def test_a_layer_that_a_kind_has_not_measured_yet_is_not_compared():
+    of = summary({0.0: [0, 0, 80, 80], "mean": [0, 0, 80, 80]})
+    model = of.models[0]
+    task = model.tasks[0]
+    short = task.model_copy(
+        update={"cells": tuple(cell for cell in task.cells if (cell.factor, cell.layer) != ("mean", 1))}
+    )
+    short_of = of.model_copy(update={"models": (model.model_copy(update={"tasks": (short,)}),)})
+    assert told(short_of) == ["sums: block 0 is critical under zero and mean alike."]
+
+
+def test_several_models_have_a_map_each_with_a_row_per_kind():
+    section = kinds.section(summary({0.0: [0, 80, 80, 80], "mean": [0, 80, 80, 80]}, models=("a", "b")))
+    figures = [block for block in section.blocks if isinstance(block, kinds.Figure)]
+    assert [figure.caption.partition(":")[0] for figure in figures] == ["a", "b"]

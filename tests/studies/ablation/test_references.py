@@ -1,0 +1,120 @@
+"""Replaced contributions in a layer study: each task under its own reference, which the folder keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+import lesion
+from lesion.edits.reference import read_reference
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.studies.ablation.recall import recall
+from lesion.studies.ablation.references import FOLDER
+from lesion.studies.ablation.study import EditPlan, Study
+from lesion.studies.ablation.sweep import read, sweep, text_of
+from lesion.tasks.catalogue import draw
+from lesion.tasks.prompts import encode, resolve
+from runs import run_ablation as run
+from tiny import model
+
+MODEL = "bundled:llama-base"
+TASKS = ("primer:arithmetic", "primer:atlas")
+
+
+def study(*tasks: str, **values) -> Study:
+    edits = {"layers": "0,3", "replace": ["mean", "resample"], "draws": 2}
+    return Study.make(models=[MODEL], tasks=list(tasks), items=6, **{"edits": edits, **values})
+
+
+@pytest.fixture(scope="module")
+def network() -> Model:
+    return lesion.load(MODEL)
+
+
+@pytest.fixture(scope="module")
+def done(network, tmp_path_factory):
+    return run(study(*TASKS), tmp_path_factory.mktemp("kinds"), models={MODEL: network})
+
+
+def references(folder) -> dict:
+    made = map(read_reference, (folder / FOLDER).iterdir())
+    return {next(task for task in TASKS if task in of.label): of for of in made}
+
+
+def test_a_sweep_has_the_kinds_of_replacement_behind_the_factors_of_each_unit():
+    plan = EditPlan(replace=["resample", "mean"], draws=3)
+    assert plan.kinds == ("resample", "resample 1", "resample 2", "mean")
+    swept = sweep(model("llama").anatomy, ["block", "mlp"], [1], [0.0], ["mean", "resample 1"], {"sums": "0" * 16})
+    assert [str(edit) for edit in swept] == [
+        *("1×0", "1→mean", "1→resample 1"),
+        *("1.mlp×0", "1.mlp→mean", "1.mlp→resample 1"),
+    ]
+    assert [(edit.layer, edit.unit, edit.factor) for edit in swept][-1] == (1, "mlp", "resample 1")
+    assert text_of(swept[2], "sums") == f"1→resample 1@{'0' * 16}"
+    assert [read(str(edit), {"sums": "0" * 16}) for edit in swept] == swept
+
+
+def test_every_task_is_evaluated_under_the_contributions_of_its_own_texts(done, network):
+    by_task = references(done.folder)
+    assert by_task[TASKS[0]].digest != by_task[TASKS[1]].digest
+    answers = done.answers
+    for task in TASKS:
+        reference = by_task[task]
+        of_task = answers[answers["task"] == task]
+        named = [f"{layer}→{kind}" for kind in ("mean", "resample", "resample 1") for layer in (0, 3)]
+        kinds = [f"{name}@{reference.digest}" for name in named]
+        assert set(of_task["edit"]) == {"baseline", "0×0", "3×0", *kinds}
+        edit = lesion.Replace("3", "resample", reference, 1)
+        stored = of_task[of_task["edit"] == str(edit)].set_index("item")["text"].to_dict()
+        found = lesion.find_task(task)
+        decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
+        requests = [
+            Request(
+                item.id,
+                encode(network, found, item, resolve(network, found, None), max_new_tokens=1),
+                decoding=decoding,
+            )
+            for item in draw(found, 6, 0)
+        ]
+        with lesion.applied(network, edit):
+            alone = {each.key: each.answer.text for each in TransformersEngine(network, 1).answer(requests)}
+        assert stored == alone
+
+
+def test_a_second_run_evaluates_nothing_and_keeps_the_references(done, network):
+    before = {path: path.stat().st_mtime_ns for path in (done.folder / FOLDER).iterdir()}
+    again = run(study(*TASKS), done.folder, models={MODEL: network})
+    assert again.evaluated == 0
+    assert again.summary == done.summary
+    assert {path: path.stat().st_mtime_ns for path in (done.folder / FOLDER).iterdir()} == before
+
+
+def test_the_folder_is_read_back_without_a_model(done):
+    _, summary, _, _ = recall(done.folder)
+    assert summary == done.summary
+    factors = {cell.factor for _, result in summary.results for cell in result.cells}
+    assert factors == {0.0, "mean", "resample", "resample 1"}
+
+
+def test_another_task_in_the_folder_leaves_the_first_ones_answers(network, tmp_path):
+    first = run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
+    both = run(study(*TASKS), tmp_path / "out", models={MODEL: network})
+    assert both.evaluated == first.evaluated
+    assert both.summary.models[0].tasks[0] == first.summary.models[0].tasks[0]
+
+
+def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):
+    run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
+    (path,) = (tmp_path / "out" / FOLDER).iterdir()
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(LesionError, match=r"Delete it"):
+        run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
+
+
+def test_draws_without_resample_are_refused():
+    with pytest.raises(UsageError, match="draws is of resample"):
+        study(TASKS[0], edits={"replace": "mean", "draws": 2})
+    with pytest.raises(UsageError, match="replace"):
+        study(TASKS[0], edits={"replace": "median"})
