@@ -207,13 +207,13 @@ def axis_name(unit: str, factor: float | str | None) -> str:
 
 
 def changed(factor: float | str | None) -> str:
-    """What is done to a place: `switched off`, `scaled by 0.5`, `replaced by its mean`; of several factors `scaled`."""
+    """What is done to a place: `switched off`, `scaled by 0.5`, `replaced by its mean`; `changed` by several."""
     if factor is None:
-        return "scaled"
+        return "changed"
     if factor == 0:
         return "switched off"
     if not isinstance(factor, str):
-        return f"scaled by {factor:g}"
+        return f"scaled by {factor:g}".replace("-", MINUS)
     if factor == "mean":
         return "replaced by its mean"
     _, _, draw = factor.partition(" ")

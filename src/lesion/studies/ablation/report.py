@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, groups, kinds, tables
+from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -87,7 +87,7 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        more = [*kinds.findings(self.summary), *dissociation.findings(views), *perplexity.findings(self.summary)]
+        more = _further(self.summary, views)
         return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
 
     @override
@@ -136,7 +136,7 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
-    more = (kinds.section(summary), dissociation.section(views), perplexity.section(summary))
+    more = (kinds.section(summary), doses.section(summary), dissociation.section(views), perplexity.section(summary))
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
@@ -172,6 +172,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
         chart = next(block for block in of_text.blocks if isinstance(block, Figure))
         return Opening(texts[0].headline, replace(chart, name=""))
     heads = prose.leads(views[0]) if views[0].factor is not None else []
+    if not heads and len(summary.models) == 1:  # several factors: what they have in common says more than the first
+        heads = [text for of in (*kinds.findings(summary), *doses.findings(summary)) for text in of.headline]
     several = len(own) > 1
     examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]
     examples = examples if several else [own[0].sentences[0]]
@@ -226,8 +228,7 @@ def _findings(
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
     shared = prose.shared(views)
-    by_model = [*prose.by_model(views), *kinds.findings(summary), *dissociation.findings(views)]
-    by_model += perplexity.findings(summary)
+    by_model = [*prose.by_model(views), *_further(summary, views)]
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
@@ -243,6 +244,16 @@ def _findings(
         label = "How large a loss this study can find, and what is critical at other shares"
         blocks.append(Folded(label, (Prose(items=tuple(prose.sensitivity(summary))), sensitivities)))
     return blocks
+
+
+def _further(summary: AblationSummary, views: Sequence[View]) -> list[Finding]:
+    """Findings beyond which blocks are critical."""
+    return [
+        *kinds.findings(summary),
+        *doses.findings(summary),
+        *dissociation.findings(views),
+        *perplexity.findings(summary),
+    ]
 
 
 def _level(summary: AblationSummary) -> str:

@@ -1,0 +1,193 @@
+"""Dose and response: what each block's factor leaves of the accuracy, from 1 (nothing changed) down to 0 and beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import pandas as pd
+
+from lesion.report import plots, wording
+from lesion.report.axes import Axis
+from lesion.report.blocks import Figure, Panel, Prose, Section, Series
+from lesion.report.finding import Finding
+from lesion.report.table import Column, Table
+from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.result import AblationSummary, Cell
+
+FEWEST = 3
+"""So many factors beside 1 make a curve."""
+MOST = 8
+"""So many blocks are told apart in one chart; those that lose most are drawn."""
+ACCURACY = Axis("accuracy", 0.0, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
+
+
+@dataclass(frozen=True)
+class Doses:
+    """One model on one task with one unit under several factors.
+
+    Attributes:
+        curves: by factor, ascending; 1 is not among them.
+        layers: that are critical under some factor, the largest drop first.
+    """
+
+    curves: tuple[Curve, ...]
+    layers: tuple[int, ...]
+
+    @property
+    def first(self) -> Curve:
+        """Any of the curves, for what they share."""
+        return self.curves[0]
+
+    @property
+    def baseline(self) -> float:
+        """The accuracy of the unedited model."""
+        return self.first.result.baseline.accuracy.value or 0.0
+
+    def of(self, layer: int) -> list[tuple[float, Cell]]:
+        """The factors of a layer with their cells, ascending."""
+        cells = [(float(curve.factor), curve.at(layer)) for curve in self.curves]
+        return [(factor, cell) for factor, cell in cells if cell is not None]
+
+    def half(self, layer: int) -> float | None:
+        """The factor below 1 at which half of the accuracy is left, by straight lines between factors; None: at none.
+
+        Coming from 1, the first crossing counts.
+        """
+        before, left = 1.0, self.baseline
+        for factor, cell in reversed([each for each in self.of(layer) if each[0] < 1]):
+            accuracy = cell.accuracy.value or 0.0
+            if accuracy <= self.baseline / 2:
+                share = (left - self.baseline / 2) / (left - accuracy) if left > accuracy else 0.0
+                return before + share * (factor - before)
+            before, left = factor, accuracy
+        return None
+
+
+def doses(curves: Sequence[Curve]) -> list[Doses]:
+    """Every model, task and unit with enough factors; none where evaluation stopped or nothing can be told."""
+    groups: dict[tuple[str, str, str], list[Curve]] = {}
+    for curve in curves:
+        if not isinstance(curve.factor, str) and curve.factor != 1 and not curve.stopped and not curve.untold:
+            groups.setdefault((curve.model, curve.task, curve.unit), []).append(curve)
+    every = []
+    for own in groups.values():
+        if len(own) >= FEWEST:
+            largest: dict[int, float] = {}
+            for cell in (cell for curve in own for cell in curve.marked):
+                largest[cell.layer] = max(largest.get(cell.layer, 0.0), cell.drop.value or 0.0)
+            layers = sorted(largest, key=lambda layer: (-largest[layer], layer))
+            every.append(Doses(tuple(sorted(own, key=lambda curve: curve.factor)), tuple(layers)))
+    return every
+
+
+def findings(summary: AblationSummary) -> list[Finding]:
+    """For every model: under which factors which blocks are critical, and where half of the accuracy is left."""
+    by_model: dict[str, list[Doses]] = {}
+    for each in doses(summary.curves):
+        by_model.setdefault(each.first.model, []).append(each)
+    several = len(summary.models) > 1
+    found = []
+    for model, own in by_model.items():
+        sentences = [text for each in own for text in _sentences(each)]
+        subject = f"{model}, dose and response" if several else "Dose and response"
+        found.append(Finding(subject, tuple(sentences[:1]), tuple(sentences[1:])))
+    return found
+
+
+def _sentences(of: Doses) -> list[str]:
+    first = of.first
+    about = first.task if first.unit == "block" else f"{first.task}, {wording.UNIT_NAMES[first.unit]}"
+    by_factor = []
+    for curve in of.curves:
+        layers = [cell.layer for cell in curve.marked]
+        by_factor.append(
+            f"{wording.factor(float(curve.factor))} {wording.numbered('block', layers) if layers else 'none'}"
+        )
+    sentences = [f"{about}: critical under {'; '.join(by_factor)}."]
+    halves = sorted(
+        ((half, layer) for layer in of.layers if (half := of.half(layer)) is not None),
+        key=lambda pair: (-pair[0], pair[1]),
+    )
+    if halves:
+        places = [f"{wording.factor(round(half, 2))} of block{wording.SPACE}{layer}" for half, layer in halves[:MOST]]
+        sentences.append(f"{about}: half of the accuracy is left at {wording.listed(places)}.")
+    return sentences
+
+
+def section(summary: AblationSummary) -> Section | None:
+    """A chart per model, a panel per task and unit, and the table; None with too few factors."""
+    every = doses(summary.curves)
+    if not every:
+        return None
+    by_model: dict[str, list[Doses]] = {}
+    for each in every:
+        by_model.setdefault(each.first.model, []).append(each)
+    figures = [_figure(model, own) for model, own in by_model.items() if any(each.layers for each in own)]
+    note = (
+        "Every factor has its own tests, corrected over its own blocks. Drawn are blocks that are critical under some"
+        " factor. Half: the factor at which half of the unedited accuracy is left, by straight lines between the"
+        " factors evaluated; it has no interval."
+    )
+    return Section("Doses", "Dose and response", (Prose((note,)), *figures, _table(every)))
+
+
+def _figure(model: str, own: Sequence[Doses]) -> Figure:
+    drawn = [each for each in own if each.layers]
+    layers = list(dict.fromkeys(layer for each in drawn for layer in each.layers[:MOST]))[:MOST]
+    names = {layer: f"block{wording.SPACE}{layer}" for layer in sorted(layers)}
+    panels = []
+    for each in drawn:
+        unit = "" if each.first.unit == "block" else f", {wording.UNIT_NAMES[each.first.unit]}"
+        panels.append(Panel((_chart(each, names),), f"{each.first.task}{unit}"))
+    series = tuple(Series(name, index) for index, name in enumerate(names.values()))
+    caption = f"{model}: accuracy against the factor of one block at a time; at 1 nothing is changed."
+    return Figure("", tuple(panels), caption, series, small=len(panels) > 2)
+
+
+@plots.unvalidated
+def _chart(of: Doses, names: dict[int, str]) -> alt.LayerChart:
+    unedited = of.first.result.baseline.accuracy
+    rows: list[plots.Row] = []
+    for layer, name in names.items():
+        points = [(factor, cell.accuracy) for factor, cell in of.of(layer)]
+        for factor, accuracy in sorted([*points, (1.0, unedited)], key=lambda point: point[0]):
+            rows.append((name, factor, accuracy.value or 0.0, accuracy.low, accuracy.high))
+    frame = plots.data(rows)
+    across = Axis("factor", float(frame["x"].min()), float(frame["x"].max()))
+    guide = plots.readings(frame, lambda factor: wording.factor(factor))
+    level = plots.level(unedited.value or 0.0, ACCURACY, dash=(6.0, 4.0))
+    return alt.layer(level, plots.curves(frame, across, ACCURACY, list(names.values()), spread="bars", guide=guide))
+
+
+def _table(every: Sequence[Doses]) -> Table:
+    factors = sorted({float(curve.factor) for each in every for curve in each.curves})
+    keys = {factor: f"accuracy at {factor:g}" for factor in factors}
+    rows = []
+    for each in every:
+        for layer in each.layers:
+            cells = each.of(layer)
+            critical = ", ".join(wording.factor(factor) for factor, cell in cells if cell.critical)
+            rows.append(
+                {"model": each.first.model, "task": each.first.task, "unit": each.first.unit, "layer": layer}
+                | {keys[factor]: cell.accuracy.value for factor, cell in cells}
+                | {"critical": critical, "half": each.half(layer)}
+            )
+    frame = pd.DataFrame(rows, columns=["model", "task", "unit", "layer", *keys.values(), "critical", "half"])
+    models, units = (frame[name].nunique() > 1 for name in ("model", "unit"))
+    return Table(
+        "doses",
+        frame,
+        (
+            *([Column("model", "Model", number=False)] if models else []),
+            Column("task", "Task", number=False),
+            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if units else []),
+            Column("layer", "Block"),
+            *(Column(key, wording.factor(factor), wording.points) for factor, key in keys.items()),
+            Column("critical", "Critical under", lambda text: text or wording.DASH, number=False),
+            Column("half", "Half", lambda half: wording.DASH if pd.isna(half) else f"{half:.2f}"),
+        ),
+        title="Accuracy under every factor, of blocks that are critical under some",
+        caption="Accuracy in %.",
+    )

@@ -1,0 +1,77 @@
+"""Dose and response: under which factors a block is critical, and at which factor half of the accuracy is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lesion.edits.edit import ScaleBlock
+from lesion.report import wording
+from lesion.report.table import Table
+from lesion.studies.ablation import doses
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
+
+ITEMS = 100
+
+
+def summary(right: dict[float, list[int]], baseline: int = 80, task: str = "sums"):
+    """A summary in which so many items are right under each factor, block after block: the first ones."""
+    edits = [ScaleBlock(layer, factor) for factor, counts in right.items() for layer in range(len(counts))]
+    counts = [baseline, *(count for each in right.values() for count in each)]
+    rows = [
+        {
+            "model_name": "m", "task": task, "edit": edit, "item": f"i{item}", "correct": item < count,
+            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+        }
+        for edit, count in zip(["baseline", *map(str, edits)], counts, strict=True)
+        for item in range(ITEMS)
+    ]  # fmt: skip
+    items = pd.DataFrame([{"task": task, "item": f"i{item}"} for item in range(ITEMS)])
+    study = Study.make(models=["m"], tasks=[task], items=ITEMS)
+    return summarise(study, {"m": edits}, pd.DataFrame(rows), items)
+
+
+def told(of) -> list[str]:
+    found = doses.findings(of)
+    return [text.replace(wording.SPACE, " ") for each in found for text in (*each.headline, *each.sentences)]
+
+
+def test_every_factor_names_its_critical_blocks_and_the_factor_at_which_half_is_left():
+    of = summary({0.0: [0, 0, 79], 0.5: [0, 60, 80], 1.5: [80, 80, 0]})
+    assert told(of) == [
+        "sums: critical under ×0 blocks 0 and 1; ×0.5 block 0; ×1.5 block 2.",
+        "sums: half of the accuracy is left at ×0.75 of block 0 and ×0.33 of block 1.",
+    ]
+
+
+@pytest.mark.parametrize("left", [[0, 20, 60], [10, 70, 75], [39, 41, 79], [0, 0, 0]])
+def test_the_factor_of_half_the_accuracy_is_that_of_straight_lines(left):
+    factors = [0.0, 0.25, 0.5]
+    (of,) = doses.doses(summary({factor: [count] for factor, count in zip(factors, left, strict=True)}).curves)
+    expected = np.interp(0.4, [*np.array(left) / 100, 0.8], [*factors, 1.0]) if len({*left}) > 1 else 0.75
+    assert of.half(0) == pytest.approx(expected)
+
+
+def test_coming_from_one_the_first_crossing_counts_and_without_any_there_is_none():
+    (of,) = doses.doses(summary({-1.0: [0, 75], 0.0: [60, 75], 0.25: [75, 0], 0.5: [0, 75], 0.75: [80, 80]}).curves)
+    assert of.half(0) == pytest.approx(0.625)
+    assert of.half(1) == pytest.approx(0.25 + 0.25 * 40 / 75)
+    (of,) = doses.doses(summary({0.0: [70], 0.5: [75], 2.0: [0]}).curves)
+    assert of.layers == (0,)
+    assert of.half(0) is None
+
+
+def test_the_table_has_the_critical_blocks_with_their_accuracies():
+    section = doses.section(summary({-1.0: [0, 80], 0.0: [0, 79], 0.5: [60, 78]}))
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    (row,) = table.frame.to_dict("records")
+    assert [row[f"accuracy at {factor}"] for factor in ("-1", "0", "0.5")] == pytest.approx([0, 0, 0.6])
+    assert row["critical"] == "×−1, ×0"
+
+
+def test_too_few_factors_or_a_baseline_that_shows_nothing_make_no_curve():
+    assert doses.section(summary({0.0: [0], 0.5: [0]})) is None
+    assert doses.section(summary({0.0: [0], 0.5: [0], 1.0: [80]})) is None
+    assert doses.section(summary({0.0: [0], 0.5: [0], 2.0: [0]}, baseline=2)) is None
