@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, tables
+from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, matched, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -87,7 +87,7 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        more = _further(self.summary, views)
+        more = _further(self.summary, views, self.answers)
         return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
 
     @override
@@ -136,7 +136,13 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
-    more = (kinds.section(summary), doses.section(summary), dissociation.section(views), perplexity.section(summary))
+    more = (
+        kinds.section(summary),
+        doses.section(summary),
+        dissociation.section(views),
+        matched.section(matched.compared(views, answers, summary.study.level)),
+        perplexity.section(summary),
+    )
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
@@ -228,7 +234,7 @@ def _findings(
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
     shared = prose.shared(views)
-    by_model = [*prose.by_model(views), *_further(summary, views)]
+    by_model = [*prose.by_model(views), *_further(summary, views, answers)]
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
@@ -246,12 +252,13 @@ def _findings(
     return blocks
 
 
-def _further(summary: AblationSummary, views: Sequence[View]) -> list[Finding]:
+def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFrame) -> list[Finding]:
     """Findings beyond which blocks are critical."""
     return [
         *kinds.findings(summary),
         *doses.findings(summary),
         *dissociation.findings(views),
+        *matched.findings(matched.compared(views, answers, summary.study.level)),
         *perplexity.findings(summary),
     ]
 

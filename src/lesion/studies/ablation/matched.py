@@ -1,0 +1,273 @@
+"""Tasks matched in difficulty: is a place critical for one task and not for another because the one is more fragile?
+
+A task at its ceiling can lose much of its margin before an answer changes, and one near its limit cannot. So both are
+compared on items that the unedited model gets right with the same probability of the right answer: pairs, an item of
+each task. On these the baseline of both tasks is 100 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from lesion.edits.edit import BASELINE
+from lesion.report import wording
+from lesion.report.blocks import Prose, Section
+from lesion.report.finding import Finding
+from lesion.report.table import Column, Table
+from lesion.statistics.contrasts import difference_of_drops
+from lesion.statistics.critical import critical, p_critical, pairs
+from lesion.statistics.matching import matched
+from lesion.statistics.paired import Contrast, holm, paired_drop
+from lesion.statistics.spared import p_spared
+from lesion.studies.ablation.curves import Curve, View
+from lesion.studies.ablation.sweep import by_edit
+from lesion.tasks.gold import gold_name
+
+CALIPER = 0.5
+"""The log-odds of a pair differ by at most so much, in nats: odds by a factor of 1.65."""
+FEWEST = 8
+"""With fewer pairs nothing is tested."""
+WHAT = (
+    "Pairs of items, one of each task, that the unedited model gets right and whose right answers have log-odds within"
+    f" {CALIPER:g} nats of each other: the gold solutions' as wholes, from the screen; the right tokens' of tasks that"
+    " compare two. Stands: critical for A and spared by B, each by its exact test on these items, corrected over the"
+    " blocks of the table of that pair of tasks."
+)
+Right = Bool[np.ndarray, " pairs"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One block on the matched items of two tasks.
+
+    Attributes:
+        lost: by the skill, of 1; other: by the other task; difference: the one minus the other.
+        stands: critical for the skill and spared by the other.
+    """
+
+    layer: int
+    lost: Contrast
+    other: Contrast
+    difference: Contrast
+    stands: bool
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The blocks that are critical for a skill and not for another task, looked at again on matched items.
+
+    Attributes:
+        count: of pairs.
+        available: items that each task had to offer: right without an edit, with a known probability.
+        difficulty: the mean log-odds of the pairs' right answers, of each task, in nats.
+        places: empty with fewer than `FEWEST` pairs.
+    """
+
+    model: str
+    unit: str
+    factor: float | str
+    skill: str
+    other: str
+    layers: tuple[int, ...]
+    count: int
+    available: tuple[int, int]
+    difficulty: tuple[float, float]
+    places: tuple[Place, ...]
+
+    @property
+    def standing(self) -> list[int]:
+        """The blocks that stay critical for the one and spare the other."""
+        return [place.layer for place in self.places if place.stands]
+
+
+def compared(views: Sequence[View], answers: pd.DataFrame, level: float) -> list[Matched]:
+    """Every ordered pair of tasks of a model with a block that is critical for the first and not for the second.
+
+    Only tasks whose right answers have probabilities take part: those with a screen, and those that compare two
+    tokens. None where evaluation stopped.
+    """
+    every = []
+    for view in views:
+        for label in view.labels:
+            curves = [curve for curve in view.curves if curve.label == label and not curve.stopped and not curve.untold]
+            if len(curves) < 2:
+                continue
+            own = answers[answers["model_name"] == curves[0].model]
+            known = {curve.task: _known(own, curve.task) for curve in curves}
+            for skill, other in permutations(curves, 2):
+                layers = _apart(skill, other)
+                if layers and known[skill.task] and known[other.task]:
+                    every.append(_matched(skill, other, layers, known, own, level))
+    return every
+
+
+def _apart(skill: Curve, other: Curve) -> tuple[int, ...]:
+    elsewhere = {cell.layer for cell in other.cells if cell.critical is False}
+    return tuple(sorted(cell.layer for cell in skill.cells if cell.critical and cell.layer in elsewhere))
+
+
+def _known(answers: pd.DataFrame, task: str) -> dict[str, float]:
+    """The log-odds of the right answer of every item that is right without an edit, in nats."""
+    of_task = answers[answers["task"] == task]
+    unedited = by_edit(of_task).get(str(BASELINE))
+    if unedited is None or "scores" not in answers:
+        return {}
+    golds = by_edit(answers[answers["task"] == gold_name(task)]).get(str(BASELINE))
+    right = unedited.index[unedited["correct"].astype(bool)]
+    if golds is not None:
+        scores = {item: golds.loc[item, "scores"] for item in right if item in golds.index}
+    elif unedited["tokens"].eq(0).all() or not unedited["scores"].map(len).eq(2).all():
+        return {}
+    else:
+        scores = {item: unedited.loc[item, "scores"] for item in right}
+    return {item: _log_odds(float(each[0])) for item, each in scores.items() if len(each) and each[0] < 0}
+
+
+def _log_odds(log_probability: float) -> float:
+    """log(p / (1 − p)) of log p, which is below 0."""
+    return log_probability - math.log(-math.expm1(log_probability))
+
+
+def _matched(
+    skill: Curve,
+    other: Curve,
+    layers: tuple[int, ...],
+    known: Mapping[str, Mapping[str, float]],
+    answers: pd.DataFrame,
+    level: float,
+) -> Matched:
+    sides = known[skill.task], known[other.task]
+    names = [list(side) for side in sides]
+    scores: list[Float[np.ndarray, " items"]] = [np.array(list(side.values()), dtype=np.float64) for side in sides]
+    places = matched(scores[0], scores[1], CALIPER)
+    chosen = [[own[place] for place in places[:, side]] for side, own in enumerate(names)]
+    means = [float(own[places[:, side]].mean()) if len(places) else math.nan for side, own in enumerate(scores)]
+    tested = _tested(skill, other, layers, chosen, answers, level) if len(places) >= FEWEST else ()
+    available = len(names[0]), len(names[1])
+    about = (skill.model, skill.unit, skill.factor, skill.task, other.task, layers, len(places), available)
+    return Matched(*about, (means[0], means[1]), tested)
+
+
+def _tested(
+    skill: Curve,
+    other: Curve,
+    layers: Sequence[int],
+    chosen: Sequence[Sequence[str]],
+    answers: pd.DataFrame,
+    level: float,
+) -> tuple[Place, ...]:
+    edited: list[list[Right]] = []
+    for curve, items in zip((skill, other), chosen, strict=True):
+        frames = by_edit(answers[answers["task"] == curve.task])
+        cells = [curve.at(layer) for layer in layers]
+        edited.append([frames[cell.edit].loc[list(items), "correct"].to_numpy(dtype=bool) for cell in cells if cell])
+    right: Right = np.ones(len(chosen[0]), dtype=bool)
+    harmed = holm([p_critical(pairs(right, own)) for own in edited[0]])
+    kept = holm([p_spared(pairs(right, own)) for own in edited[1]])
+    places = []
+    for place, layer in enumerate(layers):
+        lost, other_lost = (paired_drop(right, side[place], level) for side in edited)
+        stands = critical(harmed[place]) and critical(kept[place])
+        difference = difference_of_drops(lost, other_lost)
+        difference = replace(difference, high=min(1.0, difference.high))  # neither task can gain on these items
+        places.append(Place(layer, lost, other_lost, difference, stands))
+    return tuple(places)
+
+
+def findings(every: Sequence[Matched]) -> list[Finding]:
+    """What stands on matched items, a sentence per pair of tasks."""
+    by_model: dict[str, list[Matched]] = {}
+    for each in every:
+        by_model.setdefault(each.model, []).append(each)
+    found = []
+    for model, own in by_model.items():
+        first, *others = map(_sentence, own)
+        subject = f"{model}, matched in difficulty" if len(by_model) > 1 else "Matched in difficulty"
+        found.append(Finding(subject, (first,), tuple(others)))
+    return found
+
+
+def _sentence(of: Matched) -> str:
+    how = "" if of.factor == 0 else f" {wording.changed(of.factor)}"
+    subject = "block" if of.unit == "block" else f"{wording.UNIT_NAMES[of.unit]} of block"
+    apart = wording.numbered(subject, of.layers)
+    are = "is" if len(of.layers) == 1 else "are"
+    claim = f"{wording.capital(apart)}{how} {are} critical for {of.skill} and not for {of.other}"
+    if not of.places:
+        return (
+            f"{claim}: no comparison at equal difficulty, since only {wording.counted(of.count, 'pair')} of"
+            f" {of.available[0]} and {of.available[1]} items have the same probability."
+        )
+    standing = of.standing
+    verdict = "this stands for none" if not standing else f"this stands for {wording.layer_runs(standing, ' and')}"
+    best = max(of.places, key=lambda place: (place.stands, place.difference.value))
+    numbers = (
+        f"block{wording.SPACE}{best.layer} takes {wording.points(best.lost.value)} points of {of.skill} and"
+        f" {wording.points(best.other.value)} of {of.other}, difference {wording.points(best.difference.value)}"
+        f" {wording.interval(best.difference.low, best.difference.high)}"
+    )
+    return f"{claim}; at equal difficulty ({wording.counted(of.count, 'pair')} of items) {verdict}: {numbers}."
+
+
+def section(every: Sequence[Matched]) -> Section | None:
+    """Every block of every pair of tasks on the matched items; None without such a pair."""
+    rows = [
+        {"model": of.model, "unit": of.unit, "factor": of.factor, "skill": of.skill, "other": of.other}
+        | {"pairs": of.count, "nats": of.difficulty[0], "other_nats": of.difficulty[1], "layer": place.layer}
+        | _ends("lost", place.lost)
+        | _ends("other_lost", place.other)
+        | _ends("difference", place.difference)
+        | {"stands": place.stands}
+        for of in every
+        for place in of.places
+    ]
+    if not every:
+        return None
+    if not rows:
+        return Section("Matched", "At equal difficulty", (Prose((WHAT, "No two tasks have enough such pairs.")),))
+    several = len({of.model for of in every}) > 1
+    edits = len({(of.unit, of.factor) for of in every}) > 1
+    table = Table(
+        "matched",
+        pd.DataFrame(rows),
+        (
+            *([Column("model", "Model", number=False)] if several else []),
+            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
+            *([Column("factor", "Factor", wording.factor_name)] if edits else []),
+            Column("skill", "Task A", number=False),
+            Column("other", "Task B", number=False),
+            Column("layer", "Block"),
+            Column("pairs", "Pairs"),
+            Column("nats", "Log-odds",
+                   row=lambda row: f"{row['nats']:.2f} / {row['other_nats']:.2f}".replace("-", wording.MINUS)),
+            _interval("lost", "A loses"),
+            _interval("other_lost", "B loses"),
+            _interval("difference", "Difference"),
+            Column("stands", "Stands", lambda stands: "●" if stands else "", number=False),
+        ),
+        title="Blocks that are critical for A and not for B, at equal difficulty",
+        caption=f"Losses in points of 100, on pairs that the unedited model gets right; {100 * 0.95:g}{wording.SPACE}%"
+        " intervals. Log-odds of the right answers: mean over pairs, A / B, in nats.",
+        mark=lambda row: bool(row["stands"]),
+        marked="those that stand",
+    )  # fmt: skip
+    return Section("Matched", "At equal difficulty", (Prose((WHAT,)), table))
+
+
+def _interval(key: str, title: str) -> Column:
+    def written(row: Mapping[str, object]) -> str:
+        value, low, high = (float(str(row[f"{key}{end}"])) for end in ("", "_low", "_high"))
+        return f"{wording.points(value)} {wording.interval(low, high)}"
+
+    return Column(key, title, row=written)
+
+
+def _ends(name: str, contrast: Contrast) -> dict[str, object]:
+    return {name: contrast.value, f"{name}_low": contrast.low, f"{name}_high": contrast.high}
