@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
+    from lesion.edits.files.perturbed import distance, perturb
     from lesion.edits.gates import gated
     from lesion.edits.reference import read_reference
     from lesion.edits.replace import Replace
@@ -78,6 +79,8 @@ _HOME = {
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",
     "apply": "lesion.edits.files.checkpoint",
+    "distance": "lesion.edits.files.perturbed",
+    "perturb": "lesion.edits.files.perturbed",
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
@@ -145,6 +148,7 @@ __all__ = [
     "apply",
     "calibration",
     "compare",
+    "distance",
     "drift",
     "evaluate",
     "find_task",
@@ -154,6 +158,7 @@ __all__ = [
     "observe",
     "overlay",
     "parse",
+    "perturb",
     "read_edit",
     "read_reference",
     "reference",

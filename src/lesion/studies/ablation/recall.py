@@ -82,5 +82,6 @@ def summarised(
         return summary.model_copy(update={"notes": tuple(notes)}), answers, items
     numbers = {name: metadata.get("blocks") for name, metadata in known.items()}
     blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
-    shared = invariance(study, summary, answers, items, blocks)
+    distances = {name: metadata["distance"] for name, metadata in known.items() if "distance" in metadata}
+    shared = invariance(study, summary, answers, items, blocks, distances)
     return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items

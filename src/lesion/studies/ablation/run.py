@@ -16,6 +16,7 @@ from lesion.edits.reference import Reference
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
+from lesion.studies.ablation.invariance.distances import from_base
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.references import pending_of, references_of
@@ -63,6 +64,8 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             words = int(model.network.config.get_text_config(decoder=True).vocab_size)
             about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
             about |= {"references": digests} if digests else {}
+            far = from_base(study, run, chosen)
+            about |= {} if far is None else {"distance": far}
             evaluation.add(chosen.name, model, **about)
             _evaluate(study, evaluation, chosen, model, edits, of_tasks, chances)
             del model  # makes room for the next

@@ -238,3 +238,33 @@ def test_what_cannot_be_told_names_the_blocks_of_both_and_the_reason():
         " blocks and children no overlap could be beyond chance (p = 0.300, the smallest possible). "
     )
     assert "Missing" not in text
+
+
+def controlled(low: float, high: float) -> tuple[Family, FamilyTask]:
+    """A family with a control whose true correlation with the base lies between two numbers."""
+    control = Member(model="noisy", source="noisy", variant="control: noise", blocks=8, distance=0.0123)
+    child = CHILD.model_copy(update={"distance": 0.0456})
+    family = Family(family="f", base="base", members=(BASE, child, control))
+    of_control = pair(b="noisy", rho=0.4, low=low, high=high)
+    lost = Overlap(**{**SETS, "b": "noisy", "second": [], "shared": [], "lost": [1, 2]})
+    return family, more(told(), pairs=[of_control], overlaps=[lost], skills=[skill("noisy")])
+
+
+def test_a_control_is_no_child_so_that_what_it_loses_changes_no_verdict():
+    family, task = controlled(0.1, 0.6)
+    outcome = verdict(family, [task], [])
+    assert outcome.word == "holds"
+    assert [member.model for member in family.children] == ["rlvr"]
+    assert [member.model for member in family.controls] == ["noisy"]
+
+
+def test_the_verdict_says_whether_a_control_agrees_with_the_base_less_than_every_child():
+    family, task = controlled(0.1, 0.6)
+    text = verdict(family, [task], []).text
+    assert "‖ΔW‖/‖W‖ 0.046;" in text
+    assert "Controls, correlated with the base in the same way: noise 0.40, ‖ΔW‖/‖W‖ 0.012." in text
+    assert "Less than every child, noise left out of account: noise." in text
+    family, task = controlled(0.7, 0.9)
+    text = verdict(family, [task], []).text
+    assert "Not surely less than the children: noise; that the order is kept is then no mark of the training." in text
+    assert "Controls" not in verdict(FAMILY, [told()], []).text

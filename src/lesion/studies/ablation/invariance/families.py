@@ -28,12 +28,15 @@ def step_of(revision: str | None) -> int | None:
     return int(number[1]) if number else None
 
 
-def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[Family]:
+def families(
+    models: Sequence[ModelChoice], blocks: Mapping[str, int], distances: Mapping[str, float] | None = None
+) -> list[Family]:
     """The families of at least two models, in the order in which the study names them.
 
     Args:
         models: of the study.
         blocks: the number of blocks by model name, as far as known.
+        distances: from the base of each family, likewise.
     """
     parted = [_parted(chosen) for chosen in models]
     bases = {
@@ -56,6 +59,7 @@ def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[F
             # A parent that is the base of the family is said twice, and no other.
             parent=None if (family, chosen.parent) in bases else chosen.parent,
             blocks=blocks.get(chosen.name),
+            distance=(distances or {}).get(chosen.name),
         )
         groups.setdefault((family is not None, family or source), []).append(member)
     return [

@@ -12,6 +12,8 @@ Word = Literal["holds", "does not hold", "cannot tell"]
 Subject = Literal["mathematics", "recall", "reading"]
 BASE = "base"
 """The variant from which the others of a family were trained."""
+CONTROL = "control"
+"""With this word the variant of a model begins that no child is: noise in place of training, or another seed."""
 Kind = Literal["variant", "time"]
 """Of a pair: two finished models, or a checkpoint with the end of its training."""
 
@@ -25,6 +27,7 @@ class Member(Value):
         step: the number in the revision's name where this is a checkpoint before the end of a training, else None.
         parent: what it was trained from, where not the family's base.
         blocks: how many it has, where known.
+        distance: ‖W − base‖ / ‖base‖ over all weights, where known.
     """
 
     model: str
@@ -34,6 +37,12 @@ class Member(Value):
     step: int | None = None
     parent: str | None = None
     blocks: int | None = None
+    distance: Number = None
+
+    @property
+    def control(self) -> bool:
+        """Whether it stands beside the children as a control."""
+        return (self.variant or "").startswith(CONTROL)
 
 
 class Axis(NamedTuple):
@@ -78,7 +87,13 @@ class Family(Value):
     @property
     def children(self) -> list[Member]:
         """The finished members that were trained from the base."""
-        return [member for member in self.finished if member.variant != BASE and member.parent is None]
+        others = [member for member in self.finished if member.variant != BASE and member.parent is None]
+        return [member for member in others if not member.control]
+
+    @property
+    def controls(self) -> list[Member]:
+        """The finished members that are compared with the base and are no children of it."""
+        return [member for member in self.finished if member.control]
 
     @property
     def labels(self) -> dict[str, str]:

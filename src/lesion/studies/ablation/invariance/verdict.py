@@ -229,7 +229,9 @@ def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[s
         sentences = [f"No block of the base is critical for {task.task}."]
     orders = with_base(skill.model, children, task)
     if measured := [order for order in orders.values() if order.pair.rho.value is not None]:
-        sentences.append(prose.ranks([order.pair for order in measured], [order.p for order in measured]))
+        sizes = [member.distance for member in family.children if member.distance is not None]
+        sentences.append(prose.ranks([order.pair for order in measured], [order.p for order in measured], sizes))
+        sentences += prose.controls(family, task, [order.pair for order in measured])
     if mute := [family.labels[child] for child in children if child in orders and not orders[child].measurable]:
         sentences.append(f"The order of blocks is not measurable in {wording.listed(mute)}.")
     if task.joint and task.joint.p is not None:

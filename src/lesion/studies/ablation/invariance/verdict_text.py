@@ -7,7 +7,16 @@ from typing import Literal
 
 from lesion.report import wording
 from lesion.studies.ablation.invariance.measured import FAR
-from lesion.studies.ablation.invariance.result import BetweenTasks, Family, FamilyTask, Joint, Overlap, Pair, Word
+from lesion.studies.ablation.invariance.result import (
+    CONTROL,
+    BetweenTasks,
+    Family,
+    FamilyTask,
+    Joint,
+    Overlap,
+    Pair,
+    Word,
+)
 
 
 def headline(family: Family, word: Word, claims: Sequence[FamilyTask], reasons: Sequence[str] = ()) -> str:
@@ -64,15 +73,52 @@ def kept(overlaps: Mapping[str, Overlap]) -> list[str]:
     return sentences
 
 
-def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
-    """The rank correlations of children with the base; `corrected`: their p."""
+def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None], sizes: Sequence[float] = ()) -> str:
+    """The rank correlations of children with the base; `corrected`: their p; `sizes`: how far training moved them."""
     rhos = [pair.rho.value for pair in pairs if pair.rho.value is not None]
     ceilings = [pair.ceiling for pair in pairs if pair.rho.value is not None and pair.ceiling is not None]
     p = [value for value in corrected if value is not None]
     text = f"Rank correlation of the drops with the base's: {_between(rhos)}"
     text += f" (equal profiles: about {_between(ceilings)})" if ceilings else ""
     text += f"; corrected p at most {probability(max(p))}" if p else ""
+    text += f"; ‖ΔW‖/‖W‖ {_span_of(sizes)}" if sizes else ""
     return f"{text}; the same block costs most in {sum(pair.same_top for pair in pairs)} of {len(pairs)}."
+
+
+def controls(family: Family, task: FamilyTask, children: Sequence[Pair]) -> list[str]:
+    """The rank correlations of controls with the base, and whether they agree with it less than every child does."""
+    by_model = {pair.b: pair for pair in task.pairs if pair.kind == "variant" and pair.a == family.base}
+    parts: list[str] = []
+    less: list[str] = []
+    alike: list[str] = []
+    lowest = [pair.true.low for pair in children if pair.true.low is not None]
+    for member in family.controls:
+        pair = by_model.get(member.model)
+        if pair is None or pair.rho.value is None:
+            continue
+        name = family.labels[member.model].removeprefix(f"{CONTROL}:").strip()
+        size = f", ‖ΔW‖/‖W‖ {wording.figures(member.distance, 2)}" if member.distance is not None else ""
+        interval = wording.plain_interval(pair.rho.low, pair.rho.high, 2)
+        parts.append(f"{name} {pair.rho.value:.2f}{f' {interval}' if interval else ''}{size}")
+        apart = pair.true.high is not None and bool(lowest) and pair.true.high < min(lowest)
+        (less if apart else alike).append(name)
+    if not parts:
+        return []
+    sentences = [f"Controls, correlated with the base in the same way: {'; '.join(parts)}."]
+    if less:
+        sentences.append(f"Less than every child, noise left out of account: {wording.listed(less)}.")
+    if alike:
+        sentences.append(
+            f"Not surely less than the children: {wording.listed(alike)}; that the order is kept is then no mark of the"
+            " training."
+        )
+    return sentences
+
+
+def _span_of(values: Sequence[float]) -> str:
+    """`0.012 to 0.031`."""
+    ends = [wording.figures(end, 2) for end in (min(values), max(values))]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def of_tasks(by_task: Mapping[str, Word]) -> list[str]:
