@@ -33,7 +33,7 @@ KINDS = {
 """What made the folder, by the kind that is noted in it; a kind of another package is none of these."""
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FILES = (".json", ".html", ".csv", ".toml", ".edit", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".safetensors", LOCK)
-_FOLDERS = ("figures", "cells", "layers", "model", "checkpoints")
+_FOLDERS = ("figures", "cells", "layers", "model", "checkpoints", "references")
 _SIGNS = (
     "summary.json", "report.html", "answers.sqlite", "plan.json",
     "tuning.json", "screen.json", "training.safetensors", "resume.safetensors", "statistics.safetensors",

@@ -30,7 +30,7 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import about, apply, demo, edit, harness, help, lab, perturb, show, study
+    from lesion.cli import about, apply, demo, edit, harness, help, lab, perturb, plan, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import methods
@@ -53,6 +53,7 @@ def app() -> typer.Typer:
             place.command(name, rich_help_panel=panel, epilog=shown)(checked(command(method)))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
     help.register(made, "perturb", checked(perturb.perturb), panel=help.EDITS)
+    help.register(made, "plan", checked(plan.plan), panel=help.FOLDERS)
     help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
     made.command("lm-eval", context_settings=harness.SETTINGS, rich_help_panel=help.EDITS)(harness.lm_eval)

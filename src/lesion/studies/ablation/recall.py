@@ -14,6 +14,7 @@ from lesion.edits.edit import BASELINE
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.plan import planned
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
@@ -73,6 +74,7 @@ def summarised(
         for note in perplexity.limits(model.model, text, known.get(model.model, {}).get("vocabulary"))
     ]
     notes += summary.notes
+    summary = summary.model_copy(update={"planned": planned(store.folder, summary)})
     if study.stop is not None:
         if families(study.models, {}):
             notes.append(

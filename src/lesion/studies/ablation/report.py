@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, matched, tables
+from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, matched, plan_report, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -88,7 +88,8 @@ class AblationResult(StudyResult[AblationSummary]):
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
         more = _further(self.summary, views, self.answers)
-        return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
+        found = [*plan_report.findings(self.summary.planned), *prose.shared(views), *prose.by_model(views), *more]
+        return [*found, *map(invariance.finding, families)]
 
     @override
     def shown(self) -> Table:
@@ -137,6 +138,7 @@ def report(
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
     more = (
+        plan_report.section(summary.planned),
         kinds.section(summary),
         doses.section(summary),
         dissociation.section(views),
@@ -233,6 +235,8 @@ def _findings(
         note = "Every number, and the unedited model beside it, is over the items that its cell was asked (n)."
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
+    if summary.planned is not None:
+        blocks.append(Findings(tuple(plan_report.findings(summary.planned))))
     shared = prose.shared(views)
     by_model = [*prose.by_model(views), *_further(summary, views, answers)]
     if not shared and not by_model:

@@ -237,6 +237,40 @@ class ModelResult(Value):
     texts: tuple[TextResult, ...] = ()
 
 
+class Outcome(Value):
+    """One hypothesis of a plan on one model.
+
+    Attributes:
+        p: of its own exact test; p_corrected: by Holm over the tests of the plan; None where it is not measured yet.
+        confirmed: whether the test passes; None where it is not measured.
+    """
+
+    model: str
+    task: str
+    place: str
+    expect: str
+    factor: Factor
+    drop: Estimate | None = None
+    p: Number = None
+    p_corrected: Number = None
+    confirmed: bool | None = None
+
+
+class Planned(Value):
+    """What was written down before any answer was there, and what came of it.
+
+    Attributes:
+        made: when, as an ISO date and time.
+        digest: the first 12 hexadecimal digits of the plan's SHA-256.
+        answers: how many answers to the planned tasks were there already; 0 of a plan that deserves the name.
+    """
+
+    made: str
+    digest: str
+    answers: int
+    outcomes: tuple[Outcome, ...]
+
+
 class AblationSummary(Summary):
     """All numbers of a layer study: what `summary.json` holds.
 
@@ -244,6 +278,7 @@ class AblationSummary(Summary):
         engine: what the answers were decoded with.
         approximate: what makes the numbers approximate, as sentences.
         invariance: None where no models are of one family, or evaluation stopped.
+        planned: None where the study has no hypotheses.
     """
 
     kind: Literal["layers"] = "layers"
@@ -252,6 +287,7 @@ class AblationSummary(Summary):
     study: Study
     models: tuple[ModelResult, ...]
     invariance: Invariance | None = None
+    planned: Planned | None = None
 
     @property
     def rule(self) -> str:

@@ -17,6 +17,7 @@ from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.ablation.invariance.distances import from_base
+from lesion.studies.ablation.plan import register
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.references import pending_of, references_of
@@ -50,6 +51,10 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     _look_ahead(study, run)
     plan: dict[str, Sequence[PlaceEdit]] = {}
     with run.evaluation(study, items) as evaluation:
+        expected = {each.task for each in study.hypotheses}
+        there = int(evaluation.store.answers()["task"].isin(expected).sum()) if expected else 0
+        if (said := register(run.folder, study, there)) is not None:
+            run.watcher.note(said)
         chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for chosen in study.models:
             model = run.load(study, chosen)

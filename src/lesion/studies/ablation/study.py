@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several
+from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several, Text
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
@@ -55,6 +55,17 @@ class EditPlan(Table):
         return tuple(label for kind in self.replace for label in (kind, *(draws if kind == "resample" else [])))
 
 
+class Hypothesis(Table):
+    """What is expected of one place, written down before any answer is there (`lesion plan`)."""
+
+    task: Text = Field(description="the name of a task of the study")
+    place: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.attention|\.mlp)?$")] = Field(
+        description="a block or branch, for example '13' or '13.mlp'"
+    )
+    expect: Literal["critical", "spared"] = Field(description="critical or spared")
+    factor: Number | Literal["mean", "resample"] = Field(default=0.0, description="a number, mean or resample")
+
+
 class StopPlan(Table):
     """When to stop asking a cell, that is an edit on a task: once it is decided (`lesion.statistics.sequential`)."""
 
@@ -77,8 +88,8 @@ class Study(Questions):
     """
 
     FORM: ClassVar[str] = "lesion study"
-    # Neither changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
+    # None changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen", "hypotheses")
     GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("models",),
@@ -105,6 +116,25 @@ class Study(Questions):
         must="true or false",
         panel=STATISTICS,
     )
+
+    hypotheses: tuple[Hypothesis, ...] = Field(default=(), description="tables [[hypotheses]]")
+
+    @model_validator(mode="after")
+    def _evaluated(self) -> Study:
+        if self.hypotheses and self.stop is not None:
+            raise ValueError("hypotheses are tested on the full table; leave out stop.")
+        names = [choice.name for choice in self.tasks]
+        known = (*self.edits.factor, *self.edits.kinds)
+        for each in self.hypotheses:
+            unit = each.place.partition(".")[2] or "block"
+            if each.task not in names:
+                raise ValueError(f"a hypothesis is about {each.task}, which is not among the tasks; add it there.")
+            if unit not in self.edits.unit or each.factor not in known:
+                raise ValueError(
+                    f"a hypothesis is about {each.place} under {each.factor}, which the study does not evaluate; add"
+                    " its unit to edits.unit, and its factor to edits.factor or its kind to edits.replace."
+                )
+        return self
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:

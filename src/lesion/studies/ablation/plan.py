@@ -1,0 +1,182 @@
+"""Plan: hypotheses written down before any answer is there, and what came of them.
+
+A plan is `hypotheses.json` in the study's folder: hypotheses, models, items, seed and rules, with a SHA-256. A study
+whose hypotheses are other ones is refused there. Only the tests of the plan are corrected for each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lesion import atomic
+from lesion.edits.edit import address
+from lesion.errors import LesionError, UsageError
+from lesion.files import read_object
+from lesion.statistics import critical, spared
+from lesion.statistics.paired import holm
+from lesion.studies.ablation.result import AblationSummary, Cell, Outcome, Planned
+from lesion.studies.ablation.study import Study
+
+FILE = "hypotheses.json"
+FORM = "lesion plan"
+DIGITS = 12
+
+
+def content(study: Study, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """What a plan fixes; `models`: those of the plan that is there, of a study that has more by now."""
+    tasks = {each.task for each in study.hypotheses}
+    items = {choice.name: study.items_of(choice) for choice in study.tasks if choice.name in tasks}
+    return {
+        "hypotheses": [each.model_dump(mode="json") for each in study.hypotheses],
+        "models": [chosen.name for chosen in study.models] if models is None else list(models),
+        "items": items,
+        "seed": study.seed,
+        "rules": [critical.rule(), spared.rule()],
+    }
+
+
+def digest(of: dict[str, Any]) -> str:
+    """The SHA-256 of what a plan fixes, in hexadecimal digits."""
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def register(folder: Path, study: Study, answers: int) -> str | None:
+    """Write the plan of a study into its folder, or hold the study to the plan that is there.
+
+    Args:
+        folder: of the study.
+        study: with its hypotheses.
+        answers: how many answers to the tasks of the hypotheses are there already.
+
+    Returns:
+        A note for the person; None where there is nothing to say.
+
+    Raises:
+        LesionError: the folder has another plan, or a damaged one, or it cannot be written.
+    """
+    known = read(folder)
+    if known is not None:
+        now = content(study, known["content"]["models"])
+        missing = set(known["content"]["models"]) - {chosen.name for chosen in study.models}
+        if digest(now) != known["sha256"] or missing:
+            raise LesionError(
+                f"{folder / FILE} was made on {known['made']}, and this study has {_difference(known['content'], now)}"
+                f"{' and not all of its models' if missing else ''}. A plan holds what was expected before the answers"
+                " came: run the study as planned, or evaluate the new hypotheses in another folder (--out)."
+            )
+        return None
+    if not study.hypotheses:
+        return None
+    fixed = content(study)
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"form": FORM, "made": made, "sha256": digest(fixed), "answers": answers, "content": fixed}
+    atomic.keep(folder / FILE, json.dumps(document, indent=1) + "\n")
+    if answers:
+        return (
+            f"The hypotheses were written down with {answers:,} answers to their tasks in the folder already, which the"
+            " report says; for a plan give an empty folder."
+        )
+    number = len(study.hypotheses)
+    return f"Planned before any answer, in {FILE}: {number} hypotheses, SHA-256 {digest(fixed)[:DIGITS]}."
+
+
+def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
+    """In what a study differs from its plan, in words."""
+    parts = [key for key in ("hypotheses", "items", "seed", "rules") if there.get(key) != here[key]]
+    return f"other {' and '.join(parts)}" if parts else "the same tests"
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The plan of a folder; None where there is none.
+
+    Raises:
+        LesionError: it is damaged, or was changed after it was made.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    document = read_object(path)
+    try:
+        whole = document["form"] == FORM and digest(document["content"]) == document["sha256"]
+        whole = whole and isinstance(document["made"], str) and isinstance(document["answers"], int)
+        whole = whole and isinstance(document["content"]["models"], list)
+    except (KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise LesionError(
+            f"{path} is no plan, or was changed after it was made: what it holds does not have the SHA-256 that it"
+            " states. Put it back as it was; without it the study is one without a plan."
+        )
+    return document
+
+
+def planned(folder: Path, summary: AblationSummary) -> Planned | None:
+    """What came of the plan of a folder; None where there is none."""
+    document = read(folder)
+    if document is None:
+        return None
+    cells = {
+        (model, result.task, address(cell.layer, cell.unit), cell.factor): cell
+        for model, result in summary.results
+        for cell in result.cells
+    }
+    pending: list[tuple[dict[str, Any], Cell | None]] = []
+    for each in document["content"]["hypotheses"]:
+        for model in document["content"]["models"]:
+            about = {"model": model, **each}
+            pending.append((about, cells.get((model, each["task"], each["place"], each["factor"]))))
+    p = [_p(about["expect"], cell) for about, cell in pending]
+    corrected = holm([1.0 if value is None else value for value in p])
+    outcomes = []
+    for (about, cell), own, adjusted in zip(pending, p, corrected, strict=True):
+        if cell is None or own is None:
+            outcomes.append(Outcome(**about))
+            continue
+        values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
+        outcomes.append(Outcome(**about, **values))
+    return Planned(
+        made=document["made"],
+        digest=document["sha256"][:DIGITS],
+        answers=document["answers"],
+        outcomes=tuple(outcomes),
+    )
+
+
+def _p(expect: str, cell: Cell | None) -> float | None:
+    if cell is None:
+        return None
+    return cell.p_critical if expect == "critical" else cell.p_spared
+
+
+def prospects(study: Study) -> list[str]:
+    """What the planned tests can find, a sentence per task, before anything is evaluated.
+
+    Raises:
+        UsageError: the study has no hypotheses.
+    """
+    if not study.hypotheses:
+        raise UsageError(
+            "This study has no hypotheses. Write what you expect into it, for example [[hypotheses]] with task ="
+            " 'gsm8k', place = '13' and expect = 'critical' (or 'spared')."
+        )
+    tests = len(study.hypotheses) * len(study.models)
+    sentences = []
+    for choice in study.tasks:
+        items = study.items_of(choice)
+        if items is None or choice.name not in {each.task for each in study.hypotheses}:
+            continue
+        parts = []
+        for share in (1.0, 0.75, 0.5, 0.25):
+            loss = critical.smallest_loss(round(share * items), tests)
+            found = "nothing" if loss is None else f"a loss of {100 * loss:.0f} %"
+            parts.append(f"{found} at a baseline of {100 * share:.0f} %")
+        sentences.append(
+            f"{choice.name}, {items:,} items: called critical with {100 * critical.POWER:.0f} % power:"
+            f" {'; '.join(parts)} (at the first step of Holm over {tests} planned tests)."
+        )
+    return sentences

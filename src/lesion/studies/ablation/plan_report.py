@@ -1,0 +1,88 @@
+"""What came of a study's plan: a finding, which stands first, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lesion.report import wording
+from lesion.report.blocks import Prose, Section
+from lesion.report.finding import Finding
+from lesion.report.table import Column, Table
+from lesion.studies.ablation.result import Outcome, Planned
+
+
+def findings(planned: Planned | None) -> list[Finding]:
+    """How many hypotheses are confirmed, and each with its numbers."""
+    if planned is None:
+        return []
+    known = [outcome for outcome in planned.outcomes if outcome.confirmed is not None]
+    confirmed = sum(bool(outcome.confirmed) for outcome in known)
+    when = "before any answer" if planned.answers == 0 else f"after {planned.answers:,} answers, so no plan"
+    open_ = len(planned.outcomes) - len(known)
+    lead = (
+        f"Written down on {planned.made[:10]}, {when} (plan {planned.digest}): {confirmed} of"
+        f" {len(known)} hypothes{'is' if len(known) == 1 else 'es'} confirmed"
+        f"{f', {open_} not measured yet' if open_ else ''}. All else on this page was looked at afterwards."
+    )
+    return [Finding("Planned", (lead,), tuple(_sentence(outcome) for outcome in planned.outcomes))]
+
+
+def _sentence(outcome: Outcome) -> str:
+    layer, _, unit = outcome.place.partition(".")
+    place = wording.capital(wording.place(unit or "block", int(layer)))
+    how = "" if outcome.factor == 0 else f" {wording.changed(outcome.factor)}"
+    verb = "is critical for" if outcome.expect == "critical" else "spares"
+    claim = f"{outcome.model}: {place}{how} {verb} {outcome.task}"
+    if outcome.confirmed is None or outcome.drop is None:
+        return f"{claim}: not measured yet."
+    drop = outcome.drop
+    return (
+        f"{claim}: {'confirmed' if outcome.confirmed else 'not confirmed'}, drop {wording.points(drop.value)} points"
+        f" {wording.interval(drop.low, drop.high)}, p {wording.p_value(outcome.p_corrected)}."
+    )
+
+
+def section(planned: Planned | None) -> Section | None:
+    """Every hypothesis with its test; None without a plan."""
+    if planned is None:
+        return None
+    rows = [
+        {"model": each.model, "task": each.task, "place": each.place, "factor": each.factor, "expect": each.expect}
+        | {"drop": each.drop.value if each.drop else None, "drop_low": each.drop.low if each.drop else None}
+        | {"drop_high": each.drop.high if each.drop else None, "p": each.p, "p_corrected": each.p_corrected}
+        | {"confirmed": each.confirmed}
+        for each in planned.outcomes
+    ]
+    table = Table(
+        "plan",
+        pd.DataFrame(rows),
+        (
+            Column("model", "Model", number=False),
+            Column("task", "Task", number=False),
+            Column("place", "Place", number=False),
+            Column("factor", "Factor", wording.factor_name),
+            Column("expect", "Expected", number=False),
+            Column("drop", "Drop", row=_drop),
+            Column("p", "p", wording.p_value),
+            Column("p_corrected", "p corrected", wording.p_value),
+            Column("confirmed", "Confirmed", lambda held: "" if held is None else "●" if held else "○", number=False),
+        ),
+        title="The plan and what came of it",
+        caption="p: of the exact test of *critical* or *spared*, corrected by Holm over the tests of the plan alone.",
+        mark=lambda row: bool(row["confirmed"]),
+        marked="confirmed",
+    )
+    note = (
+        f"Written down on {planned.made}, SHA-256 {planned.digest}…, with {planned.answers:,} answers to these tasks in"
+        " the folder at that time. The file hypotheses.json holds it."
+    )
+    return Section("Plan", "What was planned", (Prose((note,)), table))
+
+
+def _drop(row: Mapping[str, Any]) -> str:
+    if pd.isna(row["drop"]):
+        return wording.DASH
+    return f"{wording.points(row['drop'])} {wording.interval(row['drop_low'], row['drop_high'])}"

@@ -1,0 +1,137 @@
+"""A plan is written before any answer, holds the study to it, and its tests are corrected for each other alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from oracle import Oracle
+
+from commandline import lesion, write
+from lesion.edits.edit import ScaleBlock
+from lesion.errors import LesionError, UsageError
+from lesion.report import wording
+from lesion.statistics.critical import Pairs, p_critical
+from lesion.statistics.paired import holm
+from lesion.statistics.spared import p_spared
+from lesion.studies.ablation.plan import FILE, planned, prospects, read, register
+from lesion.studies.ablation.plan_report import findings
+from lesion.studies.ablation.recall import recall
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
+from runs import run_ablation as run
+from tiny import model
+
+ITEMS = 30
+CRITICAL = {"task": "", "place": "1", "expect": "critical"}
+
+
+@pytest.fixture
+def sums(tmp_path) -> Path:
+    return write(
+        tmp_path / "sums.jsonl", ({"id": f"i{n}", "prompt": f"{n} + 1 =", "answer": "right"} for n in range(ITEMS + 9))
+    )
+
+
+def study(sums: Path, *hypotheses: dict, **values) -> Study:
+    tables = [{**each, "task": str(sums)} for each in hypotheses]
+    settings = {"models": ["tiny:llama"], "items": ITEMS, "decoding": {"max_new_tokens": 4}, **values}
+    return Study.make(tasks=[str(sums)], hypotheses=tables, **settings)
+
+
+def evaluate(plan: Study, folder: Path, oracle: Oracle | None = None):
+    return run(plan, folder, models={"tiny:llama": model("llama")}, make_engine=oracle or Oracle())
+
+
+def test_the_tests_of_a_plan_are_corrected_for_each_other_alone(sums, tmp_path):
+    plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
+    register(tmp_path, plan, 0)
+    rows = [
+        {
+            "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= lost,
+            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+        }
+        for edit, lost in {"baseline": 0, "0×0": 0, "1×0": 25, "2×0": 0}.items()
+        for item in range(ITEMS)
+    ]  # fmt: skip
+    items = pd.DataFrame([{"task": str(sums), "item": f"i{item}"} for item in range(ITEMS)])
+    summary = summarise(plan, {"tiny:llama": [ScaleBlock(layer) for layer in range(3)]}, pd.DataFrame(rows), items)
+    of = planned(tmp_path, summary)
+    first, second = of.outcomes
+    p = [p_critical(Pairs(25, 5, 0)), p_spared(Pairs(0, 30, 0))]
+    assert [first.p, second.p] == pytest.approx(p)
+    assert [first.p_corrected, second.p_corrected] == pytest.approx(holm(p))
+    assert [first.confirmed, second.confirmed] == [value <= 0.05 for value in holm(p)]
+    (finding,) = findings(of)
+    assert "before any answer" in finding.headline[0]
+    assert "2 of 2 hypotheses confirmed" in finding.headline[0]
+    assert (
+        finding.sentences[0]
+        .replace(wording.SPACE, " ")
+        .startswith(f"tiny:llama: Block 1 is critical for {sums}: confirmed, drop 83.3 points [")
+    )
+
+
+def test_a_study_with_other_hypotheses_is_refused_and_nothing_is_asked(sums, tmp_path):
+    evaluate(study(sums, CRITICAL), tmp_path / "out")
+    changed = study(sums, {**CRITICAL, "place": "2"})
+    oracle = Oracle()
+    with pytest.raises(LesionError, match=r"was made on .* this study has other hypotheses"):
+        evaluate(changed, tmp_path / "out", oracle)
+    with pytest.raises(LesionError, match="this study has other hypotheses"):
+        evaluate(study(sums), tmp_path / "out", oracle)
+    with pytest.raises(LesionError, match="this study has other items"):
+        evaluate(study(sums, CRITICAL, items=ITEMS + 1), tmp_path / "out", oracle)
+    assert oracle.asked == []
+    assert evaluate(study(sums, CRITICAL), tmp_path / "out").evaluated == 0
+
+
+def test_a_plan_that_was_changed_after_it_was_made_is_refused(sums, tmp_path):
+    evaluate(study(sums, CRITICAL), tmp_path / "out")
+    path = tmp_path / "out" / FILE
+    document = json.loads(path.read_text())
+    document["content"]["hypotheses"][0]["place"] = "2"
+    path.write_text(json.dumps(document))
+    with pytest.raises(LesionError, match="was changed after it was made"):
+        recall(tmp_path / "out")
+
+
+def test_hypotheses_that_come_after_answers_are_said_to_be_no_plan(sums, tmp_path):
+    evaluate(study(sums), tmp_path / "out")
+    outcome = evaluate(study(sums, CRITICAL), tmp_path / "out")
+    assert outcome.summary.planned.answers == 4 * ITEMS
+    assert f"after {4 * ITEMS} answers, so no plan" in findings(outcome.summary.planned)[0].headline[0]
+
+
+def test_another_model_in_the_folder_is_not_part_of_the_plan(sums, tmp_path):
+    evaluate(study(sums, CRITICAL), tmp_path / "out")
+    both = study(sums, CRITICAL, models=["tiny:llama", "tiny:other"])
+    models = {"tiny:llama": model("llama"), "tiny:other": model("gpt_neox")}
+    outcome = run(both, tmp_path / "out", models=models, make_engine=Oracle())
+    assert [each.model for each in outcome.summary.planned.outcomes] == ["tiny:llama"]
+
+
+def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsys):
+    file = tmp_path / "study.toml"
+    file.write_text(study(sums, CRITICAL).to_toml(), encoding="utf-8")
+    done = lesion(capsys, "plan", file, "--out", tmp_path / "out")
+    assert done.code == 0
+    document = read(tmp_path / "out")
+    assert document["sha256"] in done.out
+    assert "power" in done.out
+    again = lesion(capsys, "plan", file, "--out", tmp_path / "out")
+    assert (again.code, "already" in again.out) == (0, True)
+    assert evaluate(study(sums, CRITICAL), tmp_path / "out").summary.planned.made == document["made"]
+
+
+def test_without_hypotheses_or_about_what_is_not_evaluated_there_is_no_plan(sums):
+    with pytest.raises(UsageError, match="no hypotheses"):
+        prospects(study(sums))
+    with pytest.raises(UsageError, match="not among the tasks"):
+        Study.make(models=["m"], tasks=["a"], hypotheses=[{**CRITICAL, "task": "b"}])
+    with pytest.raises(UsageError, match=r"add its unit to edits\.unit"):
+        study(sums, {**CRITICAL, "place": "1.mlp"})
+    with pytest.raises(UsageError, match="hypotheses"):
+        study(sums, {**CRITICAL, "expect": "broken"})
