@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.gates import gated
+    from lesion.edits.heads import ScaleGroup, ScaleHead
     from lesion.edits.reference import read_reference
     from lesion.edits.replace import Replace
     from lesion.edits.selections.listed import Listed
@@ -81,6 +82,8 @@ _HOME = {
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
+    "ScaleGroup": "lesion.edits.heads",
+    "ScaleHead": "lesion.edits.heads",
     "LAPE": "lesion.edits.selections.neurons",
     "Listed": "lesion.edits.selections.listed",
     "Magnitude": "lesion.edits.selections.topk",
@@ -132,6 +135,8 @@ __all__ = [
     "Replace",
     "ScaleAttention",
     "ScaleBlock",
+    "ScaleGroup",
+    "ScaleHead",
     "ScaleMlp",
     "ScaleParameters",
     "Truncate",
