@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from lesion.arguments import shown, validated
-from lesion.edits.edit import Edit, HeadUnit, Scale, parts
+from lesion.edits.edit import SCALES, Edit, HeadUnit, Scale, Unit, parts
 from lesion.errors import UsageError
 
 if TYPE_CHECKING:  # an edit of heads need not wait for torch
@@ -78,6 +78,18 @@ class ScaleGroup(Scale):
 
 HeadEdit = ScaleHead | ScaleGroup
 HEAD_EDITS: dict[HeadUnit, type[HeadEdit]] = {"head": ScaleHead, "group": ScaleGroup}
+
+
+def scaling(unit: Unit, layer: int, factor: float, number: int | None = None) -> Scale:
+    """The edit of a unit of a block; `number` is that of the head or group."""
+    if unit in ("head", "group"):
+        return HEAD_EDITS[unit](layer, number or 0, factor)
+    return SCALES[unit](layer, factor)
+
+
+def number_of(edit: Scale) -> int | None:
+    """The number of the head or group that an edit multiplies; None of a block or branch."""
+    return edit.head if isinstance(edit, ScaleHead) else edit.group if isinstance(edit, ScaleGroup) else None
 
 
 def _counted(number: int, what: str) -> int:

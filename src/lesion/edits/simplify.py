@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from lesion.edits.edit import BASELINE, Edit, Scale, ScaleParameters, Single, Truncate, Unit, composed, parts
-from lesion.edits.heads import ScaleGroup, ScaleHead
+from lesion.edits.heads import number_of
 
 ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp")
 Place = tuple[int, int, int]
@@ -41,5 +41,4 @@ def simplified(edit: Edit) -> Edit:
 
 
 def _order(part: Scale) -> Place:
-    number = part.head if isinstance(part, ScaleHead) else part.group if isinstance(part, ScaleGroup) else 0
-    return part.layer, ORDER.index(part.unit), number
+    return part.layer, ORDER.index(part.unit), number_of(part) or 0

@@ -48,7 +48,7 @@ def _stored(model: Model) -> str:
 
 def _heads(model: Model) -> str:
     """Query heads, what each of them gives, and key-value heads where these are fewer; of every kind of block."""
-    kinds = {}
+    kinds: dict[str, None] = {}
     for block in model.anatomy.blocks:
         heads = None if block.attention is None else block.attention.heads
         if heads is None:

@@ -32,6 +32,7 @@ def ablate(
     stop_when: Literal["decided"] | None = None,
     effect: float | None = None,
     screen: bool = False,
+    screen_top: int | None = None,
     **options: Unpack[AnsweringOptions],
 ) -> AblationResult:
     """Switch off (or scale) one place after another and measure what each does to each task.

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.heads import number_of
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
@@ -59,6 +60,7 @@ def measured(
                     layer=edit.layer,
                     unit=edit.unit,
                     factor=edit.factor,
+                    head=number_of(edit),
                     perplexity=_estimate(perplexity(scores, tokens, level)),
                     ratio=ratio.model_copy(update=known_p),
                 )

@@ -19,7 +19,7 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, groups, tables
+from lesion.studies.ablation import charts, dissociation, groups, heads_report, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -79,6 +79,11 @@ class AblationResult(StudyResult[AblationSummary]):
         return perplexity.frame(self.summary)
 
     @property
+    def heads(self) -> pd.DataFrame:
+        """One row per model, task, factor, block and head: what `heads.csv` holds."""
+        return heads_report.frame(self.summary)
+
+    @property
     @override
     def answers(self) -> pd.DataFrame:
         return self._stored()[0]
@@ -87,7 +92,7 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        more = [*dissociation.findings(views), *perplexity.findings(self.summary)]
+        more = [*heads_report.findings(self.summary), *dissociation.findings(views), *perplexity.findings(self.summary)]
         return [*prose.shared(views), *prose.by_model(views), *more, *map(invariance.finding, families)]
 
     @override
@@ -136,11 +141,12 @@ def report(
     sections += [families] if families else []
     if views:
         sections += [_accuracy(summary, views), _drops(summary, views)]
-    more = (dissociation.section(views), perplexity.section(summary))
+    more = (heads_report.section(summary), dissociation.section(views), perplexity.section(summary))
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
-        blocks = (Prose((SCREENED,)), Prose(items=lines), tables.screens(summary))
+        maps: tuple[Block, ...] = tuple(heads_report.screens(summary))
+        blocks = (Prose((SCREENED,)), Prose(items=lines), *maps, tables.screens(summary))
         sections.append(Section("Screen", "The screen: what the cuts take of the gold solutions", blocks))
     if breakdowns := groups.breakdowns(summary.curves, answers, items, summary.study.level):
         sections.append(_groups(summary, breakdowns))
@@ -166,7 +172,9 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     """
     own = prose.by_model(views[:1])
     if not own:
-        texts, of_text = perplexity.findings(summary), perplexity.section(summary)
+        texts, of_text = heads_report.findings(summary), heads_report.section(summary)
+        if of_text is None:
+            texts, of_text = perplexity.findings(summary), perplexity.section(summary)
         if of_text is None:
             return Opening()
         chart = next(block for block in of_text.blocks if isinstance(block, Figure))
@@ -216,6 +224,7 @@ def _findings(
     blocks: list[Block] = []
     tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
     texts = {(model.model, text.task) for model in summary.models for text in model.texts}
+    texts |= set(heads_report.measured(summary))
     planned = [(model.model, task) for model in summary.models for task in tasks if (model.model, task) not in texts]
     if gaps := prose.missing(views, groups.answered(answers), planned):
         more = [f"… and {len(gaps) - MOST_GAPS} more."] if len(gaps) > MOST_GAPS else []
@@ -226,7 +235,8 @@ def _findings(
         blocks.append(Prose((note,), tuple(stopped), "Asking stopped as soon as a cell was decided.", quiet=False))
         blocks.append(Prose((" ".join(prose.decided(summary)), FULL_TABLE), quiet=False))
     shared = prose.shared(views)
-    by_model = [*prose.by_model(views), *dissociation.findings(views), *perplexity.findings(summary)]
+    by_model = [*prose.by_model(views), *heads_report.findings(summary), *dissociation.findings(views)]
+    by_model += perplexity.findings(summary)
     if not shared and not by_model:
         shared = [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
@@ -377,4 +387,5 @@ def offered(summary: AblationSummary) -> list[Offered]:
             label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {wording.points(cell.drop.value)}"
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
-    return entries
+    known = set(entries)
+    return [*entries, *(entry for entry in heads_report.offered(summary) if entry not in known)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from lesion.core.fields import MODEL, Number, Several
+from lesion.core.fields import COUNT, MODEL, Count, Number, Several
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
@@ -22,8 +22,8 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention or mlp.",
-        must="block, attention or mlp, or a list of these",
+        help="Part of each block to scale: block, attention, mlp, head (one by one), or group (key-value group).",
+        must="block, attention, mlp, head or group, or a list of these",
         many="repeat",
     )
     layers: Layers = LAYERS
@@ -57,8 +57,8 @@ class Study(Questions):
     """
 
     FORM: ClassVar[str] = "lesion study"
-    # Neither changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
+    # None changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen", "screen_top")
     GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("edits", "unit"), ("edits", "factor"))
 
@@ -80,12 +80,23 @@ class Study(Questions):
         panel=STATISTICS,
     )
 
+    screen_top: Count | None = Field(default=None, description=COUNT, exclude_if=lambda top: top is None)
+
+    @property
+    def screens(self) -> bool:
+        """Whether gold solutions are scored first."""
+        return bool(self.screen) or self.screen_top is not None
+
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         for name, count in blocks.items():
             parse_layers(self.edits.layers, count, name)
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "screen_top", (), "Screen, then generate only under so many edits of each unit and factor: those that take"
+            " most log-probability.", STATISTICS, frozenset({int}),
+        ),
         Option(
             "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
             frozenset({str}), many="comma",

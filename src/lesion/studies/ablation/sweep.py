@@ -7,28 +7,35 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.edits.edit import SCALES, Scale, Unit
+from lesion.edits.edit import UNITS, Scale, Unit
 from lesion.errors import UsageError
+from lesion.studies.ablation.heads import edits_of_block
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
     from lesion.models.anatomy import Anatomy
 
 
 def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factors: Sequence[float]) -> list[Scale]:
-    """One edit per unit, factor and layer, in that order.
+    """One edit per unit, factor and layer, in that order; of heads one per head.
 
     Raises:
-        UsageError: the model has no such block, or no such branch is known in it.
+        UsageError: the model has no such block, or no such branch is known in it, or its heads are not known.
     """
     for layer in layers:
         block = anatomy.block(layer)
         for unit in units:
-            if unit != "block" and getattr(block, unit) is None:
+            if unit in UNITS[1:] and getattr(block, unit) is None:
                 raise UsageError(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
                     f" `lesion show {anatomy.name}` for what is known."
                 )
-    return [SCALES[unit](layer, factor) for unit in units for factor in factors for layer in layers]
+    return [
+        edit
+        for unit in units
+        for factor in factors
+        for layer in layers
+        for edit in edits_of_block(anatomy, unit, layer, factor)
+    ]
 
 
 def by_kind(edits: Iterable[Scale]) -> list[list[Scale]]:
