@@ -28,7 +28,8 @@ GROUPS = {
     "Studies": ["ablate", "isolate", "evaluate", "truncate", "drift", "tune", "overlay", "compare", "study", "result"],
     "Edits": [
         *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
-        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Replace", "Truncate", "ScaleParameters", "Compose"),
+        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "ScaleHead", "ScaleGroup", "Replace", "Truncate"),
+        *("ScaleParameters", "Compose"),
     ],
     "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Listed", "Random"],
     "Tasks": ["find_task", "task"],

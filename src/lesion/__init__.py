@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.files.perturbed import distance, perturb
     from lesion.edits.gates import gated
+    from lesion.edits.heads import ScaleGroup, ScaleHead
     from lesion.edits.reference import read_reference
     from lesion.edits.replace import Replace
     from lesion.edits.selections.listed import Listed
@@ -84,6 +85,8 @@ _HOME = {
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
+    "ScaleGroup": "lesion.edits.heads",
+    "ScaleHead": "lesion.edits.heads",
     "LAPE": "lesion.edits.selections.neurons",
     "Listed": "lesion.edits.selections.listed",
     "Magnitude": "lesion.edits.selections.topk",
@@ -135,6 +138,8 @@ __all__ = [
     "Replace",
     "ScaleAttention",
     "ScaleBlock",
+    "ScaleGroup",
+    "ScaleHead",
     "ScaleMlp",
     "ScaleParameters",
     "Truncate",

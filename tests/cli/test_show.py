@@ -34,6 +34,18 @@ def test_every_family_can_be_shown(family):
     assert ("found by structure" in shown) == (family == "unknown")
 
 
+@pytest.mark.parametrize(
+    ("family", "heads"),
+    [
+        ("qwen3", "4 (0 to 3) of size 16 in 2 key-value groups"),
+        ("gpt2", "4 (0 to 3) of size 8"),
+        ("unknown", "not known; an attention can be edited as a whole"),
+    ],
+)
+def test_it_says_how_many_heads_can_be_edited(family, heads):
+    assert f"heads a block {heads}" in [" ".join(line.split()) for line in text(model(family)).splitlines()]
+
+
 def test_alike_blocks_and_experts_are_one_line_each():
     lines = [" ".join(line.split()) for line in text(model("qwen2_moe")).splitlines()]
     assert "0, 2 attention.q 32 × 32 Linear float32 1,024" in lines

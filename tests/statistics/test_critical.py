@@ -150,7 +150,7 @@ def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_
     assert "650 items" in warning  # 13 right answers at 2 %
     assert "no number of items" in out_of_reach("a model", "a task", 0, 200, 8)
     assert out_of_reach("a model", "a task", 13, 200, 8) is None
-    assert "(1 layer is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
+    assert "(1 place is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
 
 
 def test_the_rule_in_words_states_its_thresholds():

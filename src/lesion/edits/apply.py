@@ -51,12 +51,13 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 def as_it_is(model: Model) -> Model:
     """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded."""
     for block in model.anatomy.blocks:
-        for module in (block.module, *(branch.tail for branch in block.branches)):
-            if module._forward_hooks:
-                raise UsageError(
-                    f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
-                    " you go on, so that the baseline is the model as it is."
-                )
+        hooked = [bool(module._forward_hooks) for module in (block.module, *(each.tail for each in block.branches))]
+        hooked += [bool(each.heads.matrix.module._forward_pre_hooks) for each in block.branches if each.heads]
+        if any(hooked):
+            raise UsageError(
+                f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
+                " you go on, so that the baseline is the model as it is."
+            )
     now = fingerprint(model.network)
     if now == model.fingerprint:
         return model

@@ -19,8 +19,10 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
-Unit = Literal["block", "attention", "mlp"]
+HeadUnit = Literal["head", "group"]
+Unit = Literal["block", "attention", "mlp", "head", "group"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
+"""Those of which every block has one at most; heads (`heads.py`) are several."""
 Side = Literal["top", "bottom"]
 EditLike = Any
 """What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
@@ -45,7 +47,8 @@ def address(layer: int, unit: Unit) -> str:
 @validated
 @dataclass(frozen=True)
 class Scale:
-    """What `ScaleBlock`, `ScaleAttention` and `ScaleMlp` share: a block, counted from 0, and a finite factor.
+    """What `ScaleBlock`, `ScaleAttention`, `ScaleMlp` and edits of heads share: a block, counted from 0, and a finite
+    factor.
 
     Factor 0 removes the contribution, 1 changes nothing.
 

@@ -17,8 +17,8 @@ from lesion.models.anatomy import Anatomy
 def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks units rows"]:
     """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
 
-    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations and
-    replacements are passed over (`table.py` has them).
+    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations,
+    replacements and factors of heads are passed over (`table.py` has them).
 
     Raises:
         UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
@@ -35,6 +35,8 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
                     f"'{part}' changes weights, which all rows of a batch share; make it so with `applied`, and give"
                     f" gates what `of_places` leaves of an edit."
                 )
+            if part.unit not in UNITS:
+                continue
             refuse_unknown(part, anatomy)
             table[part.layer, UNITS.index(part.unit), column] *= part.factor
         if not bool(table[:, :, column].isfinite().all()):
@@ -88,7 +90,17 @@ def scale_output(
     Factor 1 leaves it untouched and factor 0 gives zeros, also where it is not finite. In between, the product is taken
     in the dtype of `factor` and rounded once. Arguments as in `scale_contribution`.
     """
-    factor = _per_row(factor, output)
+    return _scaled(output, _per_row(factor, output), ends)
+
+
+def scale_heads(
+    output: Float[Tensor, "batch length heads size"], factors: Float[Tensor, "rows heads"], ends: bool = False
+) -> Float[Tensor, "batch length heads size"]:
+    """What the heads of an attention give under each row's factors, one for every head; as of `scale_output`."""
+    return _scaled(output, factors[:, None, :, None], ends)
+
+
+def _scaled(output: Tensor, factor: Tensor, ends: bool) -> Tensor:
     chosen = output.masked_fill(factor == 0, 0.0)
     if ends:
         return chosen

@@ -16,13 +16,14 @@ from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, UNITS, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
+from lesion.edits.head_rows import HeadRows
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
-from lesion.models.matrices import Storage
+from lesion.models.matrices import Matrix, Storage
 
 
 @validated
@@ -31,9 +32,9 @@ def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
     The weights are never touched: every module still runs, so that key-value caches stay aligned between rows. What it
-    adds to the residual stream is scaled, replaced by a contribution of a reference, or computed anew from the
-    components of a truncated matrix that the row keeps. Works with a cache, with `generate`, with gradients and under
-    `torch.inference_mode`.
+    adds to the residual stream is scaled, as a whole or head by head, replaced by a contribution of a reference, or
+    computed anew from the components of a truncated matrix that the row keeps. Works with a cache, with `generate`,
+    with gradients and under `torch.inference_mode`.
 
     Raises:
         LesionError: during a forward pass, when an edit could not take hold (see `Gates`).
@@ -63,7 +64,8 @@ class Gates:
         self._positions: Tensor | None = None
         self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
-        self._active: list[_Place | LowRank] = []
+        self._heads: dict[int, HeadRows] = {}
+        self._active: list[_Place | LowRank | HeadRows] = []
         self._handles: list[RemovableHandle] = []
         self._shared = addresses_by_module(model)
         self._matrices_of = _addresses_by_matrix(model)
@@ -134,16 +136,16 @@ class Gates:
             for address, intervals in table.kept.items()
             if bool(table.truncates(address).any())
         ]
+        headed = [(self._heads_of(layer), factors) for layer, factors in table.heads.items() if len(factors.columns)]
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
         self._given_positions = positions
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-        self._active = [*active, *(matrix for matrix, _ in truncated)]
-        for place in self._places.values():
-            place.active = False
-        for matrix in self._low_rank.values():
-            matrix.active = False
+        self._active = [*active, *(matrix for matrix, _ in truncated), *(heads for heads, _ in headed)]
+        every: list[_Place | LowRank | HeadRows] = [*self._places.values(), *self._low_rank.values()]
+        for hung in [*every, *self._heads.values()]:
+            hung.active = False
         for place in active:
             place.active = True
             place.ends = bool(ends_only[place.layer, place.unit])
@@ -154,6 +156,8 @@ class Gates:
         self._draws = any(place.replacing is not None and place.replacing.draws for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
+        for heads, factors in headed:
+            heads.assign(factors, everywhere, growing)
 
     def _matrix(self, address: str, layer: int) -> LowRank:
         if address not in self._low_rank:
@@ -163,20 +167,36 @@ class Gates:
                     f"{address} of {self._anatomy.name} is {matrix.storage.kind}, which rows of a batch cannot truncate"
                     f" each in their own way; make the edit so with `applied`."
                 )
-            if len(same := self._matrices_of[matrix.module, matrix.storage]) > 1:
-                raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
+            self._refuse_shared(matrix)
             low_rank = LowRank(matrix, layer, self._factors, self._model)
             self._low_rank[address] = low_rank
             if layer < len(self._anatomy.blocks):
-
-                def look_at_input(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-                    if low_rank.active:
-                        low_rank.rows = self._arrived(_stream_into(args, kwargs), low_rank)
-
-                block = self._anatomy.block(layer).module
-                self._handles.append(block.register_forward_pre_hook(look_at_input, with_kwargs=True))
+                self._count_rows(low_rank)
             low_rank.hang()
         return self._low_rank[address]
+
+    def _heads_of(self, layer: int) -> HeadRows:
+        if layer not in self._heads:
+            heads = self._anatomy.heads(layer)
+            self._refuse_shared(heads.matrix)
+            hung = self._heads[layer] = HeadRows(layer, heads)
+            self._count_rows(hung)
+            self._handles.append(heads.matrix.module.register_forward_pre_hook(hung.scale, with_kwargs=True))
+        return self._heads[layer]
+
+    def _refuse_shared(self, matrix: Matrix) -> None:
+        if len(same := self._matrices_of[matrix.module, matrix.storage]) > 1:
+            raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
+
+    def _count_rows(self, hung: LowRank | HeadRows) -> None:
+        """Have the rows counted that come to a block: a matrix in it may be given them without an axis of their own."""
+
+        def look_at_input(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+            if hung.active:
+                hung.rows = self._arrived(_stream_into(args, kwargs), hung)
+
+        block = self._anatomy.block(hung.layer).module
+        self._handles.append(block.register_forward_pre_hook(look_at_input, with_kwargs=True))
 
     def _place(self, layer: int, unit: int) -> _Place:
         if (layer, unit) not in self._places:
@@ -220,7 +240,7 @@ class Gates:
                 f"call assign or select with as many edits as rows before the forward pass."
             )
 
-    def _arrived(self, stream: Tensor, place: _Place | LowRank) -> int:
+    def _arrived(self, stream: Tensor, place: _Place | LowRank | HeadRows) -> int:
         """How many rows came to the block of a place; all that are edited there must be among them."""
         rows = stream.shape[0]
         self._check_rows(rows)

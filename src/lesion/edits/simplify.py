@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from lesion.edits.edit import BASELINE, SCALES, UNITS, Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.edit import BASELINE, Edit, Scale, ScaleParameters, Single, Truncate, Unit, composed, parts
+from lesion.edits.heads import number_of
+
+ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp")
+Place = tuple[int, int, int]
+"""Block, unit in this order, and number of the head or group."""
 
 
 def simplified(edit: Edit) -> Edit:
@@ -20,14 +26,19 @@ def simplified(edit: Edit) -> Edit:
     single = list(parts(edit))
     if any(isinstance(part, ScaleParameters) for part in single):
         return edit
-    factors: dict[tuple[int, int], list[float]] = {}
+    scaled: dict[Place, list[Scale]] = {}
     others: dict[str, Single] = {}
     for part in single:
         if isinstance(part, Scale):
-            factors.setdefault((part.layer, UNITS.index(part.unit)), []).append(float(part.factor))
+            scaled.setdefault(_order(part), []).append(part)
         elif not (isinstance(part, Truncate) and part.keep == 1):
             others.setdefault(str(part), part)
-    scales = [SCALES[UNITS[unit]](layer, math.prod(of_place)) for (layer, unit), of_place in sorted(factors.items())]
+    together = [scaled[place] for place in sorted(scaled)]
+    scales = [replace(own[0], factor=math.prod(float(part.factor) for part in own)) for own in together]
     kept: list[Single] = [scale for scale in scales if scale.factor != 1]
     kept += [others[text] for text in sorted(others)]
     return composed(kept) if kept else BASELINE
+
+
+def _order(part: Scale) -> Place:
+    return part.layer, ORDER.index(part.unit), number_of(part) or 0

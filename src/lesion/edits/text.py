@@ -14,6 +14,7 @@ from lesion.edits.edit import (
     SCALES,
     Compose,
     Edit,
+    HeadUnit,
     Scale,
     ScaleParameters,
     Single,
@@ -22,6 +23,8 @@ from lesion.edits.edit import (
     composed,
     number,
 )
+from lesion.edits.heads import ADDRESS as HEAD_ADDRESS
+from lesion.edits.heads import HEAD_EDITS
 from lesion.edits.replace import ADDRESS, Replace
 from lesion.errors import UsageError
 from lesion.plain import short
@@ -32,7 +35,9 @@ if TYPE_CHECKING:
 
 _LONGEST_RANGE = 10_000
 _LIST = re.compile(r"[0-9]{1,9}(?:\s*,\s*[0-9]{1,9})+(?:\.(?:attention|mlp))?")
-_RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention|\.mlp)?")
+_RANGE = re.compile(
+    r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention(?:\.(?:head|group)\.[0-9]{1,9})?|\.mlp)?"
+)
 # Not the sign of an exponent, as in 3×1e+06; a digest may end in the same letters.
 _PLUS = re.compile(r"(?:(?<![0-9.][eE])|(?<=@[0-9a-f]{16}))\+")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
@@ -44,6 +49,9 @@ _NO_REFERENCES: Mapping[str, Reference] = {}
 
 
 def _scale(address: str, factor: float) -> Scale | None:
+    if (match := HEAD_ADDRESS.fullmatch(address)) is not None:
+        head_unit: HeadUnit = match["unit"]  # type: ignore[assignment]
+        return HEAD_EDITS[head_unit](int(match["layer"]), int(match["number"]), factor)
     match = ADDRESS.fullmatch(address)
     if match is None:
         return None
@@ -119,8 +127,9 @@ def parse(
     address, and `->` for `→`.
 
     Args:
-        text: `23×0`, `23.mlp×0.5`, a range `0-3×0`, a weight `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`,
-            `LABEL@DIGEST×0`, `23→mean@DIGEST`, `23.mlp→resample 3@DIGEST`, several joined by `+`, or `baseline`.
+        text: `23×0`, `23.mlp×0.5`, a head `23.attention.head.4×0`, a range `0-3×0`, a weight
+            `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, `23→mean@DIGEST`,
+            `23.mlp→resample 3@DIGEST`, several joined by `+`, or `baseline`.
         selections: by digest, those that the text may name.
         references: by digest, those that the text may name.
 
@@ -166,8 +175,8 @@ def _singles(piece: str, selections: Mapping[str, Selection], references: Mappin
         each = [f"{layer}{f'.{unit}' if unit else ''}×{number(factor)}" for layer in (*layers, end)]
         raise UsageError(f"'{short(piece)}' lists several blocks; join edits with +: {short(' + '.join(each))}.")
     raise UsageError(
-        f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0 or 23.mlp×0.5,"
-        " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
+        f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0, 23.mlp×0.5 or"
+        " 23.attention.head.4×0, or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
     )
 
 

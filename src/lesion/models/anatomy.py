@@ -15,6 +15,7 @@ from lesion.brief import described
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
+from lesion.models.heads import Heads, heads_of
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
@@ -34,11 +35,13 @@ class Branch:
         tail: the module whose output (its first element, if a tuple) is exactly what the branch adds to the residual
             stream, a norm inside the branch included: [rows, length, hidden], OPT's [rows · length, hidden].
         matrices: the weight matrices by name, in the order in which they are used.
+        heads: of an attention; None where it is not known that its output matrix reads the heads side by side.
     """
 
     name: str
     tail: nn.Module
     matrices: Mapping[str, Matrix]
+    heads: Heads | None = None
 
     def __repr__(self) -> str:
         return described(self, repr(self.name), list(self.matrices))
@@ -126,6 +129,21 @@ class Anatomy:
             raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
         return self.blocks[index]
 
+    def heads(self, layer: int) -> Heads:
+        """The query heads of a block.
+
+        Raises:
+            UsageError: there is no such block, or it is not known how its heads lie in its output matrix.
+        """
+        attention = self.block(layer).attention
+        if attention is None or attention.heads is None:
+            whole = f"{layer}.attention" if attention is not None else str(layer)
+            raise UsageError(
+                f"The heads of block {layer} of {self.name} are not known: heads are edited only where the table of"
+                f" architectures says that one output matrix reads them side by side. Edit {whole} as a whole instead."
+            )
+        return attention.heads
+
     def layer_of(self, address: str) -> int:
         """The block in which a matrix lies; the number of blocks for the head."""
         return len(self.blocks) if address == HEAD else int(address.partition(".")[0])
@@ -156,6 +174,7 @@ def _branch(
     prefix: str,
     config: PreTrainedConfig,
     quantised: bool,
+    known: bool,
 ) -> Branch | None:
     """The branch of a block by the first plan that fits; None when there are no plans."""
     misfit: MisfitError | None = None
@@ -172,23 +191,27 @@ def _branch(
         else:
             # Expert by expert, so that gate, up and down of one expert stand together.
             matrices.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
-            return Branch(name, tail, {matrix.name: matrix for matrix in matrices})
+            by_name = {matrix.name: matrix for matrix in matrices}
+            return Branch(name, tail, by_name, heads_of(by_name, config) if known and name == "attention" else None)
     if misfit is not None:
         raise misfit
     return None
 
 
 def _blocks(
-    network: PreTrainedModel, path: str, plans: Iterable[tuple[Sequence[Plan], Sequence[Plan]]]
+    network: PreTrainedModel, path: str, plans: Iterable[tuple[Sequence[Plan], Sequence[Plan]]], known: bool
 ) -> tuple[Block, ...]:
-    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP."""
+    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP.
+
+    `known`: the plans are those of a family in the table, not inferred.
+    """
     config, quantised = network.config.get_text_config(), quantisation(network.config) is not None
     return tuple(
         Block(
             index,
             module,
-            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised),
-            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised),
+            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised, known),
+            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised, known),
         )
         for index, (module, (attention, mlp)) in enumerate(zip(network.get_submodule(path), plans, strict=False))
     )
@@ -208,7 +231,7 @@ def _by_family(network: PreTrainedModel, family: Family) -> tuple[Block, ...]:
         with suppress(AttributeError):
             modules = network.get_submodule(path)
             if isinstance(modules, nn.ModuleList) and len(modules):
-                return _blocks(network, path, repeat((family.attention, family.mlp)))
+                return _blocks(network, path, repeat((family.attention, family.mlp)), known=True)
     raise MisfitError(f"it has no {' or '.join(family.blocks)}")
 
 
@@ -241,7 +264,7 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
     if blocks is None:
         structure = infer(network, name)
         notes, reasons = notes + structure.notes, structure.reasons
-        blocks = _blocks(network, structure.path, structure.plans)
+        blocks = _blocks(network, structure.path, structure.plans, known=False)
     storage = quantisation(network.config)
     if storage is not None and storage.activations:
         notes += (

@@ -13,7 +13,7 @@ NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
 
 
 def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
-    """Architecture, size, dtype, quantised storage, device, context, prompt style, tied weights and fingerprint."""
+    """Architecture, heads, size, dtype, storage, device, context, prompt style, tied weights and fingerprint."""
     anatomy = model.anatomy
     architecture = type(model.network).__name__
     context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
@@ -23,6 +23,7 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
             f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown",
         ),
         ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
+        ("heads a block", _heads(model)),
         ("parameters", _parameters(model)),
         *((("weights stored", model.origin.storage),) if model.origin and model.origin.storage else ()),
         ("dtype", str(model.dtype).removeprefix("torch.")),
@@ -43,6 +44,19 @@ def _stored(model: Model) -> str:
     if model.anatomy.packed:
         return f"{model.quantisation}; edits of places only"
     return f"{model.quantisation}; dequantised when loaded, so every edit works; `lesion apply` needs --weights"
+
+
+def _heads(model: Model) -> str:
+    """Query heads, what each of them gives, and key-value heads where these are fewer; of every kind of block."""
+    kinds: dict[str, None] = {}
+    for block in model.anatomy.blocks:
+        heads = None if block.attention is None else block.attention.heads
+        if heads is None:
+            kinds["not known; an attention can be edited as a whole"] = None
+            continue
+        groups = f" in {heads.groups} key-value groups" if heads.groups < heads.count else ""
+        kinds[f"{heads.count} (0 to {heads.count - 1}) of size {heads.size}{groups}"] = None
+    return "; ".join(kinds)
 
 
 def _parameters(model: Model) -> str:

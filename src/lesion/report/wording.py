@@ -186,11 +186,13 @@ def approximate(study: Mapping[str, Any]) -> str:
     return str(study.get("approximate") or "")
 
 
-UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
+UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP", "head": "head", "group": "key-value group"}
 
 
-def place(unit: str, layer: int) -> str:
-    """`block 3`, `attention of block 3`, `MLP of block 3`."""
+def place(unit: str, layer: int, head: int | None = None) -> str:
+    """`block 3`, `attention of block 3`, `MLP of block 3`, `head 3.5` (block and head, as in Wang et al. 2022)."""
+    if head is not None:
+        return f"{UNIT_NAMES[unit]}{SPACE}{layer}.{head}"
     block = f"block{SPACE}{layer}"
     return block if unit == "block" else f"{UNIT_NAMES[unit]} of {block}"
 

@@ -248,8 +248,8 @@ def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
 
 
 def tested(tests: int) -> str:
-    """`1 layer is tested`, `8 layers are tested`."""
-    return "1 layer is tested" if tests == 1 else f"{tests} layers are tested"
+    """`1 place is tested`, `8 places are tested`: blocks, branches or heads."""
+    return "1 place is tested" if tests == 1 else f"{tests} places are tested"
 
 
 def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> str | None:

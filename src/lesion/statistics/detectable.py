@@ -41,7 +41,7 @@ def smallest_drop(items: int, tests: int) -> float | None:
 
 
 def shows_from(items: int, tests: int) -> str:
-    """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 layers are tested).`"""
+    """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 places are tested).`"""
     drop = smallest_drop(items, tests)
     shown = "no drop" if drop is None else f"a drop from {100 * drop:.1f} points on"
     return f"{items:,} items show {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."

@@ -86,6 +86,14 @@ def test_the_bias_behind_the_last_matrix_is_multiplied_with_it(family, edit, tmp
     assert_same(tmp_path / "out", lesion.load(source), edit)
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
+@pytest.mark.parametrize("edit", ["1.attention.head.2×0", "0.attention.group.1×0.5 + 2.attention.head.0×0"])
+def test_a_head_is_written_as_columns_and_the_bias_stays_also_before_a_norm(family, edit, tmp_path):
+    source = checkpoint(tmp_path / "base", family)
+    lesion.apply(source, edit, tmp_path / "out")
+    assert_same(tmp_path / "out", lesion.load(source), edit)
+
+
 def test_a_block_of_gpt_neox_is_off_in_plain_transformers_too(tmp_path):
     source = checkpoint(tmp_path / "base", "gpt_neox")
     lesion.apply(source, ["1×0", "2×0.5"], tmp_path / "out")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lesion.edits.edit import SCALES
 from lesion.report import wording
 from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm
@@ -13,7 +14,6 @@ from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import dissociation
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
-from lesion.studies.ablation.sweep import SCALES
 
 ITEMS = 100
 EDITS = [SCALES["block"](layer, 0.0) for layer in range(4)]

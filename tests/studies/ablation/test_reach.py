@@ -109,5 +109,5 @@ def test_a_ceiling_and_an_accuracy_near_guessing_are_told_once_with_the_smallest
     assert "m, easy: likely to be at the ceiling. The unedited model has" in easy
     for warning in warnings:
         assert (
-            "100 items show a drop from 11.2 points on (80 % power, no item repaired, 8 layers are tested)" in warning
+            "100 items show a drop from 11.2 points on (80 % power, no item repaired, 8 places are tested)" in warning
         )

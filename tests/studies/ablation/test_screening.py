@@ -168,6 +168,7 @@ def test_with_stopping_the_screen_changes_no_decision(sums, tinies, tmp_path):
 # The numbers alone, on made-up answers.
 
 IDS = [f"i{n}" for n in range(40)]
+BLOCKS = [ScaleBlock(layer) for layer in range(5)]
 
 
 def result(drops: list[float], counts: list[int] | None = None) -> TaskResult:
@@ -203,7 +204,7 @@ def table(frame: pd.DataFrame, task: str, column: str) -> pd.DataFrame:
 
 def test_the_rank_correlation_is_spearmans_and_its_interval_that_of_a_plain_bootstrap():
     frame, entry = made()
-    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, entry, BLOCKS, level=0.9, seed=1)
     golds, tokens, right = (
         table(frame, *what) for what in (("gold:t", "scores"), ("gold:t", "tokens"), ("t", "correct"))
     )
@@ -229,7 +230,7 @@ def test_the_rank_correlation_is_spearmans_and_its_interval_that_of_a_plain_boot
 
 def test_an_edit_without_a_number_ranks_first_and_has_no_loss():
     frame, entry = made(broken=2)
-    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, entry, BLOCKS, level=0.9, seed=1)
     lost = {loss.layer: loss for loss in scores.losses}
     assert (lost[1].lost, lost[1].rank) == (Estimate(value=None), 1)
     assert (lost[1].nonfinite, lost[4].rank, lost[0].nonfinite) == (40, 2, 0)
@@ -240,7 +241,7 @@ def test_where_the_baseline_has_no_number_on_an_item_it_counts_nowhere():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
     frame.loc[hole, "scores"] = pd.Series([(math.nan,)] * int(hole.sum()), index=frame.index[hole], dtype=object)
-    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, entry, BLOCKS, level=0.9, seed=1)
     golds, tokens = (table(frame, "gold:t", column).drop(index="i3") for column in ("scores", "tokens"))
     expected = (golds["baseline"] - golds["4×0"]).sum() / tokens["baseline"].sum()
     assert scores.losses[4].lost.value == pytest.approx(expected)
@@ -248,13 +249,13 @@ def test_where_the_baseline_has_no_number_on_an_item_it_counts_nowhere():
 
 def test_drops_that_are_all_equal_rank_nothing_and_equal_ones_are_counted():
     frame, _ = made()
-    (agreement,) = screening.screened(frame, IDS, result([0.1] * 5), level=0.9, seed=1).agreement
+    (agreement,) = screening.screened(frame, IDS, result([0.1] * 5), BLOCKS, level=0.9, seed=1).agreement
     assert (agreement.rho, agreement.tied, agreement.layers) == (Estimate(value=None), 5, 5)
 
 
 def test_few_layers_whose_order_no_resample_changes_have_no_interval():
     frame, _ = made()
-    (agreement,) = screening.screened(frame, IDS, result([0.9, 0.0], [40] * 2), level=0.9, seed=1).agreement
+    (agreement,) = screening.screened(frame, IDS, result([0.9, 0.0], [40] * 2), BLOCKS, level=0.9, seed=1).agreement
     assert abs(agreement.rho.value) == pytest.approx(1)
     assert (agreement.rho.low, agreement.rho.high) == (None, None)
 
@@ -264,7 +265,7 @@ def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
     right = table(frame, "t", "correct")
     counts = [8, 40, 16, 40, 8]
     drops = [float((right["baseline"] - right[f"{layer}×0"]).iloc[:n].mean()) for layer, n in enumerate(counts)]
-    scores = screening.screened(frame, IDS, result(drops, counts), level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, result(drops, counts), BLOCKS, level=0.9, seed=1)
     assert scores.generated == Amount(answers=40 + sum(counts), tokens=7 * (40 + sum(counts)))
     lost = [loss.lost.value for loss in scores.losses]
     assert scores.agreement[0].rho.value == pytest.approx(spearmanr(lost, drops).statistic)
@@ -273,7 +274,52 @@ def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
 def test_without_all_of_the_baselines_scores_there_is_no_screen():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
-    assert screening.screened(frame[~hole], IDS, entry, level=0.9, seed=1) is None
+    assert screening.screened(frame[~hole], IDS, entry, BLOCKS, level=0.9, seed=1) is None
     other = (frame["task"] == "gold:t") & (frame["edit"] == "2×0") & (frame["item"] == "i3")
-    scores = screening.screened(frame[~other], IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame[~other], IDS, entry, BLOCKS, level=0.9, seed=1)
     assert [loss.layer for loss in scores.losses] == [0, 1, 3, 4]
+
+
+def test_generation_is_limited_to_the_edits_that_take_most_from_any_task(sums, animals, tinies, tmp_path):
+    more = write(tmp_path / "more.jsonl", ({"id": f"m{n}", "prompt": f"{n} - 1 =", "answer": "no"} for n in range(6)))
+    limited = study(sums, more, animals, screen=None, screen_top=1, edits={"unit": "head", "layers": "0-1"})
+    oracle = Oracle()
+    outcome = run(limited, tmp_path / "out", models=tinies, make_engine=oracle)
+    tasks = {task.task: task for task in outcome.summary.models[0].tasks}
+    kept = set()
+    for name in (str(sums), str(more)):
+        losses = {loss.edit: loss.lost.value for loss in tasks[name].screen.losses}
+        assert len(losses) == 8
+        kept |= {edit for edit, loss in losses.items() if loss == max(losses.values())}
+    assert 1 <= len(kept) <= 2
+    for name in (str(sums), str(more)):
+        assert {cell.edit for cell in tasks[name].cells} == kept
+        assert tasks[name].screen.top == 1
+        # The correction counts those left out.
+        assert {reach.tests for reach in tasks[name].sensitivity} == {8}
+    # Choices cost one pass each: they are scored under every edit.
+    assert len(tasks[str(animals)].cells) == 8
+    (note,) = [text for text in outcome.summary.notes if "--screen-top 1" in text]
+    assert f"under {len(kept)} of 8 edits" in note
+    assert "count all 8" in note
+    assert recall(tmp_path / "out")[1] == outcome.summary
+    again = run(limited, tmp_path / "out", models=tinies, make_engine=Oracle())
+    assert again.evaluated == 0
+    whole = run(study(sums, more, animals, edits={"unit": "head", "layers": "0-1"}), tmp_path / "out", models=tinies,
+                make_engine=Oracle())  # fmt: skip
+    assert whole.evaluated == (8 - len(kept)) * (ITEMS + 6)
+
+
+def test_edits_that_tie_with_the_last_are_generated_too():
+    frame, _ = made()
+    gold = frame["task"] == "gold:t"
+    same = gold & frame["edit"].isin(["3×0", "4×0"])
+    frame.loc[same, "scores"] = pd.Series([(-9.0,)] * int(same.sum()), index=frame.index[same], dtype=object)
+    assert screening.chosen_edits(frame, {"t": IDS}, BLOCKS, 1) == [ScaleBlock(3), ScaleBlock(4)]
+    assert screening.chosen_edits(frame, {"t": IDS}, BLOCKS, 99) == BLOCKS
+
+
+def test_a_limited_screen_and_stopping_do_not_go_together(sums, tinies, tmp_path):
+    both = study(sums, screen_top=2, stop={"when": "decided"})
+    with pytest.raises(UsageError, match="--screen-top and --stop-when do not go together"):
+        run(both, tmp_path / "out", models=tinies, make_engine=Oracle())

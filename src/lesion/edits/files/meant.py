@@ -31,6 +31,8 @@ from lesion.edits.edit import (
 )
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.edit_file import EditFile
+from lesion.edits.heads import HeadEdit, query_heads
+from lesion.edits.selections.columns import Columns
 from lesion.edits.selections.selection import LONGEST_LABEL
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
@@ -86,7 +88,8 @@ def _as_file(edit: Edit, model: Model) -> EditFile:
 
 
 def as_weights(edit: Edit, model: Model) -> Edit:
-    """An edit with its scaled blocks and branches as multiplied weights: the last matrix of each branch.
+    """An edit with its scaled blocks and branches as multiplied weights: the last matrix of each branch; of heads the
+    columns of the output matrix that read them.
 
     With the bias behind that matrix multiplied too (`bias_factors`), this is the same where a branch adds to the
     residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0, or
@@ -114,6 +117,8 @@ def bias_factors(places: Compose, model: Model) -> dict[str, float]:
     """By the address of a last matrix, the factor of the bias added to what it gives; none where it has no bias."""
     factors: dict[str, float] = {}
     for part in places.edits:
+        if isinstance(part, HeadEdit):
+            continue  # heads are multiplied before the matrix: its bias stays
         for matrix in _last(part, model):
             if matrix.bias is not None:
                 factors[matrix.address] = factors.get(matrix.address, 1.0) * part.factor
@@ -187,6 +192,14 @@ def _last(part: Scale, model: Model) -> list[Matrix]:
 
 
 def _weights_of(part: Scale, model: Model) -> ScaleParameters:
-    """The last matrices of the branches of a place, multiplied."""
+    """The last matrices of the branches of a place, multiplied; of heads the columns that read them."""
+    if isinstance(part, HeadEdit):
+        return ScaleParameters(_columns(part, model), part.factor)
     addresses = tuple(matrix.address for matrix in _last(part, model))
     return ScaleParameters(Magnitude(1.0, addresses), part.factor)
+
+
+def _columns(part: HeadEdit, model: Model) -> Columns:
+    """What of the output matrix reads the heads of an edit."""
+    read, heads = query_heads(part, model.anatomy), model.anatomy.heads(part.layer)
+    return Columns(heads.matrix.address, read[0] * heads.size, (read[-1] + 1) * heads.size)

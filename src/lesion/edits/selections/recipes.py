@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lesion.edits.selections.columns import Columns
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
@@ -15,7 +16,7 @@ from lesion.errors import LesionError
 
 ALGEBRA: dict[str, type[Either | Both | Without]] = {"or": Either, "and": Both, "minus": Without}
 KINDS: dict[str, type[Selection]] = {
-    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random, Listed)},
+    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random, Listed, Columns)},
     **ALGEBRA,
 }
 
@@ -47,10 +48,9 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
         "controls": lambda digests: tuple(map(named, _listed(digests))),
         "addresses": lambda value: None if value is None else _texts(value),
         "random": part,
-        "seed": _whole,
+        **dict.fromkeys(("seed", "start", "stop"), _whole),
         "listed": _texts,
-        "name": lambda value: value,
-        "per": lambda value: value,
+        **dict.fromkeys(("name", "per", "columns"), lambda value: value),
     }
     try:
         kind = next(kind for kind in KINDS if kind in recipe)

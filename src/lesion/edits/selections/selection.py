@@ -8,6 +8,7 @@ of a matrix follows from the recipe and that matrix alone, which lets a checkpoi
     Magnitude(keep)                    the largest weights
     LAPE(skill, controls, keep)        feed-forward neurons that fire on the skill alone (`neurons.py`)
     Listed(places)                     weights named one by one (`listed.py`)
+    Columns(address, start, stop)      what of one matrix reads some of its inputs (`columns.py`)
     Random(like, seed)                 as many weights of every matrix as another selection, drawn (`random_control.py`)
     a | b, a & b, a - b                either, both, the first without the second
 

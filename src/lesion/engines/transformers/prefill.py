@@ -193,7 +193,8 @@ def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Ten
         whole = torch.tensor([0, table.ranks[address]])
         absent = without & (starts == table.layers[address])
         kept[address] = torch.where(absent[:, None], whole, intervals)
-    return replace(table, scales=scales, kept=kept, replaced=replaced)
+    heads = {layer: factors.without(without & (starts == layer)) for layer, factors in table.heads.items()}
+    return replace(table, scales=scales, kept=kept, replaced=replaced, heads=heads)
 
 
 def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Tensor]:

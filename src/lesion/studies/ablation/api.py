@@ -34,6 +34,7 @@ def ablate(
     stop_when: Literal["decided"] | None = None,
     effect: float | None = None,
     screen: bool = False,
+    screen_top: int | None = None,
     **options: Unpack[AnsweringOptions],
 ) -> AblationResult:
     """Switch off (scale, or replace) one place after another and measure what each does to each task.

@@ -19,8 +19,9 @@ from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
+from lesion.studies.ablation import heads_report
 from lesion.studies.ablation.result import AblationSummary, ModelResult, TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import Factor
+from lesion.studies.ablation.sweep import Factor, is_heads
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "texts", "tokens", "perplexity", "low", "high"),
@@ -62,14 +63,17 @@ def _sentence(text: TextResult, unit: Unit, factor: Factor) -> str:
 
     said = [f"{text.task}: perplexity {_perplexity(text.baseline)}"]
     if known:
-        most = [f"{ratio(cell.ratio)} {under(wording.place(unit, cell.layer))}" for cell in known[:MOST]]
+        most = [f"{ratio(cell.ratio)} {under(wording.place(unit, cell.layer, cell.head))}" for cell in known[:MOST]]
         said.append(wording.listed(most))
     if len(known) > MOST:
         last = known[-1]
-        said.append(f"least, {ratio(last.ratio)}, {under(wording.place(unit, last.layer))}")
-    lost = [cell.layer for cell in cells if cell.ratio.value is None]
+        said.append(f"least, {ratio(last.ratio)}, {under(wording.place(unit, last.layer, last.head))}")
+    lost = [cell for cell in cells if cell.ratio.value is None]
     if lost:
-        said.append(f"not a finite number {under(wording.numbered('block', lost))}")
+        several = wording.numbered("block", [cell.layer for cell in lost])
+        if is_heads(unit):
+            several = wording.listed([wording.place(unit, cell.layer, cell.head) for cell in lost], "or")
+        said.append(f"not a finite number {under(several)}")
     so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" if len(text.cells) < text.planned else ""
     return f"{'; '.join(said)}{so_far}."
 
@@ -90,11 +94,11 @@ def _perplexity(estimate: Estimate) -> str:
 def frame(summary: AblationSummary) -> pd.DataFrame:
     """One row per model, text task, unit, factor and layer, with the baseline beside it: what `perplexity.csv` holds.
 
-    `ratio` is the perplexity over the baseline's; NaN where a number is not finite.
+    `ratio` is the perplexity over the baseline's; NaN where a number is not finite. `head` is there where heads are.
     """
     rows = [
         {"model": model.model, "task": text.task, "unit": cell.unit, "factor": cell.factor, "layer": cell.layer}
-        | {"texts": text.texts, "tokens": text.tokens}
+        | {"head": cell.head, "texts": text.texts, "tokens": text.tokens}
         | _ends("perplexity", cell.perplexity, "")
         | _ends("ratio", cell.ratio, "ratio_")
         | {"p": cell.ratio.p, "p_corrected": cell.ratio.p_corrected}
@@ -104,7 +108,9 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
         for cell in text.cells
     ]
     numbers = COLUMNS[COLUMNS.index("perplexity") :]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(numbers, float))
+    with_heads = any(row["head"] is not None for row in rows)
+    columns = [*COLUMNS[:5], *(["head"] if with_heads else []), *COLUMNS[5:]]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
 
 
 def _ends(name: str, estimate: Estimate, prefix: str) -> dict[str, float | str | None]:
@@ -125,6 +131,7 @@ def table(summary: AblationSummary) -> Table:
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
             *([Column("factor", "Factor", wording.factor_name)] if edits else []),
             Column("layer", "Block"),
+            *([Column("head", "Head", lambda head: "" if head is None else f"{head:.0f}")] if "head" in rows else []),
             Column("perplexity", "Perplexity", row=lambda row: _perplexity(_estimate(row, "perplexity", ""))),
             Column("ratio", "× unedited", row=lambda row: ratio(_estimate(row, "ratio", "ratio_"))),
             Column("p_corrected", "p corrected", wording.p_value),
@@ -160,7 +167,9 @@ def _figures(summary: AblationSummary, model: ModelResult) -> Iterator[Figure]:
         tokens = ", ".join(f"{text.task} {_perplexity(text.baseline)} on {text.tokens:,} tokens" for text in shown)
         yield Figure(
             "",
-            (Panel((_curves(shown, unit, factor),)),),
+            tuple(Panel((heads_report.ratios(text, unit, factor),), text.task) for text in shown)
+            if is_heads(unit)
+            else (Panel((_curves(shown, unit, factor),)),),
             f"{model.model}: perplexity with {place} {how} at a time, as many times that of the unedited model (dashed:"
             f" 1). Unedited: {tokens}.",
             _legend([text.task for text in shown], summary.study.level),
@@ -198,13 +207,18 @@ def terminal(summary: AblationSummary) -> list[TerminalTable]:
         for unit, factor in dict.fromkeys((unit, factor) for _, unit, factor in _kinds(model.texts)):
             title = f"{plain(model.model)} · {wording.edit_name(unit, factor)} · perplexity, × unedited"
             shown = terminal_table(title, [("block", True)])
-            cells = {text.task: {cell.layer: cell for cell in text.of(unit, factor)} for text in model.texts}
+            cells = {text.task: {_row(cell): cell for cell in text.of(unit, factor)} for text in model.texts}
             for text in model.texts:
                 heading = Text(f"{plain(text.task)}\n{wording.counted(text.texts, 'text')}")
                 shown.add_column(heading, justify="right", overflow="fold")
             shown.add_row("baseline", *(_perplexity(text.baseline) for text in model.texts), end_section=True)
-            for layer in sorted(set().union(*cells.values())):
-                written = [ratio(each[layer].ratio) if layer in each else "not yet" for each in cells.values()]
-                shown.add_row(str(layer), *written)
+            for place in sorted(set().union(*cells.values())):
+                written = [ratio(each[place].ratio) if place in each else "not yet" for each in cells.values()]
+                shown.add_row(".".join(map(str, place)), *written)
             tables.append(shown)
     return tables
+
+
+def _row(cell: TextUnderEdit) -> tuple[int, ...]:
+    """Block, and head where it is one."""
+    return (cell.layer,) if cell.head is None else (cell.layer, cell.head)

@@ -19,7 +19,17 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, dissociation, doses, groups, kinds, matched, plan_report, tables
+from lesion.studies.ablation import (
+    charts,
+    dissociation,
+    doses,
+    groups,
+    heads_report,
+    kinds,
+    matched,
+    plan_report,
+    tables,
+)
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
@@ -77,6 +87,11 @@ class AblationResult(StudyResult[AblationSummary]):
     def perplexity(self) -> pd.DataFrame:
         """One row per model, task of running text, unit, factor and layer: what `perplexity.csv` holds."""
         return perplexity.frame(self.summary)
+
+    @property
+    def heads(self) -> pd.DataFrame:
+        """One row per model, task, factor, block and head: what `heads.csv` holds."""
+        return heads_report.frame(self.summary)
 
     @property
     @override
@@ -139,6 +154,7 @@ def report(
         sections += [_accuracy(summary, views), _drops(summary, views)]
     more = (
         plan_report.section(summary.planned),
+        heads_report.section(summary),
         kinds.section(summary),
         doses.section(summary),
         dissociation.section(views),
@@ -148,7 +164,8 @@ def report(
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
-        blocks = (Prose((SCREENED,)), Prose(items=lines), tables.screens(summary))
+        maps: tuple[Block, ...] = tuple(heads_report.screens(summary))
+        blocks = (Prose((SCREENED,)), Prose(items=lines), *maps, tables.screens(summary))
         sections.append(Section("Screen", "The screen: what the cuts take of the gold solutions", blocks))
     if breakdowns := groups.breakdowns(summary.curves, answers, items, summary.study.level):
         sections.append(_groups(summary, breakdowns))
@@ -174,7 +191,9 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     """
     own = prose.by_model(views[:1])
     if not own:
-        texts, of_text = perplexity.findings(summary), perplexity.section(summary)
+        texts, of_text = heads_report.findings(summary), heads_report.section(summary)
+        if of_text is None:
+            texts, of_text = perplexity.findings(summary), perplexity.section(summary)
         if of_text is None:
             return Opening()
         chart = next(block for block in of_text.blocks if isinstance(block, Figure))
@@ -226,6 +245,7 @@ def _findings(
     blocks: list[Block] = []
     tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
     texts = {(model.model, text.task) for model in summary.models for text in model.texts}
+    texts |= set(heads_report.measured(summary))
     planned = [(model.model, task) for model in summary.models for task in tasks if (model.model, task) not in texts]
     if gaps := prose.missing(views, groups.answered(answers), planned):
         more = [f"… and {len(gaps) - MOST_GAPS} more."] if len(gaps) > MOST_GAPS else []
@@ -259,6 +279,7 @@ def _findings(
 def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFrame) -> list[Finding]:
     """Findings beyond which blocks are critical."""
     return [
+        *heads_report.findings(summary),
         *kinds.findings(summary),
         *doses.findings(summary),
         *dissociation.findings(views),
@@ -399,4 +420,5 @@ def offered(summary: AblationSummary) -> list[Offered]:
             label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {wording.points(cell.drop.value)}"
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
-    return entries
+    known = set(entries)
+    return [*entries, *(entry for entry in heads_report.offered(summary) if entry not in known)]

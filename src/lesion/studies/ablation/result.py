@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
-from lesion.edits.edit import SCALES, Unit, address
+from lesion.edits.edit import Unit, address
+from lesion.edits.heads import scaling
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.statistics.critical import rule
@@ -26,24 +29,26 @@ class Scores(Endings):
 
 
 class Place(Value):
-    """One block, or one branch of it, under a factor or a replacement.
+    """One block, one branch of it or one head, under a factor or a replacement.
 
     Attributes:
         factor: what multiplies it, or the kind of what replaces it: `mean`, `resample`, `resample 1`.
         reference: the digest of what a replacement is taken from.
+        head: the number of the head or key-value group; None of a block or branch.
     """
 
     layer: int
     unit: Unit
     factor: Factor
-    reference: str = ""
+    reference: str = Field(default="", exclude_if=lambda digest: not digest)
+    head: int | None = Field(default=None, exclude_if=lambda head: head is None)
 
     @property
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
         if isinstance(self.factor, str):
             return text_of(Replacement(address(self.layer, self.unit), self.factor, (("", self.reference),)), "")
-        return str(SCALES[self.unit](self.layer, self.factor))
+        return str(scaling(self.unit, self.layer, self.factor, self.head))
 
 
 class Cell(Place, Scores):
@@ -83,7 +88,7 @@ class AtShare(Value):
 
 
 class Sensitivity(Value):
-    """What the rule can find under one unit and factor (`statistics.critical`).
+    """What the rule can find under one unit and factor (`statistics.critical`); of heads without `shares`.
 
     Attributes:
         tests: layers over which Holm's correction goes.
@@ -146,6 +151,7 @@ class Screen(Value):
     """The screen of one model on one task.
 
     Attributes:
+        top: edits of each unit and factor to which generation was limited; None where it was not.
         items: how many gold solutions were scored, under no edit and under each.
         generated: what was generated for the table.
         baseline: log-probability per token without an edit, in nats.
@@ -157,6 +163,7 @@ class Screen(Value):
     baseline: float
     losses: tuple[Loss, ...]
     agreement: tuple[Agreement, ...]
+    top: int | None = Field(default=None, exclude_if=lambda top: top is None)
 
 
 class TaskResult(Value):

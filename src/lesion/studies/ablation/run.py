@@ -22,7 +22,7 @@ from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.references import pending_of, references_of
 from lesion.studies.ablation.report import AblationResult
-from lesion.studies.ablation.screening_run import refuse_doubled, screen, timed
+from lesion.studies.ablation.screening_run import pending_at_top, refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
@@ -106,8 +106,10 @@ def _evaluate(
     """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""
     # What is wrong with an item is said before anything is evaluated.
     pending = pending_of(evaluation, chosen, model, edits, references)
-    if study.screen:
+    if study.screens:
         screen(evaluation, chosen, model, edits, references)
+    if study.screen_top is not None:
+        pending = pending_at_top(evaluation, chosen, model, edits, references, study.screen_top)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     note, store, stopping = evaluation.run.watcher.note, evaluation.store, None
     if study.stop is not None:
@@ -121,7 +123,7 @@ def _evaluate(
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
     what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"
-    with timed(evaluation, chosen.name, "study") if study.screen else nullcontext():
+    with timed(evaluation, chosen.name, "study") if study.screens else nullcontext():
         evaluation.answer(chosen, model, pending, what, by=answers)
     if stopping is not None:
         note(f"{chosen.name}: {stopping.progress()}")

@@ -12,6 +12,8 @@ from lesion.report import wording
 from lesion.report.table import decimals, terminal_table
 from lesion.studies.ablation.result import AblationSummary, Agreement, Loss, Screen
 
+FEW = 10
+"""So many heads of a task are in the terminal's table; the page has all."""
 Seconds = Mapping[str, Mapping[str, Mapping[str, int | float]]]
 """How many answers took how many seconds, by model and part (`screen`, `study`): of `cost.json`."""
 
@@ -39,8 +41,8 @@ def sentences(summary: AblationSummary, seconds: Seconds) -> list[str]:
             ]
             lines.append(
                 f"{model} on {task}: the log-probability that gold solutions lose per token"
-                f" ({wording.counted(screen.items, 'item')}) and the drop of generated accuracy agree in the order of"
-                f" blocks with {'; '.join(orders)}."
+                f" ({wording.counted(screen.items, 'item')}) and the drop of generated accuracy agree in their order"
+                f" with {'; '.join(orders)}."
             )
     for model, of_tasks in by_model.items():
         own = of_tasks.values()
@@ -68,7 +70,8 @@ def loss_text(loss: Loss) -> str:
 
 def _agreement_text(agreement: Agreement) -> str:
     """`ρ = 0.93 [0.81, 0.98] over 8 blocks, 2 of them with equal drops`, or why there is none."""
-    rho, over = agreement.rho, f"over {wording.counted(agreement.layers, 'block')}"
+    noun = wording.UNIT_NAMES[agreement.unit] if agreement.unit in ("head", "group") else "block"
+    rho, over = agreement.rho, f"over {wording.counted(agreement.layers, noun)}"
     if rho.value is None:
         return f"no rank correlation {over}, since one side ranks nothing"
     tied = f", {agreement.tied} of them with equal drops" if agreement.tied else ""
@@ -82,14 +85,15 @@ def _interval(low: float | None, high: float | None, digits: int) -> str:
 
 
 def terminal(model: str, of_tasks: Mapping[str, Screen]) -> Table:
-    """The terminal's table of one model's screens: a row per edit, a column per task."""
+    """The terminal's table of one model's screens: a row per edit, a column per task; of heads those that lose most."""
     shown = terminal_table(f"{plain(model)} · screen: nats that gold solutions lose per token (rank)", [("edit", True)])
     for task, screen in of_tasks.items():
         heading = f"{plain(task)}\n{wording.counted(screen.items, 'item')}"
         shown.add_column(Text(heading), justify="right", overflow="fold")
-    by_edit = [
-        {loss.edit: f"{loss_text(loss)} ({loss.rank})" for loss in screen.losses} for screen in of_tasks.values()
+    shown_of = [
+        [loss for loss in screen.losses if loss.head is None or loss.rank <= FEW] for screen in of_tasks.values()
     ]
-    for edit in dict.fromkeys(edit for texts in by_edit for edit in texts):
-        shown.add_row(edit, *(Text(texts.get(edit, "not yet")) for texts in by_edit))
+    texts = [{loss.edit: f"{loss_text(loss)} ({loss.rank})" for loss in screen.losses} for screen in of_tasks.values()]
+    for edit in dict.fromkeys(loss.edit for losses in shown_of for loss in losses):
+        shown.add_row(edit, *(Text(own.get(edit, "not yet")) for own in texts))
     return shown

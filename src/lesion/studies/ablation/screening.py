@@ -8,7 +8,8 @@ that ranking foretells the drops of generated accuracy; nothing is decided by it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,12 @@ from scipy.stats import rankdata
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
+from lesion.edits.heads import number_of
+from lesion.report.wording import counted
 from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement
 from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
-from lesion.studies.ablation.sweep import by_edit, complete
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
 from lesion.tasks.gold import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
@@ -35,8 +38,78 @@ def no_screen(task: str) -> str:
     return f"{task} has no screen: its answers are scored, not generated, so that asking costs no more than a screen."
 
 
+@dataclass(frozen=True)
+class Losses:
+    """What edits take of the gold solutions of one task, of those that have been scored in full.
+
+    Attributes:
+        edits: which they are; the rows of `lost`.
+        lost: log-probability in nats, of the items whose unedited score is a number.
+        known: the numbers of these items.
+        tokens: of every item; `before`: unedited log-probability.
+    """
+
+    edits: tuple[PlaceEdit, ...]
+    lost: Float[np.ndarray, "edits known"]
+    known: Int[np.ndarray, " known"]
+    tokens: Float[np.ndarray, " items"]
+    before: Float[np.ndarray, " items"]
+
+    @classmethod
+    def of(cls, answers: pd.DataFrame, task: str, ids: Sequence[str], edits: Sequence[PlaceEdit]) -> Losses | None:
+        """The losses of a task; None where the baseline has not been scored in full, or nothing else."""
+        golds = complete(answers[answers["task"] == gold_name(task)], list(ids)[:ITEMS])
+        unedited = golds.pop(str(BASELINE), None)
+        own = tuple(edit for edit in edits if text_of(edit, task) in golds)
+        if unedited is None or not own:
+            return None
+        before, tokens = _scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
+        known = np.flatnonzero(np.isfinite(before))
+        if not known.size:
+            return None
+        lost = np.stack([before - _scores(golds[text_of(edit, task)]) for edit in own])[:, known]
+        return cls(own, lost, known, tokens, before)
+
+    @property
+    def per_token(self) -> Float[np.ndarray, " edits"]:
+        """Nats that a token loses on average; infinite where an item has no number under an edit."""
+        means = self.lost.sum(axis=1) / self.tokens[self.known].sum()
+        return np.where(np.isfinite(means), means, np.inf)
+
+
+def chosen_edits(
+    answers: pd.DataFrame, ids: Mapping[str, Sequence[str]], edits: Sequence[PlaceEdit], top: int
+) -> list[PlaceEdit]:
+    """The edits to generate under: of each unit and factor the `top` that take most log-probability from any task.
+
+    All tasks are answered under the same edits, so that tasks can be compared at each of them. Those that tie with the
+    last are chosen too.
+
+    Args:
+        answers: of one model, from `Store.answers`, with its gold solutions scored under every edit.
+        ids: of the items of each task that generates, in the order of the draw.
+        edits: to choose from, returned in this order.
+    """
+    chosen: set[PlaceEdit] = set()
+    for task, of_task in ids.items():
+        losses = Losses.of(answers, task, of_task, edits)
+        for kind in by_kind(losses.edits) if losses else ():
+            assert losses is not None
+            own = {edit: loss for edit, loss in zip(losses.edits, losses.per_token, strict=True) if edit in set(kind)}
+            bar = sorted(own.values(), reverse=True)[min(top, len(own)) - 1]
+            chosen |= {edit for edit, loss in own.items() if loss >= bar}
+    return [edit for edit in edits if edit in chosen]
+
+
 def screened(
-    answers: pd.DataFrame, ids: Sequence[str], result: TaskResult, *, level: float, seed: int
+    answers: pd.DataFrame,
+    ids: Sequence[str],
+    result: TaskResult,
+    edits: Sequence[PlaceEdit],
+    *,
+    level: float,
+    seed: int,
+    top: int | None = None,
 ) -> Screen | None:
     """The screen of a task; None where the baseline has not been scored in full.
 
@@ -44,56 +117,77 @@ def screened(
         answers: of one model, from `Store.answers`.
         ids: of the task's items, in the order of the draw.
         result: of the task, with its cells.
+        edits: that the study plans; losses are told of all that have been scored, the rank correlation is over those
+            that have a cell.
         level, seed: of the bootstrap over items.
+        top: edits of each unit and factor to which generation was limited.
     """
     items = list(ids)[:ITEMS]
-    golds = complete(answers[answers["task"] == gold_name(result.task)], items)
-    unedited = golds.pop(str(BASELINE), None)
-    cells = [cell for cell in result.cells if cell.edit in golds]
-    if unedited is None or not cells:
+    cells = {cell.edit: cell for cell in result.cells}
+    # Where generation is not limited, an edit without a cell is not answered in full yet.
+    losses = Losses.of(
+        answers, result.task, ids, [edit for edit in edits if top is not None or text_of(edit, result.task) in cells]
+    )
+    if losses is None:
         return None
-    before, tokens = _scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
-    known = np.flatnonzero(np.isfinite(before))
-    if not known.size:
-        return None
-    lost = np.stack([before - _scores(golds[cell.edit]) for cell in cells])[:, known]
-    per_token = lost.sum(axis=1) / tokens[known].sum()
-    per_token[~np.isfinite(per_token)] = np.inf
+    before, tokens, known, lost, per_token = losses.before, losses.tokens, losses.known, losses.lost, losses.per_token
     resampled = _means(lost, known, tokens[known], len(ids), seed)
     low, high = _interval(resampled, level)
     frames = by_edit(answers[answers["task"] == result.task])
-    ranks = np.zeros(len(cells), dtype=int)
+    ranks = np.zeros(len(losses.edits), dtype=int)
     agreement = []
-    for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in cells):
-        places = [place for place, cell in enumerate(cells) if (cell.unit, cell.factor) == (unit, factor)]
+    for unit, factor in dict.fromkeys((edit.unit, edit.factor) for edit in losses.edits):
+        places = [at for at, edit in enumerate(losses.edits) if (edit.unit, edit.factor) == (unit, factor)]
         ranks[places] = rankdata(-per_token[places], method="min")
-        drops = [cells[place].drop.value or 0.0 for place in places]
-        drawn_drops = [_drawn_drop(frames, cells[place], ids, seed) for place in places]
+        places = [at for at in places if text_of(losses.edits[at], result.task) in cells]
+        own = [cells[text_of(losses.edits[at], result.task)] for at in places]
+        if not own:
+            continue
+        drops = [cell.drop.value or 0.0 for cell in own]
+        drawn_drops = [_drawn_drop(frames, cell, ids, seed) for cell in own]
         rho = _agreement(per_token[places], drops, resampled[:, places], np.stack(drawn_drops, axis=1), level)
         tied = sum(drops.count(drop) > 1 for drop in drops)
         agreement.append(Agreement(unit=unit, factor=factor, layers=len(places), tied=tied, rho=rho))
     evaluated = {str(BASELINE): result.items, **{cell.edit: cell.items for cell in result.cells}}
     generated = sum(int(frames[edit]["tokens"].loc[list(ids)[:count]].sum()) for edit, count in evaluated.items())
+    scored = 1 + len(losses.edits)
     return Screen(
+        top=top,
         items=len(items),
-        scored=Amount(answers=len(items) * (1 + len(cells)), tokens=int(tokens.sum()) * (1 + len(cells))),
+        scored=Amount(answers=len(items) * scored, tokens=int(tokens.sum()) * scored),
         generated=Amount(answers=result.answers, tokens=generated),
         baseline=float(before[known].sum() / tokens[known].sum()),
         losses=[
             Loss(
-                layer=cell.layer,
-                unit=cell.unit,
-                factor=cell.factor,
-                reference=cell.reference,
+                layer=edit.layer,
+                unit=edit.unit,
+                factor=edit.factor,
+                reference=digest_of(edit, result.task),
+                head=number_of(edit),
                 lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
                 lost_per_answer=lost[place].mean(),
                 nonfinite=int((~np.isfinite(lost[place])).sum()),
                 rank=int(ranks[place]),
             )
-            for place, cell in enumerate(cells)
+            for place, edit in enumerate(losses.edits)
         ],
         agreement=agreement,
     )
+
+
+def limited(model: str, tasks: Sequence[TaskResult], kept: Sequence[PlaceEdit], edits: int, top: int) -> Iterator[str]:
+    """What limiting generation to `kept` of so many edits means for the numbers, as sentences."""
+    yield (
+        f"{model}: answers were generated under {len(kept)} of {counted(edits, 'edit')}, those that take most"
+        f" log-probability of gold solutions (--screen-top {top}). The corrections count all {edits:,}, with p = 1 for"
+        " those left out, so that choosing makes no wrong call likelier. The items that chose an edit also measure its"
+        " drop, so that the largest drops may be overestimated; an edit that was left out may still cost accuracy."
+    )
+    for result in tasks:
+        there = {cell.edit for cell in result.cells}
+        missing = [edit for edit in kept if str(edit) not in there]
+        if missing:
+            yield f"{model}, {result.task}: {counted(len(missing), 'edit')} of these not answered in full yet."
 
 
 def _scores(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:

@@ -8,27 +8,32 @@ from contextlib import contextmanager
 
 from lesion.core import cost
 from lesion.core.cached_answers import gold_of, gold_tasks
-from lesion.core.run import Evaluation
+from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice
 from lesion.edits.reference import Reference
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.references import pending_of
-from lesion.studies.ablation.screening import ASKING, ITEMS, no_screen
+from lesion.studies.ablation.screening import ASKING, ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.gold import gold_name
 
 
 def refuse_doubled(study: Study) -> None:
-    """Refuse a screen of what the study asks as a task of its own.
+    """Refuse a screen of what the study asks as a task of its own, or one that limits a study which stops.
 
     Raises:
-        UsageError: the study has a task and `gold:` of it.
+        UsageError: the study has a task and `gold:` of it, or limits generation and stops too.
     """
+    if study.screen_top is not None and study.stop is not None:
+        raise UsageError(
+            "--screen-top and --stop-when do not go together: what stopping decides is corrected over every edit, and"
+            " edits that are not generated have no answers. Leave one of them out."
+        )
     names = {choice.name for choice in study.tasks}
     doubled = next((name for name in names if gold_name(name) in names), None)
-    if study.screen and doubled is not None:
+    if study.screens and doubled is not None:
         raise UsageError(
             f"A screen of {doubled} is {gold_name(doubled)}, which this study asks already; leave out one or the other."
         )
@@ -56,6 +61,29 @@ def screen(
     evaluation.planned += pending.total
     with timed(evaluation, chosen.name, "screen"):
         evaluation.answer(chosen, model, pending, "answers of the screen")
+
+
+def pending_at_top(
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[PlaceEdit],
+    references: Mapping[str, Reference],
+    top: int,
+) -> Pending:
+    """What is left to answer where generation is limited to what the screen ranks first (`chosen_edits`).
+
+    Tasks that generate nothing are answered under every edit.
+    """
+    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    others = {choice: task for choice, task in evaluation.tasks.items() if choice not in generating}
+    ids = {choice.name: [item.id for item in evaluation.items[choice]] for choice in generating}
+    kept = chosen_edits(evaluation.store.answers(model=chosen.name), ids, edits, top)
+    parts = [
+        pending_of(evaluation, chosen, model, own, references, tasks)
+        for own, tasks in ((kept, generating), (edits, others))
+    ]
+    return Pending(sum(part.total for part in parts), {**parts[0].cells, **parts[1].cells})
 
 
 @contextmanager

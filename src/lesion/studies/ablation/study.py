@@ -13,7 +13,7 @@ from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import OneModel, Questions, Table
-from lesion.edits.edit import Unit
+from lesion.edits.edit import UNITS, Unit
 from lesion.errors import UsageError
 
 
@@ -22,8 +22,8 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention or mlp.",
-        must="block, attention or mlp, or a list of these",
+        help="Part of each block to scale: block, attention, mlp, head (one by one), or group (key-value group).",
+        must="block, attention, mlp, head or group, or a list of these",
         many="repeat",
     )
     layers: Layers = LAYERS
@@ -44,6 +44,12 @@ class EditPlan(Table):
 
     @model_validator(mode="after")
     def _drawn(self) -> EditPlan:
+        heads = [unit for unit in self.unit if unit not in UNITS]
+        if self.replace and heads:
+            raise ValueError(
+                f"replace is of blocks, attention and MLP, not of a {heads[0]}; leave out replace, or give {heads[0]}"
+                " in a study of its own."
+            )
         if self.draws > 1 and "resample" not in self.replace:
             raise ValueError("draws is of resample; give replace = 'resample' with it, or leave it out.")
         return self
@@ -89,7 +95,7 @@ class Study(Questions):
 
     FORM: ClassVar[str] = "lesion study"
     # None changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen", "hypotheses")
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen", "screen_top", "hypotheses")
     GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("models",),
@@ -136,12 +142,23 @@ class Study(Questions):
                 )
         return self
 
+    screen_top: Count | None = Field(default=None, description=COUNT, exclude_if=lambda top: top is None)
+
+    @property
+    def screens(self) -> bool:
+        """Whether gold solutions are scored first."""
+        return bool(self.screen) or self.screen_top is not None
+
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         for name, count in blocks.items():
             parse_layers(self.edits.layers, count, name)
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "screen_top", (), "Screen, then generate only under so many edits of each unit and factor: those that take"
+            " most log-probability.", STATISTICS, frozenset({int}),
+        ),
         Option(
             "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
             frozenset({str}), many="comma",

@@ -10,7 +10,8 @@ from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE
+from lesion.edits.edit import BASELINE, UNITS
+from lesion.edits.heads import number_of
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,
@@ -38,7 +39,7 @@ from lesion.studies.ablation.result import (
     TaskResult,
     TextResult,
 )
-from lesion.studies.ablation.screening import no_screen, screened
+from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
@@ -90,19 +91,24 @@ def summarise(
                 result = _stopped_task(study, task, of_task, edits, stopping)
             if isinstance(result, TextResult):
                 texts.append(result)
-                unscreened += [task] if study.screen else []
+                unscreened += [task] if study.screens else []
                 continue
             if result is None:
                 begun = "all items" if stopping is None else "the items of the first round"
                 notes.append(f"{model} has not answered {begun} of {task} without an edit yet.")
                 continue
-            if study.screen:
-                screen = screened(of_model, ids, result, level=study.level, seed=study.seed)
+            if study.screens:
+                screen = screened(
+                    of_model, ids, result, edits, level=study.level, seed=study.seed, top=study.screen_top
+                )
                 result = result.model_copy(update={"screen": screen})
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
             result = result.model_copy(update={"guessing": (guessing or {}).get(task, 0.0)})
             tasks.append(result)
             notes += [*_nonfinite(model, task, of_task, edits), *_unreachable(model, result)]
+        if study.screen_top is not None:
+            kept = chosen_edits(of_model, drawn, edits, study.screen_top)
+            notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
         models.append(ModelResult(model=model, tasks=tasks, texts=texts))
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
@@ -140,7 +146,7 @@ def _full_task(
         items=len(ids),
         baseline=_scores(baseline, study.level),
         cells=[cells[edit] for edit in edits if edit in cells],
-        planned=sorted({edit.layer for edit in edits}),
+        planned=[] if study.screen_top is not None else sorted({edit.layer for edit in edits}),
         sensitivity=sensitivity,
     )
 
@@ -167,6 +173,7 @@ def _cells(
             unit=edit.unit,
             factor=edit.factor,
             reference=digest_of(edit, task),
+            head=number_of(edit),
             drop=Estimate.of(drop, p[place], corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
@@ -175,12 +182,12 @@ def _cells(
             p_spared_corrected=kept_corrected[place],
             spared=critical(kept_corrected[place]),
         )
+    first = next(iter(answered))
     shares = []
-    for share in SHARES:
+    for share in SHARES if first.unit in UNITS else ():
         calls = critical_cells(counts, missing, share)
         layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
         shares.append(AtShare(share=share, critical=layers))
-    first = next(iter(answered))
     return cells, Sensitivity(
         unit=first.unit,
         factor=first.factor,
@@ -223,6 +230,7 @@ def _stopped_task(
                 unit=edit.unit,
                 factor=edit.factor,
                 reference=digest_of(edit, task),
+                head=number_of(edit),
                 drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
                 decided=decisions[task, text],
                 baseline=baselines[count],

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.edits.edit import SCALES, Edit, Scale, Unit, address
+from lesion.edits.edit import UNITS, Edit, Scale, Unit, address
+from lesion.edits.heads import HEAD_EDITS, scaling
 from lesion.edits.replace import Replace
 from lesion.edits.text import parse
 from lesion.errors import UsageError
@@ -84,6 +85,23 @@ def read(text: str, references: Mapping[str, str]) -> PlaceEdit:
     return edit
 
 
+def is_heads(unit: Unit) -> bool:
+    """Whether a unit is one of which a block has several."""
+    return unit in HEAD_EDITS
+
+
+def edits_of_block(anatomy: Anatomy, unit: Unit, layer: int, factor: float) -> list[Scale]:
+    """The edits of one unit of one block: a single one, or of heads and key-value groups one each.
+
+    Raises:
+        UsageError: the heads of the block are not known.
+    """
+    if not is_heads(unit):
+        return [scaling(unit, layer, factor)]
+    heads = anatomy.heads(layer)
+    return [scaling(unit, layer, factor, number) for number in range(heads.count if unit == "head" else heads.groups)]
+
+
 def sweep(
     anatomy: Anatomy,
     units: Sequence[Unit],
@@ -92,7 +110,7 @@ def sweep(
     kinds: Sequence[str] = (),
     references: Mapping[str, str] | None = None,
 ) -> list[PlaceEdit]:
-    """One edit per unit, factor and layer, in that order; behind the factors the kinds of replacement.
+    """One edit per unit, factor and layer, in that order, of heads one per head; then the kinds of replacement.
 
     Args:
         anatomy: of the model.
@@ -101,20 +119,22 @@ def sweep(
         references: the digest of each task's reference, which replacements name.
 
     Raises:
-        UsageError: the model has no such block, or no such branch is known in it.
+        UsageError: the model has no such block, or no such branch is known in it, or its heads are not known.
     """
     for layer in layers:
         block = anatomy.block(layer)
         for unit in units:
-            if unit != "block" and getattr(block, unit) is None:
+            if unit in UNITS[1:] and getattr(block, unit) is None:
                 raise UsageError(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
                     f" `lesion show {anatomy.name}` for what is known."
                 )
-    digests = tuple((references or {}).items())
     edits: list[PlaceEdit] = []
+    digests = tuple((references or {}).items())
     for unit in units:
-        edits += [SCALES[unit](layer, factor) for factor in factors for layer in layers]
+        edits += [
+            edit for factor in factors for layer in layers for edit in edits_of_block(anatomy, unit, layer, factor)
+        ]
         edits += [Replacement(address(layer, unit), kind, digests) for kind in kinds for layer in layers]
     return edits
 

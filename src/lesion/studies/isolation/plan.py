@@ -10,12 +10,14 @@ from pathlib import Path
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import Edit, Scale, ScaleParameters, parts, with_factor
+from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, parts, with_factor
+from lesion.edits.heads import of_heads, query_heads
 from lesion.edits.matched import matched_controls
 from lesion.edits.replace import Replace
 from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.weights import written
+from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
@@ -152,14 +154,14 @@ def _planned(
     made |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
-            touched = {address: matrix for address, matrix in model.anatomy.scored.items() if _touches(edit, address)}
+            touched = [_weights(edit, address, model.anatomy) for address in model.anatomy.scored]
         return EditedModel(
             label=_label(edit),
             digest="",
             method="random" if random_of else "custom",
             keep=None,
             seed=None,
-            selected=sum(math.prod(matrix.shape) for matrix in touched.values()),
+            selected=sum(touched),
             total=sum(math.prod(matrix.shape) for matrix in model.anatomy.scored.values()),
             achieved=None,
             **made,
@@ -190,6 +192,16 @@ def _without(edit: Edit) -> str:
     return "" if taken is None else taken.digest
 
 
+def _weights(edit: Edit, address: str, anatomy: Anatomy) -> int:
+    """How many weights of a matrix an edit changes or takes out of play; of heads, those that read them."""
+    out, into = anatomy.matrix(address).shape
+    if _touches(edit, address):
+        return out * into
+    own = [part for part in of_heads(edit) if address == anatomy.heads(part.layer).matrix.address]
+    heads = {head for part in own for head in query_heads(part, anatomy)}
+    return len(heads) * out * anatomy.heads(own[0].layer).size if own else 0
+
+
 def _touches(edit: Edit, address: str) -> bool:
     """Whether a matrix is truncated, lies in what is scaled or replaced, or is one of which a selection takes some."""
     for part in parts(edit):
@@ -205,7 +217,7 @@ def _label(edit: Edit) -> str:
     """`block 3`, `MLP of blocks 0–3`, where the factor is said beside it; else the edit's text."""
     scaled = [part for part in parts(edit) if isinstance(part, Scale)]
     layers, units = sorted({part.layer for part in scaled}), {part.unit for part in scaled}
-    if _factor(edit) is None or len(units) != 1 or len(layers) != len(list(parts(edit))):
+    if _factor(edit) is None or len(units) != 1 or not units <= set(UNITS) or len(layers) != len(list(parts(edit))):
         return str(edit)
     unit = units.pop()
     return f"{'' if unit == 'block' else f'{wording.UNIT_NAMES[unit]} of '}{wording.numbered('block', layers)}"

@@ -1,0 +1,280 @@
+"""Heads of a layer study on its page and in the terminal: which are critical, and maps of blocks × heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from lesion.edits.edit import BASELINE, Unit
+from lesion.plain import plain
+from lesion.report import heatmap, wording
+from lesion.report.blocks import Block, Figure, Panel, Prose, Section
+from lesion.report.browser import Offered
+from lesion.report.finding import Finding
+from lesion.report.table import Column, Table, terminal_table
+from lesion.studies.ablation import charts, heads, screen_report
+from lesion.studies.ablation.curves import Curve, full_drop
+from lesion.studies.ablation.result import AblationSummary, Cell, Loss, TextResult, TextUnderEdit
+from lesion.studies.ablation.sweep import Factor
+
+MOST = 10
+"""So many heads are named in a sentence."""
+ROOMY = 12
+"""Cells of maps of so many heads have room for a number."""
+COLUMNS = (
+    *("model", "task", "unit", "factor", "layer", "head", "items", "accuracy", "low", "high"),
+    *("drop", "drop_low", "drop_high", "p", "p_corrected", "p_critical_corrected", "critical", "p_spared_corrected"),
+    *("spared", "decided", "truncated", "unparsed", "baseline_accuracy", "tests"),
+)
+NUMBERS = ("p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
+WHAT = (
+    "A head is removed at the input of the attention's output matrix: the other heads and the bias stay. Heads are"
+    " named block.head, as 9.6; p-values are corrected over all heads of one task, those too that have no answers yet."
+)
+
+
+def findings(summary: AblationSummary) -> list[Finding]:
+    """Which heads are critical and which change anything, a finding per model."""
+    by_model: dict[str, list[str]] = {}
+    for curve in heads.maps(summary):
+        by_model.setdefault(curve.model, []).append(_sentence(curve))
+    several = len(summary.models) > 1
+    return [
+        Finding(f"{model}, heads" if several else "Heads", (own[0],), tuple(own[1:])) for model, own in by_model.items()
+    ]
+
+
+def _sentence(curve: Curve) -> str:
+    noun, count = wording.UNIT_NAMES[curve.unit], heads.tests(curve)
+    of = f"of {wording.counted(count, noun)}"
+    if len(curve.cells) < count:
+        so_far = "" if curve.result.screen and curve.result.screen.top else " so far"
+        of = f"of the {len(curve.cells)} measured{so_far}, {of}"
+    task = curve.task if curve.factor == 0 else f"{curve.task}, scaled by {curve.factor:g}"
+    largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
+    text = f"{task}: {_listed(curve.marked, curve)} {wording.called(curve.stopped, len(curve.marked))} {of}"
+    if not curve.marked:
+        text = f"{task}: no {noun} {wording.called(curve.stopped)} {of}"
+        if curve.untold:
+            return f"{text}; it cannot be told ({curve.untold})."
+    changed = [cell for cell in curve.cells if cell not in curve.marked and _changes(cell)]
+    if changed:
+        text += (
+            f"; {_listed(changed, curve)} change{'s' if len(changed) == 1 else ''} the accuracy (p < .05, corrected)"
+        )
+    drop = largest.drop
+    return (
+        f"{text}. Largest drop: {wording.points(drop.value)} points {wording.interval(drop.low, drop.high)} of"
+        f" {wording.percent(curve.result.baseline.accuracy.value)}, {heads.named([largest], curve.unit)}."
+    )
+
+
+def _changes(cell: Cell) -> bool:
+    return cell.drop.p_corrected is not None and cell.drop.p_corrected < wording.ALPHA
+
+
+def _listed(cells: Sequence[Cell], curve: Curve) -> str:
+    """The heads by falling drop; of many the first, and how many more there are."""
+    ordered = sorted(cells, key=lambda cell: -(cell.drop.value or 0.0))
+    if len(ordered) <= MOST:
+        return heads.named(ordered, curve.unit)
+    return f"{heads.named(ordered[:MOST], curve.unit)} and {len(ordered) - MOST} more"
+
+
+def frame(summary: AblationSummary) -> pd.DataFrame:
+    """One row per model, task, factor, block and head: what `heads.csv` holds.
+
+    Accuracies, drops and rates in 0…1; NaN where not known. `tests` is over how many heads p is corrected.
+    """
+    rows = []
+    for curve in heads.maps(summary):
+        for cell in curve.cells:
+            accuracy, drop = cell.accuracy, cell.drop
+            rows.append(
+                {"model": curve.model, "task": curve.task, "unit": cell.unit, "factor": cell.factor}
+                | {"layer": cell.layer, "head": cell.head, "items": cell.items}
+                | {"accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high}
+                | {"drop": drop.value, "drop_low": drop.low, "drop_high": drop.high}
+                | {"p": drop.p, "p_corrected": drop.p_corrected, "p_critical_corrected": cell.p_critical_corrected}
+                | {"critical": math.nan if cell.critical is None else cell.critical}
+                | {"p_spared_corrected": cell.p_spared_corrected}
+                | {"spared": math.nan if cell.spared is None else cell.spared}
+                | {"decided": cell.decided or math.nan, "truncated": cell.truncated, "unparsed": cell.unparsed}
+                | {"baseline_accuracy": curve.baseline_of(cell).accuracy.value, "tests": heads.tests(curve)}
+            )
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
+
+
+def table(summary: AblationSummary) -> Table:
+    """Every head: `heads.csv`."""
+    rows = frame(summary)
+    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+    models, edits = rows["model"].nunique() > 1, len(rows[["unit", "factor"]].drop_duplicates()) > 1
+    tests = [
+        Column("p_corrected", "p corrected", wording.p_value),
+        Column("p_critical_corrected", "p critical", wording.p_value),
+        Column("critical", "Critical", lambda critical: "●" if critical else "", number=False),
+    ]
+    decided = [Column("items", "Items"), Column("decided", "Decided", str, number=False)]
+    return Table(
+        "heads",
+        rows,
+        (
+            *([Column("model", "Model", number=False)] if models else []),
+            Column("task", "Task", number=False),
+            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
+            *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
+            Column("layer", "Block"),
+            Column("head", "Head"),
+            Column("accuracy", "Accuracy", row=lambda row: _number(row, "accuracy", "low", "high")),
+            Column("drop", "Drop", row=lambda row: _number(row, "drop", "drop_low", "drop_high")),
+            *(decided if summary.stopped else tests),
+        ),
+        title="Every head",
+        caption=f"Accuracies in % and drops in points, with {level} intervals. The corrections are Holm's over all"
+        " heads of one model, task and factor.",
+        mark=lambda row: bool(row["critical"]) or row["decided"] == "exceeds",
+        marked=f"only what {wording.call(True)}" if summary.stopped else "critical only",
+    )
+
+
+def _number(row: Mapping[str, Any], key: str, low: str, high: str) -> str:
+    return f"{wording.points(row[key])} {wording.interval(row[low], row[high])}".rstrip()
+
+
+def section(summary: AblationSummary) -> Section | None:
+    """A map per model, task and factor, and the table; None of a study without heads."""
+    drawn = heads.maps(summary)
+    if not drawn:
+        return None
+    full = full_drop(drawn)
+    figures: list[Block] = [_figure(summary, curve, number, full) for number, curve in enumerate(drawn, 1)]
+    return Section("Heads", "How much each head takes", (Prose((WHAT,)), *figures, table(summary)))
+
+
+def _figure(summary: AblationSummary, curve: Curve, number: int, full: float) -> Figure:
+    several = len(summary.models) > 1
+    title = f"{curve.model} · {curve.task}" if several else curve.task
+    how = "removed" if curve.factor == 0 else f"scaled by {curve.factor:g}"
+    n = wording.of_drawn(*curve.counts)
+    unedited = wording.percent(curve.result.baseline.accuracy.value)
+    caption = (
+        f"Drop in accuracy, in points, with one {wording.UNIT_NAMES[curve.unit]} {how} at a time: a row per block."
+        f" Orange: lost, blue: gained; full colour at {wording.points(full, 0)} points. Boxed:"
+        f" {wording.call(curve.stopped)}. Dashed: not measured. The unedited model has {unedited} of {n} items right."
+    )
+    return Figure(f"heads-{number}", (Panel((drops(curve, full),), title),), caption)
+
+
+def drops(curve: Curve, full: float) -> alt.LayerChart:
+    """Drops in points, a row per block and a column per head; boxed: marked, dashed: not measured."""
+    cells = {(cell.layer, cell.head): cell for cell in curve.cells}
+    layers = sorted({layer for layer, _ in cells})
+    numbers = range(1 + max(number or 0 for _, number in cells))
+    rows = []
+    for layer in layers:
+        for number in numbers:
+            row: dict[str, object] = {"x": number, "y": layer, "text": "", "marked": False}
+            cell = cells.get((layer, number))
+            if cell is None:
+                rows.append(row | {"tip": "not measured"})
+                continue
+            tip = f"{curve.task} · {heads.named([cell], curve.unit)}\n{charts.numbers(curve, cell)}"
+            text = wording.points(cell.drop.value, 0) if len(numbers) <= ROOMY else ""
+            row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}
+            rows.append(row | charts.named(curve, cell))
+    return _map(rows, curve.unit, full)
+
+
+def screens(summary: AblationSummary) -> list[Figure]:
+    """What gold solutions lose under every head: a map per model and task with a screen of heads."""
+    figures: list[Figure] = []
+    for model, result in summary.results:
+        losses = result.screen.losses if result.screen else ()
+        for unit, factor in dict.fromkeys((loss.unit, loss.factor) for loss in losses if loss.head is not None):
+            own = [loss for loss in losses if (loss.unit, loss.factor) == (unit, factor)]
+            full = max(0.001, max((abs(loss.lost.value or 0.0) for loss in own), default=0.0))
+            rows = [_lost(loss) for loss in own]
+            caption = (
+                f"{model}, {result.task}: nats of log-probability that a token of the gold solutions loses with one"
+                f" {wording.UNIT_NAMES[unit]} {'removed' if factor == 0 else f'scaled by {factor:g}'} at a time; full"
+                f" colour at {full:.3g}."
+            )
+            figures.append(Figure(f"screen-{len(figures) + 1}", (Panel((_map(rows, unit, full),), ""),), caption))
+    return figures
+
+
+def _lost(loss: Loss) -> dict[str, object]:
+    tip = f"{wording.place(loss.unit, loss.layer, loss.head)}: {screen_report.loss_text(loss)}, rank {loss.rank}"
+    return {"x": loss.head, "y": loss.layer, "text": "", "marked": False, "value": loss.lost.value, "tip": tip}
+
+
+def _map(rows: Sequence[Mapping[str, object]], unit: Unit, full: float) -> alt.LayerChart:
+    """Cells with `x` (head), `y` (block) and what else a heat map takes, as a map of blocks × heads."""
+    frame, across = pd.DataFrame(rows, columns=charts.HEAT), f"{wording.UNIT_NAMES[unit]} of the block"
+    numbers, layers = range(1 + int(frame["x"].max())), sorted(set(frame["y"]))
+    return heatmap.heat(frame, across, "block", full=full, columns=numbers, rows=layers, height=18)
+
+
+def ratios(text: TextResult, unit: Unit, factor: Factor) -> alt.LayerChart:
+    """How many times the perplexity becomes, a row per block and a column per head; colour by its logarithm."""
+    cells = text.of(unit, factor)
+    rows = [_ratio(cell) for cell in cells]
+    sizes = [abs(math.log(cell.ratio.value)) for cell in cells if cell.ratio.value]
+    return _map(rows, unit, max([0.1, *sizes]))
+
+
+def _ratio(cell: TextUnderEdit) -> dict[str, object]:
+    value = cell.ratio.value
+    tip = "not finite" if value is None else f"×{wording.figures(value, 3)}"
+    row: dict[str, object] = {"x": cell.head, "y": cell.layer, "text": "", "marked": False}
+    row |= {"tip": f"{wording.place(cell.unit, cell.layer, cell.head)}: {tip}"}
+    return row | {"value": math.log(value) if value else None}
+
+
+def terminal(summary: AblationSummary) -> list[TerminalTable]:
+    """The terminal's tables: drops in points, a row per block and a column per head, `●` where critical."""
+    tables = []
+    for curve in heads.maps(summary):
+        accuracy = curve.result.baseline.accuracy
+        how = f"{wording.UNIT_NAMES[curve.unit]} ×{curve.factor:g}"
+        title = (
+            f"{plain(curve.model)} · {plain(curve.task)} · {how} · drop in points of {wording.percent(accuracy.value)}"
+            f" ({wording.counted(curve.items, 'item')})"
+        )
+        cells = {(cell.layer, cell.head): cell for cell in curve.cells}
+        numbers = range(1 + max(number or 0 for _, number in cells))
+        shown = terminal_table(title, [("block", True), *((str(number), True) for number in numbers)])
+        for layer in sorted({layer for layer, _ in cells}):
+            shown.add_row(str(layer), *(_short(cells.get((layer, number))) for number in numbers))
+        tables.append(shown)
+    return tables
+
+
+def _short(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("", style="dim")
+    return Text(f"{wording.points(cell.drop.value, 0)}{'●' if cell.marked else ''}")
+
+
+def offered(summary: AblationSummary) -> list[Offered]:
+    """What the item browser offers of heads: the unedited model, then the heads by falling drop."""
+    entries: list[Offered] = []
+    for curve in heads.maps(summary):
+        entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
+        how = "removed" if curve.factor == 0 else f"× {curve.factor:g}"
+        for cell in sorted(curve.cells, key=lambda cell: -(cell.drop.value or 0.0)):
+            label = f"{heads.named([cell], curve.unit)} {how}, drop {wording.points(cell.drop.value)}"
+            entries.append(Offered(curve.model, curve.task, cell.edit, label))
+    return list(dict.fromkeys(entries))
+
+
+def measured(summary: AblationSummary) -> list[tuple[str, str]]:
+    """Every model and task of which heads were measured."""
+    return [(curve.model, curve.task) for curve in heads.maps(summary)]
