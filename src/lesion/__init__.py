@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lesion.studies.comparison.report import ComparisonResult
     from lesion.studies.drift.api import drift
     from lesion.studies.drift.report import DriftResult
+    from lesion.studies.effects.api import effects
+    from lesion.studies.effects.report import EffectsResult
     from lesion.studies.isolation.api import evaluate, isolate
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
@@ -64,6 +66,8 @@ _HOME = {
     "result": "lesion.api",
     "drift": "lesion.studies.drift.api",
     "DriftResult": "lesion.studies.drift.report",
+    "effects": "lesion.studies.effects.api",
+    "EffectsResult": "lesion.studies.effects.report",
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
     "IsolationResult": "lesion.studies.isolation.report",
@@ -118,6 +122,7 @@ __all__ = [
     "ComparisonResult",
     "Compose",
     "DriftResult",
+    "EffectsResult",
     "EngineChoice",
     "IsolationResult",
     "LesionError",
@@ -146,6 +151,7 @@ __all__ = [
     "calibration",
     "compare",
     "drift",
+    "effects",
     "evaluate",
     "find_task",
     "gated",
