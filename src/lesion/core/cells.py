@@ -74,10 +74,8 @@ def write(folder: Path, key: str, measured: Value) -> None:
     Raises:
         LesionError: the folder cannot be written.
     """
-    stored = StoredCell[type(measured)](  # type: ignore[misc]
-        key=key, checksum=_checksum(key, measured), measured=measured
-    )
-    keep(path(folder, key), stored.model_dump_json())
+    stored = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
+    keep(path(folder, key), stored.model_dump_json(serialize_as_any=True))
 
 
 def _checksum(key: str, measured: Value) -> str:

@@ -75,7 +75,7 @@ def layers(tmp_path) -> Path:
 
 def test_screens_are_compared_with_the_drops_of_a_layer_study(layers, tmp_path):
     result = library.effects(model("llama"), str(tmp_path / "sums.jsonl"), items=5, study=layers, unit=["block", "mlp"])
-    assert list(result.screens["screen"]) == ["influence", "direct", "loss"]
+    assert list(result.screens["screen"]) == ["direct", "loss", "influence"]
     assert set(result.screens["unit"]) == {"block"}  # the layer study switched whole blocks off
     assert (result.screens["items"] == 30).all()
     known = result.screens["rho"].dropna()

@@ -202,5 +202,5 @@ def _under(readout: Readout, gates: Gates, text: Text, edits: Sequence[Scale]) -
     with final(readout.model, readout.module) as ended:
         passed = prefill(readout.model, gates, [text.read] * len(edits), table, text.read[0], kept=kept)
     gates.assign_everywhere(BASELINE)
-    streams, raw = ended[0][:, -kept:], ended[1][:, -kept:]
-    return tuple(each.index_select(0, passed.places.to(each.device)) for each in (streams, raw))
+    streams, raw = (each[:, -kept:].index_select(0, passed.places.to(each.device)) for each in ended)
+    return streams, raw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -65,7 +66,7 @@ class EffectsStudy(ModelStudy):
     dtype: Dtype = DTYPES
 
     @override
-    def look_ahead(self, blocks: dict[str, int]) -> None:
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
         if self.study is not None and not Path(self.study).is_dir():
             raise UsageError(f"{self.study} is no folder; --study is the folder of a finished layer study.")
 

@@ -17,12 +17,15 @@ from lesion.studies.effects.measurement import Measured
 from lesion.studies.effects.result import (
     Effect,
     LensLayer,
+    Screen,
     ScreenAgreement,
     TaskEffects,
     UnitEffects,
 )
 from lesion.studies.effects.screens import Drops, agreement
 from lesion.studies.effects.study import EffectsStudy
+
+Items = Float[np.ndarray, "items places"]
 
 
 class Sample:
@@ -104,8 +107,10 @@ def summarised(
         units.append(_unit(sample, unit, own, direct, total, frozen))
         right = None if drops is None else drops.right(model, task, unit, len(places))
         if right is not None:
-            screens = {"influence": influence} if unit == "block" else {}
-            for screen, values in {**screens, "direct": direct, "loss": loss}.items():
+            screens: dict[Screen, Items] = {"direct": direct, "loss": loss}
+            if unit == "block":
+                screens["influence"] = influence
+            for screen, values in screens.items():
                 means, drawn = values.mean(0), sample.drawn(values)
                 if screen == "direct":
                     means, drawn = np.abs(means), np.abs(drawn)
@@ -129,9 +134,6 @@ def summarised(
 def _exponential(estimate: Estimate) -> Estimate:
     ends = (None if end is None else float(np.exp(end)) for end in (estimate.value, estimate.low, estimate.high))
     return Estimate(**dict(zip(("value", "low", "high"), ends, strict=True)))
-
-
-Items = Float[np.ndarray, "items places"]
 
 
 def _effects(
