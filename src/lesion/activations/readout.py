@@ -58,14 +58,14 @@ class Norm:
     offset: Float[Tensor, " width"]
 
     @classmethod
-    def of(cls, module: nn.Module, width: int, model: str) -> Norm:
-        """What a norm computes, found out from a few inputs.
+    def of(cls, module: nn.Module, like: Float[Tensor, "*some width"], model: str) -> Norm:
+        """What a norm computes, found out from a few inputs of the width and on the device of a stream.
 
         Raises:
             LesionError: it is neither RMSNorm nor LayerNorm.
         """
         own = copy.deepcopy(module).float()
-        device = next((parameter.device for parameter in own.parameters()), torch.device("cpu"))
+        width, device = like.shape[-1], like.device
         # Mean 0 and no dimension at 0, so that the gain of both norms can be read from the output.
         probe = torch.ones(width, device=device)
         probe[1::2] = -1.0
@@ -73,8 +73,8 @@ class Norm:
             probe[0] = probe[2 % width] = 0.5
         with torch.inference_mode():
             out, other, raised = (own(x[None])[0].double() for x in (probe, -probe, probe + 2.0))
-        norm = cls(own, bool(torch.allclose(raised, out, rtol=1e-3, atol=1e-5)), (out - other) / 2, (out + other) / 2)
-        norm = cls(own, norm.centred, norm.gain / probe.double(), norm.offset)
+        centred = torch.allclose(raised, out, rtol=1e-3, atol=1e-5)
+        norm = cls(own, centred, gain=(out - other) / 2 / probe.double(), offset=(out + other) / 2)
         streams = torch.randn(3, width, generator=torch.Generator().manual_seed(0)).to(device)
         norm.frozen(streams, model)
         return norm
@@ -175,7 +175,7 @@ def readout(model: Model, tokens: Sequence[int]) -> Readout:
             " block's part in a logit can be read; use `lesion ablate` for this model."
         )
     factor, cap = _behind(model, seen.raw, logits)
-    return Readout(model, module, Norm.of(module, width, model.name), head, factor, cap)
+    return Readout(model, module, Norm.of(module, seen.stream, model.name), head, factor, cap)
 
 
 class _Seen:
@@ -188,6 +188,7 @@ class _Seen:
         self.outside = [part for part in model.network.modules() if part not in inside and part is not head]
         self.last = last
         self.calls: list[tuple[nn.Module, object, object]] = []
+        self.stream = torch.empty(0)
 
     def run(self, tokens: Sequence[int]) -> Tensor:
         """Run the tokens; their logits."""
@@ -196,7 +197,8 @@ class _Seen:
             self.calls.append((module, args[0] if args else next(iter(kwargs.values()), None), first(output)))
 
         def block(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-            self.stream = first(output)
+            given = first(output)
+            self.stream = given if isinstance(given, Tensor) else self.stream
 
         def reads(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             self.read, self.raw = args[0], output
