@@ -74,7 +74,7 @@ def write(folder: Path, key: str, measured: Value) -> None:
     Raises:
         LesionError: the folder cannot be written.
     """
-    stored = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
+    stored: StoredCell[Value] = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
     keep(path(folder, key), stored.model_dump_json(serialize_as_any=True))
 
 

@@ -100,14 +100,13 @@ def _plural(unit: UnitEffects) -> str:
 
 def _lens(task: TaskEffects) -> str:
     """How the gold tokens come about by layer."""
-    values = [layer.log_probability.value or 0.0 for layer in task.lens]
-    half = (values[0] + values[-1]) / 2
-    layer = next(place for place in range(len(values)) if min(values[place:]) >= half or place == len(values) - 1)
-    last = task.lens[-1]
+    shares = [layer.top.value or 0.0 for layer in task.lens]
+    first, last = task.lens[0], task.lens[-1]
+    reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
+    half = f"; half of that is reached at layer {reached} of {last.layer}" if shares[-1] else ""
     return (
-        f"Logit lens: the log-probability of the gold tokens goes from {_number(task.lens[0].log_probability)} nats at"
-        f" layer 0 to {_number(last.log_probability)}; it stays in the upper half of that from layer {layer} of"
-        f" {last.layer} on. At the end {_share(last.top)} of the gold tokens are the most probable ones."
+        f"Logit lens: the log-probability of the gold tokens goes from {_number(first.log_probability)} nats at layer 0 to"
+        f" {_number(last.log_probability)}. At the end {_share(last.top)} of them are the most probable token{half}."
     )
 
 
