@@ -147,6 +147,6 @@ def test_the_findings_say_who_repairs_what(task):
     first, *_ = findings(EffectsSummary(study=STUDY, tasks=[task]))
     headline, sentences = " ".join(first.headline), " ".join(first.sentences)
     assert "Switching off blocks\N{NO-BREAK SPACE}1, 2 and 4 takes less than they write" in headline
-    assert "of what block\N{NO-BREAK SPACE}2 wrote. In the others it is the final norm" in headline
+    assert "of what block\N{NO-BREAK SPACE}2 wrote. Behind blocks\N{NO-BREAK SPACE}1 and 4 the final norm" in headline
     assert "1 of 5 blocks does more through later blocks than directly, most block\N{NO-BREAK SPACE}0" in sentences
     assert "half of that is reached at layer 5 of 5" in sentences

@@ -48,9 +48,9 @@ def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
         ]
     if by_blocks and unit.by_blocks is not None:
         sentences.append(f"Later blocks make up for {_share(unit.by_blocks)} of what {_named(unit, by_blocks)} wrote.")
-    if len(repaired) > len(by_blocks):
-        where = "In the others it is" if by_blocks else "No later block takes part in that, beyond chance; it is"
-        sentences.append(f"{where} the final norm, which scales up what is left.")
+    if scaled := [place for place in repaired if not place.is_repaired_by_blocks]:
+        none = "" if by_blocks else "No later block takes part in that, beyond chance. "
+        sentences.append(f"{none}Behind {_named(unit, scaled)} the final norm scales up what is left.")
     return sentences
 
 
@@ -105,8 +105,8 @@ def _lens(task: TaskEffects) -> str:
     reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
     half = f"; half of that is reached at layer {reached} of {last.layer}" if shares[-1] else ""
     return (
-        f"Logit lens: the log-probability of the gold tokens goes from {_number(first.log_probability)} nats at layer 0 to"
-        f" {_number(last.log_probability)}. At the end {_share(last.top)} of them are the most probable token{half}."
+        f"Logit lens: the log-probability of the gold tokens goes from {_number(first.log_probability)} nats at layer 0"
+        f" to {_number(last.log_probability)}. At the end {_share(last.top)} of them are the most probable token{half}."
     )
 
 
