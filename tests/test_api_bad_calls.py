@@ -132,6 +132,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
         "drift": (lesion.drift, {"model": llama, "task": task}),
+        "effects": (lesion.effects, {"model": llama, "tasks": task}),
         "isolate": (lesion.isolate, {"model": llama, "skill": task, "controls": "primer:atlas"}),
         "evaluate": (lesion.evaluate, {"model": llama, "edits": file, "tasks": task}),
         "truncate": (lesion.truncate, {"model": llama, "tasks": task}),
@@ -294,6 +295,6 @@ def test_folders_laid_over_each_other_and_selections_joined_refuse_what_they_are
 @pytest.mark.parametrize("odd", drawn("watcher"))
 def test_what_is_no_watcher_is_refused_before_anything_begins(odd, good):
     given = MADE[odd]() if odd in MADE else ODD[odd]
-    for name in ("ablate", "drift", "isolate", "evaluate", "truncate", "tune", "study", "apply", "observe"):
+    for name in ("ablate", "drift", "effects", "isolate", "evaluate", "truncate", "tune", "study", "apply", "observe"):
         call, right = good[name]
         assert outcome(call, {**right, "watcher": given}) == ("reached" if given is None else "refused")

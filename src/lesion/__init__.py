@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from lesion.studies.comparison.report import ComparisonResult
     from lesion.studies.drift.api import drift
     from lesion.studies.drift.report import DriftResult
+    from lesion.studies.effects.api import effects
+    from lesion.studies.effects.report import EffectsResult
     from lesion.studies.isolation.api import evaluate, isolate
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
@@ -66,6 +68,8 @@ _HOME = {
     "result": "lesion.api",
     "drift": "lesion.studies.drift.api",
     "DriftResult": "lesion.studies.drift.report",
+    "effects": "lesion.studies.effects.api",
+    "EffectsResult": "lesion.studies.effects.report",
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
     "IsolationResult": "lesion.studies.isolation.report",
@@ -124,6 +128,7 @@ __all__ = [
     "ComparisonResult",
     "Compose",
     "DriftResult",
+    "EffectsResult",
     "EngineChoice",
     "IsolationResult",
     "LesionError",
@@ -155,6 +160,7 @@ __all__ = [
     "compare",
     "distance",
     "drift",
+    "effects",
     "evaluate",
     "find_task",
     "gated",

@@ -13,12 +13,12 @@ from oracle import Listener
 from sklearn.metrics import normalized_mutual_info_score
 
 from commandline import questions, save, write
+from lesion.core.cells import CELLS
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
 from lesion.studies.drift import measurement as drift_measuring
-from lesion.studies.drift.cells import CELLS
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import draw_runs

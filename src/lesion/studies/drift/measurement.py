@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from lesion.activations.hidden_states import hidden_states, sweep
+from lesion.core import cells as stored_cells
 from lesion.core.study_file import ModelChoice
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.studies.drift import cells as drift_cells
 from lesion.studies.drift.clustering import Measured, Settings, drift
 from lesion.studies.drift.study import USUAL, DriftStudy
 from lesion.studies.drift.texts import Texts, seed_of
@@ -175,13 +175,15 @@ def measure(
                 part=study.part,
             )
             parts = {"model": model.fingerprint, "texts": run.ids, "prompts": run.prompts, "settings": own.model_dump()}
-            keys[run.run, clusters] = drift_cells.key_of({**parts, "labels": list(label)}, list(label.values()))
-    cells = {place: cell for place, key in keys.items() if (cell := drift_cells.read(folder, key)) is not None}
+            keys[run.run, clusters] = stored_cells.key_of({**parts, "labels": list(label)}, list(label.values()))
+    cells = {
+        place: cell for place, key in keys.items() if (cell := stored_cells.read(folder, key, Measured)) is not None
+    }
     missing = keys.keys() - cells.keys()
     if missing:
         layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
         watcher.begin(chosen.name, len(keys) * layers, len(cells) * layers, "layers clustered")
-    if unsound := sum(drift_cells.path(folder, keys[place]).exists() for place in missing):
+    if unsound := sum(stored_cells.path(folder, keys[place]).exists() for place in missing):
         watcher.note(
             f"{chosen.name}: {unsound} of {len(keys)} kept cells have no checksum, as cells of earlier versions, or are"
             f" not as they were written; they are measured again."
@@ -194,5 +196,5 @@ def measure(
             for clusters in wanted:
                 place = run.run, clusters
                 cells[place] = drift(states, settings[place], labels=label, watcher=watcher)
-                drift_cells.write(folder, keys[place], cells[place])
+                stored_cells.write(folder, keys[place], cells[place])
     return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters or ()}, len(missing)

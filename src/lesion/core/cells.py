@@ -1,4 +1,4 @@
-"""Cells of a drift study: what one run of one model under one number of clusters gave, a file each, with a checksum."""
+"""Cells: parts of a study that are measured one by one, a file each with a checksum in the folder of the study."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -15,18 +16,19 @@ from lesion.core.integrity import checksum
 from lesion.core.values import Value
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
-from lesion.studies.drift.clustering import Measured
 
 CELLS = "cells"
 FORMAT = 1
 
+V = TypeVar("V", bound=Value)
 
-class StoredCell(Value):
+
+class StoredCell(Value, Generic[V]):
     """A cell with the key under which it is kept, and the checksum of both."""
 
     key: str
     checksum: str
-    measured: Measured
+    measured: V
 
 
 def key_of(parts: Mapping[str, object], arrays: Sequence[np.ndarray] = ()) -> str:
@@ -48,25 +50,33 @@ def path(folder: Path, key: str) -> Path:
     return folder / CELLS / f"{key}.json"
 
 
-def read(folder: Path, key: str) -> Measured | None:
-    """The cell of a key; None where it is missing, damaged, or does not have the checksum that it was written with."""
+def read(folder: Path, key: str, kind: type[V]) -> V | None:
+    """The cell of a key; None where it is missing, damaged, or does not have the checksum that it was written with.
+
+    Args:
+        folder: of the study.
+        key: of the cell.
+        kind: the class of what was measured.
+    """
     try:
-        stored = StoredCell.model_validate_json(read_text(path(folder, key), limit=SUMMARY_BYTES))
+        stored = StoredCell[kind].model_validate_json(  # type: ignore[valid-type]
+            read_text(path(folder, key), limit=SUMMARY_BYTES)
+        )
     except (LesionError, ValidationError):
         return None
-    sound = stored.key == key and stored.checksum == _checksum(key, stored.measured)
-    return stored.measured if sound else None
+    measured: V = stored.measured
+    return measured if stored.key == key and stored.checksum == _checksum(key, measured) else None
 
 
-def write(folder: Path, key: str, measured: Measured) -> None:
+def write(folder: Path, key: str, measured: Value) -> None:
     """Keep a cell, whole or not at all.
 
     Raises:
         LesionError: the folder cannot be written.
     """
-    stored = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
-    keep(path(folder, key), stored.model_dump_json())
+    stored: StoredCell[Value] = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
+    keep(path(folder, key), stored.model_dump_json(serialize_as_any=True))
 
 
-def _checksum(key: str, measured: Measured) -> str:
+def _checksum(key: str, measured: Value) -> str:
     return checksum([key, measured.model_dump_json()])

@@ -12,7 +12,7 @@ from oracle import Listener
 
 import lesion
 from commandline import questions
-from lesion.studies.drift import cells
+from lesion.core import cells
 from lesion.studies.drift.clustering import Measured, Settings, drift
 from spooling import spooled
 from tiny import model
@@ -34,8 +34,8 @@ def file(measured, tmp_path) -> Path:
 
 
 def test_a_cell_is_read_as_it_was_written(measured, file, tmp_path):
-    assert cells.read(tmp_path, KEY) == measured
-    assert cells.read(tmp_path, "1" * 32) is None
+    assert cells.read(tmp_path, KEY, Measured) == measured
+    assert cells.read(tmp_path, "1" * 32, Measured) is None
 
 
 def test_the_checksum_is_that_of_key_and_numbers(file):
@@ -59,7 +59,7 @@ def altered(stored: dict, *path: str | int) -> dict:
 )
 def test_a_cell_with_another_number_is_not_believed(path, file, tmp_path):
     file.write_text(json.dumps(altered(json.loads(file.read_text()), "measured", *path)))
-    assert cells.read(tmp_path, KEY) is None
+    assert cells.read(tmp_path, KEY, Measured) is None
 
 
 def test_a_cell_without_checksum_under_another_key_or_broken_is_not_believed(file, tmp_path):
@@ -68,9 +68,9 @@ def test_a_cell_without_checksum_under_another_key_or_broken_is_not_believed(fil
     del stored["checksum"]
     for text in (json.dumps(stored), whole[:-1], "", json.dumps({"key": KEY})):
         file.write_text(text)
-        assert cells.read(tmp_path, KEY) is None
+        assert cells.read(tmp_path, KEY, Measured) is None
     cells.path(tmp_path, "1" * 32).write_text(whole)
-    assert cells.read(tmp_path, "1" * 32) is None
+    assert cells.read(tmp_path, "1" * 32, Measured) is None
 
 
 def test_cells_that_are_not_believed_are_measured_again_with_a_note(tmp_path):

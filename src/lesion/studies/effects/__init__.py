@@ -1,0 +1,1 @@
+"""Direct effect, total effect, logit lens and block influence of every block."""

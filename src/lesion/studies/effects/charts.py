@@ -1,0 +1,71 @@
+"""The charts of a study of effects: lens by layer, direct and total effect by block, block influence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import altair as alt
+import pandas as pd
+
+from lesion.core.values import Estimate
+from lesion.edits.edit import Unit
+from lesion.report import plots, wording
+from lesion.report.axes import Axis
+from lesion.report.blocks import Series
+from lesion.studies.effects.result import TaskEffects
+
+EFFECTS = ("direct effect", "total effect")
+"""The series of a chart of effects, in the order of their colours."""
+
+
+def lens_chart(tasks: Sequence[TaskEffects], measure: str, title: str) -> alt.LayerChart:
+    """One measure of the lens by layer, a curve per task with its interval as a band.
+
+    Args:
+        tasks: of one model.
+        measure: `log_probability` or `top`.
+        title: of the upright axis.
+    """
+    rows = [_row(task.task, layer.layer, getattr(layer, measure)) for task in tasks for layer in task.lens]
+    upright = Axis(title, 0.0, 1.0) if measure == "top" else Axis(title)
+    return _curves(rows, Axis("layer", -0.3, len(tasks[0].lens) - 0.7, whole=True), upright, [t.task for t in tasks])
+
+
+def effects_chart(task: TaskEffects, unit: Unit) -> alt.LayerChart:
+    """Direct and total effect of every place of a unit, with their intervals as bars."""
+    places = task.of(unit)
+    rows = [_row(EFFECTS[0], place.layer, place.direct) for place in places]
+    rows += [_row(EFFECTS[1], place.layer, place.total) for place in places]
+    zero = plots.level(0.0, upright := Axis("gold logit"))
+    chart = _curves(rows, Axis("block", -0.5, len(places) - 0.5, whole=True), upright, EFFECTS, spread="bars")
+    return alt.layer(zero, chart)
+
+
+def influence_chart(tasks: Sequence[TaskEffects]) -> alt.LayerChart:
+    """Block influence by block, a curve per task."""
+    rows = [
+        _row(task.task, place.layer, place.influence)
+        for task in tasks
+        for place in task.of("block")
+        if place.influence is not None
+    ]
+    across = Axis("block", -0.5, max(row[1] for row in rows) + 0.5, whole=True)
+    return _curves(rows, across, Axis("1 − cosine", 0.0), [task.task for task in tasks])
+
+
+def legend(names: Iterable[str]) -> tuple[Series, ...]:
+    """The series of a figure."""
+    return tuple(Series(name, index) for index, name in enumerate(names))
+
+
+def _row(series: str, place: int, estimate: Estimate) -> plots.Row:
+    value = float("nan") if estimate.value is None else estimate.value
+    return series, place, value, estimate.low, estimate.high
+
+
+def _curves(
+    rows: Sequence[plots.Row], across: Axis, upright: Axis, series: Sequence[str], *, spread: str = "band"
+) -> alt.LayerChart:
+    frame: pd.DataFrame = plots.data(rows)
+    guide = plots.readings(frame, lambda place: f"{across.title}{wording.SPACE}{place:g}")
+    return plots.curves(frame, across, upright, series, spread=spread, guide=guide)

@@ -1,0 +1,147 @@
+"""The findings of a study of effects, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.core.values import Estimate
+from lesion.report import wording
+from lesion.report.finding import FEW, LIMITS, Finding
+from lesion.report.table import decimals
+from lesion.studies.effects.result import Effect, EffectsSummary, TaskEffects, UnitEffects
+from lesion.studies.effects.tables import SCREENS
+
+
+def findings(summary: EffectsSummary) -> list[Finding]:
+    """A finding per model and task, and what limits them."""
+    return [*(_finding(task) for task in summary.tasks), *_limits(summary)]
+
+
+def _finding(task: TaskEffects) -> Finding:
+    first, *others = task.units
+    sentences = (
+        _most(task, first),
+        _slope(first),
+        _read_by_others(task, first),
+        *(" ".join(_repaired(task, unit)) for unit in others),
+        _lens(task),
+    )
+    headline = (*_repaired(task, first), *_screens(task))
+    return Finding(f"{task.model}, {task.task}", headline, tuple(filter(None, sentences)))
+
+
+def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
+    """Whose loss is repaired, how much of it, and whether later blocks do it."""
+    places = task.of(unit.unit)
+    repaired = [place for place in places if place.is_repaired]
+    by_blocks = [place for place in places if place.is_repaired_by_blocks]
+    if not repaired or unit.repaired is None:
+        sentences = [
+            f"No repair is shown: of {len(places)} {_plural(unit)} there is none whose removal takes less than it"
+            " writes towards the right token, beyond chance."
+        ]
+    else:
+        writes = "it writes" if len(repaired) == 1 else "they write"
+        sentences = [
+            f"Switching off {_named(unit, repaired)} takes less than {writes} towards the right token:"
+            f" {_share(unit.repaired)} is repaired."
+        ]
+    if by_blocks and unit.by_blocks is not None:
+        sentences.append(f"Later blocks make up for {_share(unit.by_blocks)} of what {_named(unit, by_blocks)} wrote.")
+    if scaled := [place for place in repaired if not place.is_repaired_by_blocks]:
+        none = "" if by_blocks else "No later block takes part in that, beyond chance. "
+        sentences.append(f"{none}Behind {_named(unit, scaled)} the final norm scales up what is left.")
+    return sentences
+
+
+def _named(unit: UnitEffects, places: Sequence[Effect]) -> str:
+    layers = wording.numbered("block", [place.layer for place in places])
+    return layers if unit.unit == "block" else f"the {wording.UNIT_NAMES[unit.unit]} of {layers}"
+
+
+def _most(task: TaskEffects, unit: UnitEffects) -> str:
+    """Where later blocks make up for most."""
+    chosen = [place for place in task.of(unit.unit) if place.is_repaired_by_blocks]
+    if not chosen:
+        return ""
+    most = max(chosen, key=lambda place: place.by_blocks.value or 0)
+    return (
+        f"They make up for most in {wording.place(unit.unit, most.layer)}: it writes {_number(most.direct)} logits, and"
+        f" its removal takes {_number(most.total)}."
+    )
+
+
+def _slope(unit: UnitEffects) -> str:
+    if unit.slope.value is None:
+        return ""
+    return (
+        f"Over all {_plural(unit)} the slope of total on direct effect is {_number(unit.slope)}; it would be 1 if"
+        " nothing were repaired and nothing read by other blocks."
+    )
+
+
+def _read_by_others(task: TaskEffects, unit: UnitEffects) -> str:
+    """Where most is lost that the place does not write itself."""
+    places = task.of(unit.unit)
+    read = [place for place in places if place.is_read]
+    if not read:
+        return ""
+    most = min(read, key=lambda place: place.by_blocks.value or 0)
+    return (
+        f"{len(read)} of {len(places)} {_plural(unit)} {'does' if len(read) == 1 else 'do'} more through later blocks"
+        f" than directly, most {wording.place(unit.unit, most.layer)}: it writes {_number(most.direct)} logits, and its"
+        f" removal takes {_number(most.total)}."
+    )
+
+
+def _plural(unit: UnitEffects) -> str:
+    return {"block": "blocks", "attention": "attention branches", "mlp": "MLPs"}[unit.unit]
+
+
+def _lens(task: TaskEffects) -> str:
+    """How the gold tokens come about by layer."""
+    shares = [layer.top.value or 0.0 for layer in task.lens]
+    first, last = task.lens[0], task.lens[-1]
+    reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
+    half = f"; half of that is reached at layer {reached} of {last.layer}" if shares[-1] else ""
+    return (
+        f"Logit lens: the log-probability of the gold tokens goes from {_number(first.log_probability)} nats at layer 0"
+        f" to {_number(last.log_probability)}. At the end {_share(last.top)} of them are the most probable token{half}."
+    )
+
+
+def _screens(task: TaskEffects) -> list[str]:
+    """How the cheap measures of the first unit foretell the drops."""
+    first = task.units[0].unit
+    own = [each for each in task.agreements if each.unit == first and each.rho.value is not None]
+    if not own:
+        return []
+    ordered = sorted(own, key=lambda each: -(each.rho.value or 0))
+    texts = [f"{SCREENS[each.screen]} (ρ {_rho(each.rho)}, p {wording.p_value(each.rho.p)})" for each in ordered]
+    return [f"The drops of accuracy over {own[0].places} {first}s rank as {wording.listed(texts)}."]
+
+
+def _limits(summary: EffectsSummary) -> list[Finding]:
+    few = [
+        f"{task.task}: {wording.counted(task.items, 'item')} {'is' if task.items == 1 else 'are'} few; chance decides"
+        " much."
+        for task in summary.tasks
+        if task.items < FEW
+    ]
+    return [Finding(LIMITS, (), tuple(few))] if few else []
+
+
+def _number(estimate: Estimate) -> str:
+    form = decimals(2)
+    spread = "" if estimate.low is None else f" [{form(estimate.low)},{wording.SPACE}{form(estimate.high)}]"
+    return form(estimate.value) + spread
+
+
+def _share(estimate: Estimate) -> str:
+    return f"{wording.percent(estimate.value, 0)} {wording.interval(estimate.low, estimate.high, 0)}".rstrip()
+
+
+def _rho(estimate: Estimate) -> str:
+    if estimate.low is None:
+        return wording.rho(estimate.value)
+    return f"{wording.rho(estimate.value)} [{wording.rho(estimate.low)},{wording.SPACE}{wording.rho(estimate.high)}]"

@@ -1,0 +1,152 @@
+"""The report of a study of effects, in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from typing_extensions import override
+
+from lesion.core.result import StudyResult, progress_line
+from lesion.plain import visible
+from lesion.report import wording
+from lesion.report.blocks import (
+    Block,
+    Figure,
+    Findings,
+    Folded,
+    Opening,
+    Page,
+    Panel,
+    Section,
+    entries,
+    study_section,
+)
+from lesion.report.finding import Finding
+from lesion.studies.effects import charts, tables
+from lesion.studies.effects import findings as prose
+from lesion.studies.effects.result import EffectsSummary, TaskEffects, UnitEffects
+
+READING = (
+    "Every number is teacher-forced: the model reads the prompt and the gold solution, and each gold token is judged at"
+    " the position before it. Means over the tokens of an item, then over items; intervals by bootstrap over items.",
+    "Gold logit: that of the right token minus the mean logit over the vocabulary, or, where the task has a tempting"
+    " token, minus that of the tempting token; before any softcap.",
+    "Direct effect: what a place adds to the gold logit through the final norm and the head, with the norm's scale that"
+    " the whole model has. The embedding, all blocks and the biases add up to the gold logit.",
+    "Total effect: by how much the gold logit is lower when the place is switched off and all later blocks compute with"
+    " what is left. Repaired: direct minus total (McGrath et al. 2023). A part of it is the final norm, which scales up"
+    " what is left (Rushing and Nanda 2024); the rest is later blocks. That rest is tested by a t-test over items,"
+    " corrected by Holm over the places of a unit; repaired places are chosen and measured on the same items. Where the"
+    " rest is negative, later blocks read what is written and write more of their own.",
+    "Logit lens (nostalgebraist 2020): layer 0 is what enters block 0, layer l what block l − 1 gives; the last layer"
+    " is the model as it is. Early streams are not in the basis of the head, so a low number there does not show that"
+    " nothing is known.",
+    "Block influence (Men et al. 2024): 1 − cosine of what enters and what leaves a block, mean over all tokens of the"
+    " texts. It needs no gold answers.",
+)
+
+
+@dataclass(frozen=True)
+class EffectsResult(StudyResult[EffectsSummary]):
+    """A study of effects. `table` has one row per model, task and place, as `effects.csv`."""
+
+    SUMMARY, TABLE, TEXT = EffectsSummary, tables.effects, tables.text_tables
+
+    @property
+    def lens(self) -> pd.DataFrame:
+        """One row per model, task and layer, as `lens.csv`."""
+        return tables.lens(self.summary).frame
+
+    @property
+    def screens(self) -> pd.DataFrame:
+        """One row per model, task, unit and screen, as `screens.csv`; no rows without a layer study."""
+        return tables.screens(self.summary).frame
+
+    @override
+    def found(self) -> list[Finding]:
+        return prose.findings(self.summary)
+
+    @override
+    def done(self) -> list[str]:
+        return [progress_line("measured", self.evaluated, self.planned, " items")] if self.planned else []
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        by_model: dict[str, list[TaskEffects]] = {}
+        for task in summary.tasks:
+            by_model.setdefault(task.model, []).append(task)
+        names = [*by_model]
+        which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
+        facts = entries(summary.study.model_dump(mode="json", exclude_none=True))
+        models = (section for number, tasks in enumerate(by_model.values()) for section in _model(tasks, number))
+        first, finding = summary.tasks[0], prose.findings(summary)[0]
+        lead = (f"{finding.subject}: {finding.headline[0]}", *finding.headline[1:2])
+        return Page(
+            title=visible(summary.study.title or f"Direct and total effects of the blocks of {which}"),
+            eyebrow="effects of blocks",
+            sections=(
+                Section("Findings", "Findings", (Findings(tuple(prose.findings(summary))),)),
+                *models,
+                *_screens(summary),
+                Section("Tables", "All numbers", (Folded("Every place", (tables.effects(summary),)),)),
+                study_section(facts, summary.notes, READING),
+            ),
+            version=summary.version,
+            tables=(tables.lens(summary), *(() if summary.study.study else (tables.screens(summary),))),
+            opening=Opening(lead, _effects(first, "", first.units[:1])),
+        )
+
+
+def _model(tasks: Sequence[TaskEffects], number: int) -> list[Section]:
+    """The sections of one model."""
+    after = f"-{number}" if number else ""
+    names = [task.task for task in tasks]
+    panels = (
+        Panel((charts.lens_chart(tasks, "log_probability", "log-probability, nats per token"),), "log-probability"),
+        Panel((charts.lens_chart(tasks, "top", "share of gold tokens"),), "most probable token"),
+    )
+    lens = Figure(
+        f"lens{after}",
+        panels,
+        "The gold tokens read off the stream after every block through the final norm and the head.",
+        charts.legend(names),
+    )
+    effects = [
+        _effects(task, f"effects{after}{f'-{place}' if place else ''}", task.units) for place, task in enumerate(tasks)
+    ]
+    blocks: list[Block] = [lens, *effects]
+    if any(unit.unit == "block" for unit in tasks[0].units):
+        blocks.append(
+            Figure(
+                f"influence{after}",
+                (Panel((charts.influence_chart(tasks),), "block influence"),),
+                "1 − cosine of what enters and what leaves a block, mean over the tokens of the texts.",
+                charts.legend(names),
+            )
+        )
+    model = visible(tasks[0].model)
+    return [Section(model, f"Blocks of {model}", tuple(blocks), named=f"model{after}")]
+
+
+def _effects(task: TaskEffects, name: str, units: Sequence[UnitEffects]) -> Figure:
+    against = "the tempting token" if task.reference == "tempting" else "the mean over the vocabulary"
+    return Figure(
+        name,
+        tuple(
+            Panel((charts.effects_chart(task, unit.unit),), f"{task.task}: {wording.UNIT_NAMES[unit.unit]}")
+            for unit in units
+        ),
+        f"{task.model}, {task.task}: what each place writes towards the right token (direct) and what its removal takes"
+        f" (total), in logits against {against}.",
+        charts.legend(charts.EFFECTS),
+        small=len(units) > 1,
+    )
+
+
+def _screens(summary: EffectsSummary) -> list[Section]:
+    if not any(task.agreements for task in summary.tasks):
+        return []
+    return [Section("Screens", "Cheap measures beside the drops of accuracy", (tables.screens(summary),))]

@@ -1,0 +1,134 @@
+"""Running a study of effects: every item measured once and kept, then the summary over items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.activations.readout import Readout, readout
+from lesion.core import cells
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.run import Evaluation, Run, refuse_scored
+from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.edits.edit import Scale
+from lesion.engines.config import EngineChoice
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.studies.ablation.sweep import sweep
+from lesion.studies.effects.measurement import Measured, Text, measure
+from lesion.studies.effects.report import EffectsResult
+from lesion.studies.effects.result import EffectsSummary, TaskEffects
+from lesion.studies.effects.screens import Drops, read_drops
+from lesion.studies.effects.study import EffectsStudy
+from lesion.studies.effects.summary import summarised
+from lesion.tasks.catalogue import find
+from lesion.tasks.continuations import encode_contrast, encode_gold
+from lesion.tasks.gold import Gold
+from lesion.tasks.task import Item, Task
+
+
+def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
+    """Measure every item of every task in every model; what the folder has is not measured again.
+
+    Raises:
+        UsageError: a task does not exist or has no gold answers, a branch is not known, the layer study beside it is
+            about other models or tasks, or other processes should answer.
+        LesionError: a model cannot be loaded or no block's part in its logits can be read, the folder belongs to other
+            questions or another process, or cannot be written. Every item until then is kept.
+    """
+    _refuse_workers(run)
+    questions = study.questions()
+    tasks = {choice: find(choice.name) for choice in study.tasks}
+    refuse_scored(tasks, ", and no token of it is the right one; give tasks that have gold answers.")
+    drops = None if study.study is None else read_drops(study)
+    for chosen in study.models:
+        if chosen.name not in run.loaded:
+            refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
+    parts: list[TaskEffects] = []
+    measured = 0
+    with run.evaluation(questions, tasks=tasks, text=study.to_toml(), shared=study.basis()) as evaluation:
+        for chosen in study.models:
+            model = run.load(questions, chosen, tasks=tasks, finite=True)
+            if drops is not None:
+                drops.refuse_another(chosen.name, model.fingerprint)
+            evaluation.add(chosen.name, model)
+            edits = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
+            made, now = _model(study, evaluation, chosen, model, edits, drops)
+            parts, measured = [*parts, *made], measured + now
+            del model  # makes room for the next
+            summary = EffectsSummary(study=study, tasks=parts)
+            summary.write(run.folder)
+    planned = len(study.models) * sum(len(items) for items in evaluation.items.values())
+    return EffectsResult(run.folder, summary, measured, planned)
+
+
+def _refuse_workers(run: Run) -> None:
+    choice = getattr(run.make_engine, "choice", None)
+    if isinstance(choice, EngineChoice) and (choice.distributed or choice.engine != "transformers"):
+        raise UsageError(
+            "Effects are read from the streams of a model in this process, on transformers; leave --workers, --ray and"
+            " other engines out."
+        )
+
+
+def _model(
+    study: EffectsStudy,
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[Scale],
+    drops: Drops | None,
+) -> tuple[list[TaskEffects], int]:
+    """The effects of one model on every task, and how many items were measured now."""
+    style_of = evaluation.study.prompt_style_of
+    texts = {
+        (choice, item.id): _text(model, evaluation.tasks[choice], item, style_of(chosen, choice))
+        for choice, items in evaluation.items.items()
+        for item in items
+    }
+    folder, watcher = evaluation.run.folder, evaluation.run.watcher
+    decided = {"model": model.fingerprint, "dtype": str(model.dtype), "unit": sorted(study.unit)}
+    keys = {
+        place: cells.key_of({**decided, "prompt": text.prompt, "gold": text.gold, "tempting": text.tempting})
+        for place, text in texts.items()
+    }
+    kept = {place: cell for place, key in keys.items() if (cell := cells.read(folder, key, Measured)) is not None}
+    missing = [place for place in keys if place not in kept]
+    if missing:
+        watcher.begin(chosen.name, len(keys), len(kept), "items measured")
+        if unsound := sum(cells.path(folder, keys[place]).exists() for place in missing):
+            watcher.note(f"{chosen.name}: {unsound} kept items are not as they were written; they are measured again.")
+        reads = readout(model, texts[missing[0]].read)
+        for place in missing:
+            kept[place] = _measured(reads, texts[place], edits, study.batch_size, *place)
+            cells.write(folder, keys[place], kept[place])
+            watcher.answered(1)
+    parts = [
+        summarised(
+            study,
+            chosen.name,
+            choice.name,
+            [kept[choice, item.id] for item in items],
+            edits,
+            drops,
+            tempting=evaluation.tasks[choice].kind == "contrast",
+        )
+        for choice, items in evaluation.items.items()
+    ]
+    return parts, len(missing)
+
+
+def _text(model: Model, task: Task, item: Item, style: str | None) -> Text:
+    """An item with its gold tokens: of a contrast the right token against the tempting one, else the gold solution."""
+    if task.kind == "contrast":
+        contrast = encode_contrast(model, task, item, style)
+        return Text(contrast.prompt, (contrast.right,), contrast.tempting)
+    return Text(*encode_gold(model, Gold(task), item, style))
+
+
+def _measured(
+    reads: Readout, text: Text, edits: Sequence[Scale], rows: int | str, choice: TaskChoice, item: str
+) -> Measured:
+    try:
+        return measure(reads, text, edits, None if isinstance(rows, str) else rows)
+    except LesionError as error:
+        raise LesionError(f"Item {item} of {choice.name}: {error}") from error

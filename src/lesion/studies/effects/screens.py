@@ -1,0 +1,122 @@
+"""Screens: how well cheap measures of a place foretell the drops of accuracy that a layer study found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from lesion.core.store import Store
+from lesion.core.values import Estimate
+from lesion.edits.edit import BASELINE, SCALES, Unit
+from lesion.errors import UsageError
+from lesion.statistics.agreement import correlations, permutation_p, profile
+from lesion.statistics.paired import rank_agreement
+from lesion.studies.ablation.result import read_finished
+from lesion.studies.ablation.sweep import complete
+from lesion.studies.effects.result import Screen, ScreenAgreement
+from lesion.studies.effects.study import EffectsStudy
+from lesion.tasks.catalogue import canonical
+
+
+@dataclass(frozen=True)
+class Drops:
+    """The answers of a layer study.
+
+    Attributes:
+        folder: of the study, as typed.
+        fingerprints: of its models, by name.
+        answers: as `Store.answers` gives them.
+        items: by model and canonical task, the ids of the items that the baseline answered.
+    """
+
+    folder: str
+    fingerprints: Mapping[str, str]
+    answers: pd.DataFrame
+    tasks: Mapping[str, tuple[str, ...]]
+
+    def refuse_another(self, model: str, fingerprint: str) -> None:
+        """Refuse drops of other weights under the same name.
+
+        Raises:
+            UsageError: the study has this model with other weights.
+        """
+        if self.fingerprints.get(model, fingerprint) != fingerprint:
+            raise UsageError(
+                f"The layer study in {self.folder} is about other weights that were called {model} too; give a study of"
+                " this very model with --study, or leave it out."
+            )
+
+    def right(self, model: str, task: str, unit: Unit, blocks: int) -> np.ndarray | None:
+        """[blocks + 1, items] right answers: unedited, then with each block's unit switched off; None if not all are
+        there.
+        """
+        name = next((own for own in self.tasks.get(model, ()) if canonical(own) == canonical(task)), None)
+        own = self.answers[(self.answers["model_name"] == model) & (self.answers["task"] == name)]
+        baseline = own[own["edit"] == str(BASELINE)]["item"].tolist()
+        frames = complete(own, baseline)
+        edits = [str(BASELINE), *(str(SCALES[unit](layer, 0.0)) for layer in range(blocks))]
+        if not baseline or any(edit not in frames for edit in edits):
+            return None
+        return np.stack([frames[edit]["correct"].to_numpy(dtype=bool) for edit in edits])
+
+
+def read_drops(study: EffectsStudy) -> Drops:
+    """The answers of the layer study that a study of effects names.
+
+    Raises:
+        UsageError: there is no such study of one of the models, or it shares no task with this one.
+        LesionError: it is damaged.
+    """
+    folder = str(study.study)
+    names = [chosen.name for chosen in study.models]
+    summary = read_finished(folder, names)
+    tasks = {model.model: tuple(task.task for task in model.tasks) for model in summary.models if model.model in names}
+    known = {canonical(task) for own in tasks.values() for task in own}
+    if not known & {canonical(choice.name) for choice in study.tasks}:
+        raise UsageError(
+            f"The layer study in {folder} asked {', '.join(sorted(known))}, and none of this study's tasks; name one of"
+            " them with --task, or leave --study out."
+        )
+    with Store.read(folder) as store:
+        models = store.models()
+        fingerprints = dict(zip(models["name"], models["fingerprint"], strict=True))
+        return Drops(folder, fingerprints, store.answers(), tasks)
+
+
+def agreement(
+    screen: Screen,
+    unit: Unit,
+    values: Float[np.ndarray, " places"],
+    drawn: Float[np.ndarray, "draws places"],
+    right: np.ndarray,
+    level: float,
+    seed: int,
+) -> ScreenAgreement:
+    """Spearman's ρ of a screen with the drops of accuracy.
+
+    Args:
+        screen, unit: what is compared.
+        values: of the screen by block; a larger one foretells a larger drop.
+        drawn: the same under resampled items.
+        right: as `Drops.right` gives it.
+        level: of the interval: percentiles of ρ under items of both studies drawn again.
+        seed: of the draws.
+    """
+    places = len(values)
+    drops = profile(right, range(places), seed)
+    tied = places - len(np.unique(drops.drops)) if places else 0
+    rho = rank_agreement(values.tolist(), drops.drops.tolist()) if places > 1 else math.nan
+    estimate = Estimate(value=None)
+    if math.isfinite(rho):
+        ranks = rankdata(drawn, axis=1), rankdata(drops.drawn, axis=1)
+        both = correlations(*ranks)
+        low, high = np.percentile(both[np.isfinite(both)], [50 * (1 - level), 50 * (1 + level)])
+        p = permutation_p(rankdata(values), drops.ranks, seed)
+        estimate = Estimate(value=rho, low=low, high=high, p=p)
+    return ScreenAgreement(screen=screen, unit=unit, places=places, items=right.shape[1], tied=tied, rho=estimate)

@@ -1,0 +1,90 @@
+"""The study of effects: what each block writes towards the gold answer, and what is lost without it, as TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from lesion.core.fields import DTYPES, MODEL, SEED, Dtype, Seed, Several, Text, Whole
+from lesion.core.method import Method
+from lesion.core.options import STATISTICS, option
+from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
+from lesion.edits.edit import Unit
+from lesion.errors import UsageError
+
+
+class EffectsStudy(ModelStudy):
+    """Direct effect, total effect, logit lens and block influence of every block; nothing is generated.
+
+    Tasks that name files, and `study`, are relative to the folder that the command runs in.
+
+    Example:
+        >>> EffectsStudy.make(models=["bundled:llama-base"], tasks=["primer:arithmetic"]).unit
+        ('block', 'attention', 'mlp')
+    """
+
+    FORM: ClassVar[str] = "lesion effects"
+    SILENT: ClassVar[tuple[str, ...]] = (*ModelStudy.SILENT, "kind", "unit", "study")
+    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",))
+
+    kind: Literal["effects"] = Field(default="effects", description="effects")
+    models: Several[OneModel] = option(
+        help=MODEL,
+        must="a list of at least one model: strings, or tables with a source",
+        many="repeat",
+        argument="MODEL",
+    )
+    tasks: Several[OneTask] = option(
+        help="Task with gold answers: primer:arithmetic, ioi, facts, gsm8k, FILE.jsonl, …",
+        must="a list of at least one task: strings, or tables with a name",
+        name="task",
+        many="repeat",
+    )
+    unit: Several[Unit] = option(
+        ("block", "attention", "mlp"),
+        help="Part of each block to measure: block, attention or mlp.",
+        must="block, attention or mlp, or a list of these",
+        many="repeat",
+    )
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
+        50,
+        help="Number of items per task, drawn with the seed; or all.",
+        must="a whole number from 1, or all",
+        panel=STATISTICS,
+    )
+    study: Text | None = option(
+        None,
+        help="Output folder of a layer study; its drops of accuracy are compared with the effects.",
+        must="the folder of a layer study",
+    )
+    seed: Seed = option(0, help="Random seed of the draw of items and of the intervals.", must=SEED, panel=STATISTICS)
+    dtype: Dtype = DTYPES
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        if self.study is not None and not Path(self.study).is_dir():
+            raise UsageError(f"{self.study} is no folder; --study is the folder of a finished layer study.")
+
+    def questions(self) -> Questions:
+        """The same as a study that asks these tasks: which items, in which prompt style."""
+        shared = {"items", "seed", "level", "batch_size", "device", "dtype", *PROMPTING}
+        return Questions(tasks=self.tasks, **self.model_dump(include=shared))
+
+
+METHOD = Method(
+    EffectsStudy,
+    "lesion.studies.effects.run:run_effects",
+    "lesion.studies.effects.report:EffectsResult",
+    "effects",
+    "Measure what every block writes towards the right answer, and what is lost without it.",
+    kept="Every item measured so far is kept in {folder}; the same command goes on.",
+    examples=(
+        "lesion effects bundled:llama-base --task primer:arithmetic --out effects",
+        "lesion effects bundled:llama-base --task primer:arithmetic --study layers --out effects",
+    ),
+)

@@ -1,0 +1,202 @@
+"""From the numbers of every item to estimates over items: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import ttest_1samp
+
+from lesion.activations.readout import EXACT
+from lesion.core.values import Estimate
+from lesion.edits.edit import Scale, Unit
+from lesion.statistics.agreement import DRAWS
+from lesion.statistics.paired import holm
+from lesion.studies.effects.measurement import Measured
+from lesion.studies.effects.result import (
+    Effect,
+    LensLayer,
+    Screen,
+    ScreenAgreement,
+    TaskEffects,
+    UnitEffects,
+)
+from lesion.studies.effects.screens import Drops, agreement
+from lesion.studies.effects.study import EffectsStudy
+
+Items = Float[np.ndarray, "items places"]
+
+
+class Sample:
+    """Numbers of items, and their means under items drawn again with replacement (Efron 1979): the same draws for all.
+
+    Args:
+        items: how many there are.
+        level: of the intervals, between percentiles of the draws.
+        seed: of the draws.
+    """
+
+    def __init__(self, items: int, level: float, seed: int) -> None:
+        generator = np.random.default_rng([seed, items])
+        self.level = level
+        self.weights = generator.multinomial(items, np.full(items, 1 / items), size=DRAWS) / items
+
+    def drawn(self, values: Float[np.ndarray, "items some"]) -> Float[np.ndarray, "draws some"]:
+        """The means under every draw."""
+        return np.asarray(self.weights @ values)
+
+    def estimate(self, value: float, drawn: Float[np.ndarray, " draws"]) -> Estimate:
+        """A number with the percentiles of what it is under the draws; without an interval where they are one."""
+        finite = drawn[np.isfinite(drawn)]
+        if len(finite) < len(drawn) or np.ptp(finite) <= 1e-9 * abs(value):
+            return Estimate(value=value)
+        low, high = np.percentile(finite, [50 * (1 - self.level), 50 * (1 + self.level)])
+        return Estimate(value=value, low=low, high=high)
+
+    def mean(self, values: Float[np.ndarray, " items"]) -> Estimate:
+        """The mean over items."""
+        return self.estimate(float(values.mean()), self.drawn(values[:, None])[:, 0])
+
+
+def summarised(
+    study: EffectsStudy,
+    model: str,
+    task: str,
+    measured: Sequence[Measured],
+    edits: Sequence[Scale],
+    drops: Drops | None,
+    *,
+    tempting: bool,
+) -> TaskEffects:
+    """The effects of one model on one task.
+
+    Args:
+        study: its level and seed.
+        model, task: their names.
+        measured: every item.
+        edits: every place, switched off.
+        drops: of a layer study.
+        tempting: whether gold logits are compared with those of a tempting token.
+    """
+    sample = Sample(len(measured), study.level, study.seed)
+
+    def by_layer(name: str) -> list[Estimate]:
+        return [sample.mean(column) for column in np.array([getattr(item, name) for item in measured]).T]
+
+    def mean(name: str) -> Estimate:
+        return sample.mean(np.array([getattr(item, name) for item in measured]))
+
+    columns = zip(by_layer("lens"), by_layer("log_rank"), by_layer("top"), strict=True)
+    layers = [
+        LensLayer(layer=layer, log_probability=log_probability, rank=_exponential(log_rank), top=top)
+        for layer, (log_probability, log_rank, top) in enumerate(columns)
+    ]
+    effects: list[Effect] = []
+    units: list[UnitEffects] = []
+    agreements: list[ScreenAgreement] = []
+    for unit in study.unit:
+        places = [edit.address for edit in edits if edit.unit == unit]
+        direct, total, frozen, loss = (
+            np.array([[getattr(item, name)[place] for place in places] for item in measured])
+            for name in ("direct", "total", "frozen", "loss")
+        )
+        influence = np.array([item.influence for item in measured])
+        own = _effects(sample, unit, direct, total, frozen, loss, influence)
+        effects += own
+        units.append(_unit(sample, unit, own, direct, total, frozen))
+        right = None if drops is None else drops.right(model, task, unit, len(places))
+        if right is not None:
+            screens: dict[Screen, Items] = {"direct": direct, "loss": loss}
+            if unit == "block":
+                screens["influence"] = influence
+            for screen, values in screens.items():
+                means, drawn = values.mean(0), sample.drawn(values)
+                if screen == "direct":
+                    means, drawn = np.abs(means), np.abs(drawn)
+                agreements.append(agreement(screen, unit, means, drawn, right, study.level, study.seed))
+    return TaskEffects(
+        model=model,
+        task=task,
+        items=len(measured),
+        tokens=sum(item.tokens for item in measured),
+        reference="tempting" if tempting else "mean",
+        logit=mean("logit"),
+        embedding=mean("embedding"),
+        offset=mean("offset"),
+        lens=layers,
+        effects=effects,
+        units=units,
+        agreements=agreements,
+    )
+
+
+def _exponential(estimate: Estimate) -> Estimate:
+    ends = (None if end is None else float(np.exp(end)) for end in (estimate.value, estimate.low, estimate.high))
+    return Estimate(**dict(zip(("value", "low", "high"), ends, strict=True)))
+
+
+def _effects(
+    sample: Sample, unit: Unit, direct: Items, total: Items, frozen: Items, loss: Items, influence: Items
+) -> list[Effect]:
+    """Every place of a unit."""
+    # Where nothing follows, direct and frozen are one number but for rounding, of which there is nothing to test.
+    least = EXACT * float(np.abs(direct).max())
+    repaired, by_blocks = (_tested(sample, direct - other, least) for other in (total, frozen))
+    return [
+        Effect(
+            unit=unit,
+            layer=layer,
+            direct=sample.mean(direct[:, layer]),
+            total=sample.mean(total[:, layer]),
+            repaired=repaired[layer],
+            by_blocks=by_blocks[layer],
+            by_norm=sample.mean((frozen - total)[:, layer]),
+            loss=sample.mean(loss[:, layer]),
+            influence=sample.mean(influence[:, layer]) if unit == "block" else None,
+        )
+        for layer in range(direct.shape[1])
+    ]
+
+
+def _tested(sample: Sample, values: Items, least: float) -> list[Estimate]:
+    """The mean of every place with p of "it is 0" by Student's t over items, corrected by Holm over the places.
+
+    Not tested are a single item, items that are all alike, and values that are no larger than `least`.
+    """
+    p = {
+        place: float(ttest_1samp(column, 0.0).pvalue)
+        for place, column in enumerate(values.T)
+        if len(column) > 1 and np.ptp(column) > 0 and np.abs(column).max() > least
+    }
+    corrected = dict(zip(p, holm(p.values()), strict=True))
+    tests = ({"p": p.get(place), "p_corrected": corrected.get(place)} for place in range(values.shape[1]))
+    return [sample.mean(column).model_copy(update=test) for column, test in zip(values.T, tests, strict=True)]
+
+
+def _unit(
+    sample: Sample, unit: Unit, effects: Sequence[Effect], direct: Items, total: Items, frozen: Items
+) -> UnitEffects:
+    drawn = sample.drawn(direct), sample.drawn(total)
+    slope = sample.estimate(float(_slopes(direct.mean(0), total.mean(0))), _slopes(*drawn))
+
+    def share(name: str, left: Items) -> Estimate | None:
+        chosen = [place for place, effect in enumerate(effects) if getattr(effect, name)]
+        if not chosen:
+            return None
+        written, taken = direct[:, chosen].sum(1), left[:, chosen].sum(1)
+        both = sample.drawn(np.stack([written, taken], axis=1))
+        return sample.estimate(1 - float(taken.sum() / written.sum()), 1 - both[:, 1] / both[:, 0])
+
+    repaired, by_blocks = share("is_repaired", total), share("is_repaired_by_blocks", frozen)
+    return UnitEffects(unit=unit, slope=slope, repaired=repaired, by_blocks=by_blocks)
+
+
+def _slopes(
+    direct: Float[np.ndarray, "*draws places"], total: Float[np.ndarray, "*draws places"]
+) -> Float[np.ndarray, "*draws"]:
+    """Slopes of the least-squares lines of total on direct along the last axis; NaN where direct is constant."""
+    centred = direct - direct.mean(axis=-1, keepdims=True)
+    square = (centred * centred).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(square > 0, (centred * total).sum(axis=-1) / square, np.nan))

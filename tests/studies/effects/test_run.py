@@ -1,0 +1,116 @@
+"""Studies of effects from end to end: what they leave, resume and growth, the layer study beside them, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from oracle import Listener, Oracle
+
+import lesion as library
+from commandline import lesion, questions, refused, write
+from lesion.core.cells import CELLS
+from lesion.models.load import wrap
+from lesion.studies.ablation.study import METHOD as ABLATION
+from lesion.studies.ablation.study import Study
+from lesion.studies.effects.study import METHOD, EffectsStudy
+from tiny import model
+
+BUNDLED = ("effects", "bundled:llama-base", "--task", "primer:arithmetic", "--unit", "block")
+
+
+def test_a_study_of_a_bundled_model_leaves_page_and_tables_and_measures_nothing_twice(capsys, tmp_path):
+    out = tmp_path / "out"
+    done = lesion(capsys, *BUNDLED, "--items", "2", "--out", out)
+    assert done.code == 0, done.err
+    assert "measured 2 of 2 items" in done.out
+    names = {path.name for path in out.iterdir()}
+    assert {"report.html", "summary.json", "effects.csv", "lens.csv", "screens.csv", "figures", CELLS} <= names
+    assert len(pd.read_csv(out / "effects.csv")) == 8
+    for file in (out / CELLS).iterdir():
+        own = json.loads(file.read_text())["measured"]
+        blocks = sum(own["direct"][str(block)] for block in range(8))
+        assert own["embedding"] + own["offset"] + blocks == pytest.approx(own["logit"], abs=1e-4)
+    again = library.effects("bundled:llama-base", "primer:arithmetic", unit="block", items=2, out=out)
+    assert (again.evaluated, again.planned) == (0, 2)
+    assert again.done() == ["measured 0 of 2 items; 2 were stored already"]
+    pd.testing.assert_frame_equal(again.table, library.result(out).table)
+    grown = library.effects("bundled:llama-base", "primer:arithmetic", unit="block", items=3, out=out)
+    assert (grown.evaluated, grown.planned) == (1, 3)
+
+
+def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
+    llama, task = model("llama"), str(questions(tmp_path / "sums.jsonl", 4))
+    first = library.effects(llama, task, out=tmp_path / "out")
+    assert (first.evaluated, first.planned) == (4, 4)
+    file = next((tmp_path / "out" / CELLS).iterdir())
+    file.write_text(file.read_text().replace('"logit":', '"logit":1'))
+    listener = Listener()
+    second = library.effects(llama, task, out=tmp_path / "out", watcher=listener)
+    assert second.evaluated == 1
+    assert [note for note in listener.notes if "1 kept items are not as they were written" in note]
+    pd.testing.assert_frame_equal(first.table, second.table, rtol=1e-3)
+
+
+def test_a_contrast_is_measured_against_its_tempting_token():
+    result = library.effects("bundled:llama-base", "primer:atlas?form=contrast", items=2, unit="block")
+    (task,) = result.summary.tasks
+    assert (task.reference, task.tokens) == ("tempting", 2)
+    assert set(result.lens["layer"]) == set(range(9))
+    assert result.screens.empty
+
+
+@pytest.fixture
+def layers(tmp_path) -> Path:
+    """A layer study of the tiny Llama whose answers are right by a digest, on a task of sums."""
+    write(tmp_path / "sums.jsonl", [{"id": f"{n}", "prompt": f"{n} + {n} =", "answer": "right"} for n in range(30)])
+    study = Study.make(models=["tiny:llama"], tasks=[str(tmp_path / "sums.jsonl")], items="all")
+    folder = tmp_path / "layers"
+    result = ABLATION.run(study, folder, models={"tiny:llama": model("llama")}, make_engine=Oracle())
+    result.summary.write(folder)
+    return folder
+
+
+def test_screens_are_compared_with_the_drops_of_a_layer_study(layers, tmp_path):
+    result = library.effects(model("llama"), str(tmp_path / "sums.jsonl"), items=5, study=layers, unit=["block", "mlp"])
+    assert list(result.screens["screen"]) == ["direct", "loss", "influence"]
+    assert set(result.screens["unit"]) == {"block"}  # the layer study switched whole blocks off
+    assert (result.screens["items"] == 30).all()
+    known = result.screens["rho"].dropna()
+    assert known.between(-1, 1).all()
+    assert any("The drops of accuracy over 3 blocks rank as" in sentence for sentence in result.findings) or known.empty
+
+
+def test_drops_of_other_weights_models_and_tasks_are_refused(layers, tmp_path):
+    task = str(tmp_path / "sums.jsonl")
+    other = model("llama")
+    other.network.lm_head.weight[0, 0] += 1
+    other = wrap(other.network, other.tokenizer, "tiny:llama")
+    with pytest.raises(library.UsageError, match="about other weights that were called tiny:llama too"):
+        library.effects(other, task, items=2, study=layers)
+    with pytest.raises(library.UsageError, match=r"is about tiny:llama, not about tiny:gpt2"):
+        library.effects(model("gpt2"), task, items=2, study=layers)
+    with pytest.raises(library.UsageError, match="and none of this study's tasks"):
+        library.effects(model("llama"), "primer:arithmetic", items=2, study=layers)
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence(capsys, tmp_path):
+    (tmp_path / "prose.txt").write_text("some running text\n")
+    out = ("--out", tmp_path / "out")
+    text = lesion(capsys, "effects", "bundled:llama-base", "--task", f"text:{tmp_path / 'prose.txt'}", *out)
+    refused(text, 2, "no token of it is the right one")
+    refused(lesion(capsys, *BUNDLED[:4], "--unit", "head", *out), 2, "block, attention or mlp")
+    refused(lesion(capsys, *BUNDLED, "--study", tmp_path, *out), 2, "is the folder of a finished layer study")
+    refused(lesion(capsys, *BUNDLED, "--engine", "vllm", *out), 2, "--engine")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_processes_are_refused(tmp_path):
+    class Spread(Oracle):
+        choice = library.EngineChoice(workers=2)
+
+    study = EffectsStudy.make(models=["bundled:llama-base"], tasks=["primer:arithmetic"])
+    with pytest.raises(library.UsageError, match="leave --workers, --ray and other engines out"):
+        METHOD.run(study, tmp_path, make_engine=Spread())
