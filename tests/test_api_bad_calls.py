@@ -136,6 +136,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "evaluate": (lesion.evaluate, {"model": llama, "edits": file, "tasks": task}),
         "truncate": (lesion.truncate, {"model": llama, "tasks": task}),
         "tune": (lesion.tune, {"model": llama, "task": task}),
+        "interact": (lesion.interact, {"model": llama, "tasks": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lesion.studies.comparison.report import ComparisonResult
     from lesion.studies.drift.api import drift
     from lesion.studies.drift.report import DriftResult
+    from lesion.studies.interaction.api import interact
+    from lesion.studies.interaction.report import InteractionResult
     from lesion.studies.isolation.api import evaluate, isolate
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
@@ -67,6 +69,8 @@ _HOME = {
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
     "IsolationResult": "lesion.studies.isolation.report",
+    "interact": "lesion.studies.interaction.api",
+    "InteractionResult": "lesion.studies.interaction.report",
     "overlay": "lesion.studies.overlay.api",
     "MemoryResult": "lesion.labs.memory.report",
     "OverlayResult": "lesion.studies.overlay.report",
@@ -119,6 +123,7 @@ __all__ = [
     "Compose",
     "DriftResult",
     "EngineChoice",
+    "InteractionResult",
     "IsolationResult",
     "LesionError",
     "Listed",
@@ -149,6 +154,7 @@ __all__ = [
     "evaluate",
     "find_task",
     "gated",
+    "interact",
     "isolate",
     "load",
     "observe",

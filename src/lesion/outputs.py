@@ -23,6 +23,7 @@ KINDS = {
     "truncation": "`lesion truncate`",
     "tuning": "`lesion tune`",
     "drift": "`lesion drift`",
+    "interaction": "`lesion interact`",
     "overlay": "`lesion overlay`",
     "comparison": "`lesion compare`",
     "demo": "`lesion demo`",

@@ -47,6 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "isolate": {"samples": 4},
     "evaluate": {"items": 4, "random_controls": 1},
     "truncate": {"items": 10},
+    "interact": {"items": 4},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
 }
 
