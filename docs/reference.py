@@ -24,7 +24,7 @@ from lesion.tasks.generated import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {
-    "Models": ["load", "Model", "observe", "calibration", "reference", "read_reference"],
+    "Models": ["load", "Model", "reordered", "observe", "calibration", "reference", "read_reference"],
     "Studies": [
         "ablate",
         "isolate",
@@ -39,7 +39,7 @@ GROUPS = {
         "result",
     ],
     "Edits": [
-        *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
+        *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "save_reordered", "BASELINE"),
         *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Replace", "Truncate", "ScaleParameters", "Compose"),
     ],
     "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Listed", "Random"],

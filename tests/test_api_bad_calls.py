@@ -155,6 +155,11 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
             lesion.apply,
             {"source": "bundled:llama-base", "edits": [file], "out": place / "applied"},
         ),
+        "reordered": (lesion.reordered, {"model": llama, "order": "0-1"}),
+        "save_reordered": (
+            lesion.save_reordered,
+            {"source": "bundled:llama-base", "order": "0-3", "out": place / "reordered"},
+        ),
         "find_task": (lesion.find_task, {"name": task}),
         "calibration": (lesion.calibration, {"model": llama, "task": lesion.find_task(task), "samples": 2}),
         "observe": (lesion.observe, {"model": llama, "calibration": texts}),

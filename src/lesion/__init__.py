@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
+    from lesion.edits.files.reordering import save_reordered
     from lesion.edits.gates import gated
     from lesion.edits.reference import read_reference
     from lesion.edits.replace import Replace
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lesion.labs.memory.report import MemoryResult
     from lesion.labs.recall.report import RecallResult
     from lesion.models.load import Model, load
+    from lesion.models.reordered import reordered
     from lesion.progress import Watcher
     from lesion.studies.ablation.api import ablate
     from lesion.studies.ablation.report import AblationResult
@@ -82,6 +84,8 @@ _HOME = {
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",
     "apply": "lesion.edits.files.checkpoint",
+    "reordered": "lesion.models.reordered",
+    "save_reordered": "lesion.edits.files.reordering",
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
@@ -163,8 +167,10 @@ __all__ = [
     "read_edit",
     "read_reference",
     "reference",
+    "reordered",
     "result",
     "save_edit",
+    "save_reordered",
     "study",
     "task",
     "truncate",

@@ -62,8 +62,9 @@ def beyond_sum(baseline: Values, alone: Several, together: Values, level: float 
 def beyond_sum_p(baseline: Values, alone: Several, together: Values) -> float:
     """Two-sided p of "together they cost the sum of what each costs alone"; arguments as of `beyond_sum`.
 
-    Of right answers the exact test of the signs of the items' contrasts (`sign_flip_exact`), of log-probabilities
-    Student's.
+    Of right answers the exact test of the signs of the items' contrasts (`sign_flip_exact`): exact where contrasts lie
+    symmetrically around 0 under the hypothesis, as those of −1 and 1 do (it is McNemar's test then), and else for many
+    items. Of log-probabilities Student's.
 
     Raises:
         LesionError: as `beyond_sum`.

@@ -11,8 +11,6 @@ from lesion.report.blocks import Series
 from lesion.studies.interaction.findings import amount, places, unit, within
 from lesion.studies.interaction.result import Interaction, InteractionSummary, Share
 
-SIGNS = {"redundant": "", "one path": "", "no sign": "", "cannot tell": "?"}
-
 
 def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
     """A cell for every pair: how much more it costs than the sum; boxed where the test passes; `?` at the floor."""
@@ -22,10 +20,9 @@ def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
             "x": str(each.layers[0]),
             "y": str(each.layers[1]),
             "value": None if each.verdict == "cannot tell" else each.beyond.value,
-            "text": SIGNS[each.verdict] or amount(summary.study, each.beyond.value).replace("+", ""),
+            "text": "?" if each.verdict == "cannot tell" else amount(summary.study, each.beyond.value),
             "tip": tip(summary, each),
             "marked": each.verdict in ("redundant", "one path"),
-            "edit": "",
         }
         for each in sets
     ]

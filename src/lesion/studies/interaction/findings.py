@@ -70,13 +70,14 @@ def _counts(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
     what = {"pairs": "pair", "windows": f"window of {study.window} blocks"}[sets[0].design]
     counts = {verdict: [each for each in sets if each.verdict == verdict] for verdict in (*WORDS, "cannot tell")}
     parts = [f"{len(counts[verdict])} {WORDS[verdict]}" for verdict in WORDS if counts[verdict]]
+    other = ", or use --measure gold, which can fall further" if study.measure == "accuracy" else ""
     if (untold := len(counts["cannot tell"])) == len(sets):
         return (
-            f"Whether places back each other up cannot be told for any {what}: alone they already cost, added, all the"
-            " accuracy that there is. Scale them in part (--factor 0.5), or use --measure gold, which has no floor."
+            f"Whether places back each other up cannot be told for any {what}: alone they already cost, added, all that"
+            f" guessing leaves. Scale them in part (--factor 0.5){other}."
         )
     of = f"{wording.counted(len(sets), what)}" if what == "pair" else f"{len(sets)} windows of {study.window} blocks"
-    rest = f"; {untold} cannot be told, since alone they already cost all the accuracy that there is" if untold else ""
+    rest = f"; {untold} cannot be told, since alone they already cost all that guessing leaves" if untold else ""
     if parts:
         return f"Of {of} {', and '.join(parts)}{rest}."
     which = f"none of the other {len(sets) - untold}" if untold else "none"

@@ -27,8 +27,9 @@ READING = (
     "One path: the places cost less together than the sum. They are needed for the same items, so that an answer that"
     " one removal has spoilt cannot be spoilt again. In the words of game theory they are complements: their worth"
     " together is more than the sum (synergy).",
-    "Cannot tell: the drops alone add up to all that accuracy can fall (to 0, or to guessing), so that a larger drop of"
-    " both could not be seen, and a smaller one is arithmetic.",
+    "Cannot tell: the drops alone add up to all that there is to lose until the model guesses (accuracy 0, that of"
+    " guessing among choices, or all words equally likely), so that a larger drop of both could hardly be seen, and a"
+    " smaller one is arithmetic.",
     "If places acted independently, each leaving its own share of the right answers, the drop of both would be less"
     " than the sum: the column `independent` of interactions.csv (Bliss 1939). Log-probabilities (--measure gold) then"
     " add up.",
@@ -107,7 +108,7 @@ def _task(summary: InteractionSummary, task: str, number: int) -> Section:
                 f"pairs{after}",
                 (Panel((charts.pairs_chart(summary, task),)),),
                 f"{task}, {items}: {prose.unit(study)} that a pair costs beyond the sum of its blocks alone. Boxed:"
-                f" corrected p ≤ {wording.ALPHA:g}. ?: cannot tell, the sum is all that accuracy can fall.",
+                f" corrected p ≤ {wording.ALPHA:g}. ?: cannot tell, the sum is all that guessing leaves.",
             )
         )
     if summary.of(task, "windows"):

@@ -39,8 +39,8 @@ class Interaction(Value):
         beyond: `together` minus the sum of `alone`, with p corrected over the sets of its design and task (Holm).
         independent: of accuracies, the drop of all if each kept its own share of the right answers whatever else is
             removed, b · (1 − Π a_i / b) (independent action: Bliss 1939).
-        verdict: `redundant`: more than the sum; `one path`: less; `cannot tell`: the sum is as large as accuracy can
-            fall, so that no drop of all could be larger.
+        verdict: `redundant`: more than the sum; `one path`: less; `cannot tell`: the sum is all that there is to lose
+            (`Task.loss`), so that no drop of all could be larger.
     """
 
     design: Design
@@ -93,11 +93,18 @@ class Share(Value):
 
 
 class Task(Value):
-    """A task, and how low its accuracy can fall (`guessing`, 0…1; 0 where answers are not chosen)."""
+    """A task.
+
+    Attributes:
+        guessing: the accuracy of guessing, 0…1; 0 where answers are not chosen.
+        loss: what there is to lose until the model guesses: accuracy above guessing, or nats above all tokens of the
+            vocabulary equally likely.
+    """
 
     name: str
     items: int
     guessing: float
+    loss: Number
 
 
 class InteractionSummary(Summary):

@@ -70,7 +70,7 @@ class InteractionStudy(Questions):
     factor: Number = option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number")
     measure: Measure = option(
         "accuracy",
-        help="What is lost: accuracy, or gold (log-probability of the gold answers, which has no floor).",
+        help="What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).",
         must="accuracy or gold",
         panel=STATISTICS,
     )

@@ -74,7 +74,12 @@ class Answers:
 
 
 def summarise(
-    study: InteractionStudy, fingerprint: str, plan: Plan, answers: Answers, guesses: Mapping[str, float]
+    study: InteractionStudy,
+    fingerprint: str,
+    plan: Plan,
+    answers: Answers,
+    guesses: Mapping[str, float],
+    vocabulary: int,
 ) -> InteractionSummary:
     """All numbers of the study.
 
@@ -84,8 +89,12 @@ def summarise(
         plan: the sets.
         answers: to all of them.
         guesses: accuracy of guessing, by task.
+        vocabulary: how many tokens the model chooses from.
     """
-    tasks = tuple(Task(name=name, items=len(ids), guessing=guesses[name]) for name, ids in answers.items.items())
+    tasks = tuple(
+        Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses, vocabulary))
+        for name, ids in answers.items.items()
+    )
     sets: list[Set] = list(dict.fromkeys([(), *((layer,) for layer in plan.layers), *plan.sets]))
     return InteractionSummary(
         study=study,
@@ -137,7 +146,6 @@ def _interactions(
         together = answers.values(task.name, each)
         beyond = Estimate.of(beyond_sum(baseline, alone, together, study.level), p, p_corrected)
         drops = tuple(float(np.mean(baseline.astype(float) - values)) for values in alone)
-        floor = math.inf if study.measure == "gold" else float(baseline.mean()) - task.guessing
         yield Interaction(
             design=design,
             task=task.name,
@@ -146,7 +154,7 @@ def _interactions(
             together=Estimate.of(drop(baseline, together, study.level)),
             beyond=beyond,
             independent=None if study.measure == "gold" else _independent(float(baseline.mean()), drops),
-            verdict=_verdict(sum(drops), floor, beyond),
+            verdict=_verdict(sum(drops), task.loss, beyond),
         )
 
 
@@ -155,8 +163,16 @@ def _independent(baseline: float, drops: Sequence[float]) -> float | None:
     return known(baseline * (1 - math.prod(1 - each / baseline for each in drops))) if baseline else None
 
 
-def _verdict(total: float, floor: float, beyond: Estimate) -> Verdict:
-    if total >= floor - TIED:
+def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping[str, float], vocabulary: int) -> float:
+    """What there is to lose on a task until the model guesses."""
+    baseline = answers.values(task, ())
+    if study.measure == "gold":
+        return float(np.mean(baseline + answers.frame(task, ())["tokens"].to_numpy() * math.log(vocabulary)))
+    return float(baseline.mean()) - guesses[task]
+
+
+def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
+    if loss is not None and total >= loss - TIED:
         return "cannot tell"
     if beyond.value is None or beyond.p_corrected is None or beyond.p_corrected > ALPHA:
         return "no sign"
