@@ -33,7 +33,7 @@ def made(right: dict[tuple[int, ...], range], **options) -> InteractionResult:
             rows.append(("sums", edit, str(item), correct, "1", "1", "stop", ()))
     frame = pd.DataFrame(rows, columns=["task", "edit", "item", "correct", "parsed", "text", "finish", "scores"])
     answers = Answers(study, frame, {"sums": [str(item) for item in range(ITEMS)]})
-    return InteractionResult("folder", summarise(study, "f" * 64, plan, answers, {"sums": 0.0}, 64))
+    return InteractionResult("folder", summarise(study, "f" * 64, plan, answers, {"sums": 0.0}))
 
 
 PAIR = {(): range(60), (2,): range(55), (5,): range(54), (2, 5): range(10), (7,): range(30)}

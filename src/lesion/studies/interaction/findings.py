@@ -12,8 +12,8 @@ from lesion.studies.interaction.study import InteractionStudy
 NAMED = 3
 """So many sets of each verdict are named in sentences; the table has them all."""
 WORDS = {
-    "redundant": "cost more together than the sum of each alone: they back each other up (redundancy)",
-    "one path": "cost less together than the sum: what one takes, the other would take too (they lie on one path)",
+    "redundant": "cost more together than the sum of each alone (redundancy)",
+    "one path": "cost less together than the sum: what one takes, the other would take too (one path)",
 }
 
 

@@ -28,8 +28,10 @@ READING = (
     " one removal has spoilt cannot be spoilt again. In the words of game theory they are complements: their worth"
     " together is more than the sum (synergy).",
     "Cannot tell: the drops alone add up to all that there is to lose until the model guesses (accuracy 0, that of"
-    " guessing among choices, or all words equally likely), so that a larger drop of both could hardly be seen, and a"
-    " smaller one is arithmetic.",
+    " guessing among choices, or the log-probability of a guesser who knows how often each answer occurs), so that a"
+    " smaller drop of both is arithmetic.",
+    "More than the sum can also be damage that grows: later blocks meet states that they never saw. Where the drop is"
+    " far beyond what guessing costs, the model is confidently wrong, and little is said about who backs up whom.",
     "If places acted independently, each leaving its own share of the right answers, the drop of both would be less"
     " than the sum: the column `independent` of interactions.csv (Bliss 1939). Log-probabilities (--measure gold) then"
     " add up.",

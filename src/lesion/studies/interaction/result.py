@@ -40,7 +40,7 @@ class Interaction(Value):
         independent: of accuracies, the drop of all if each kept its own share of the right answers whatever else is
             removed, b · (1 − Π a_i / b) (independent action: Bliss 1939).
         verdict: `redundant`: more than the sum; `one path`: less; `cannot tell`: the sum is all that there is to lose
-            (`Task.loss`), so that no drop of all could be larger.
+            until the model guesses (`Task.loss`), and together they cost no more.
     """
 
     design: Design
@@ -97,8 +97,8 @@ class Task(Value):
 
     Attributes:
         guessing: the accuracy of guessing, 0…1; 0 where answers are not chosen.
-        loss: what there is to lose until the model guesses: accuracy above guessing, or nats above all tokens of the
-            vocabulary equally likely.
+        loss: what there is to lose until the model guesses: accuracy above guessing; or nats above a guesser that knows
+            how often each gold answer occurs among the items, and not to which question it belongs.
     """
 
     name: str

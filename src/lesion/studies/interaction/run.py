@@ -50,9 +50,8 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
         order = important(evaluate(singles), layers) if plan.ordered_by_importance else ()
         plan = planned(study, layers, order)
         answers = evaluate([*singles, *plan.sets])
-        words = int(model.network.config.get_text_config(decoder=True).vocab_size)
         guesses = {choice.name: guessing(task, items[choice]) for choice, task in tasks.items()}
-        summary = summarise(study, model.fingerprint, plan, answers, guesses, words)
+        summary = summarise(study, model.fingerprint, plan, answers, guesses)
     summary.write(run.folder)
     answered = (1 + len({*singles, *plan.sets})) * sum(map(len, items.values()))
     return InteractionResult(run.folder, summary, evaluation.evaluated, answered)

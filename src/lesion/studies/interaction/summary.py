@@ -79,7 +79,6 @@ def summarise(
     plan: Plan,
     answers: Answers,
     guesses: Mapping[str, float],
-    vocabulary: int,
 ) -> InteractionSummary:
     """All numbers of the study.
 
@@ -89,10 +88,9 @@ def summarise(
         plan: the sets.
         answers: to all of them.
         guesses: accuracy of guessing, by task.
-        vocabulary: how many tokens the model chooses from.
     """
     tasks = tuple(
-        Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses, vocabulary))
+        Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()
     )
     sets: list[Set] = list(dict.fromkeys([(), *((layer,) for layer in plan.layers), *plan.sets]))
@@ -163,20 +161,22 @@ def _independent(baseline: float, drops: Sequence[float]) -> float | None:
     return known(baseline * (1 - math.prod(1 - each / baseline for each in drops))) if baseline else None
 
 
-def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping[str, float], vocabulary: int) -> float:
+def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping[str, float]) -> float:
     """What there is to lose on a task until the model guesses."""
     baseline = answers.values(task, ())
     if study.measure == "gold":
-        return float(np.mean(baseline + answers.frame(task, ())["tokens"].to_numpy() * math.log(vocabulary)))
+        golds = answers.frame(task, ())["gold"]
+        return float(np.mean(baseline - np.log(golds.map(golds.value_counts(normalize=True)).to_numpy(dtype=float))))
     return float(baseline.mean()) - guesses[task]
 
 
 def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
+    shown = beyond.value is not None and beyond.p_corrected is not None and beyond.p_corrected <= ALPHA
+    if shown and (beyond.value or 0.0) > 0:
+        return "redundant"
     if loss is not None and total >= loss - TIED:
         return "cannot tell"
-    if beyond.value is None or beyond.p_corrected is None or beyond.p_corrected > ALPHA:
-        return "no sign"
-    return "redundant" if beyond.value > 0 else "one path"
+    return "one path" if shown else "no sign"
 
 
 def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequence[Set]) -> Iterator[Step]:
