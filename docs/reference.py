@@ -24,7 +24,7 @@ from lesion.tasks.generated import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {
-    "Models": ["load", "Model", "observe", "calibration", "reference", "read_reference"],
+    "Models": ["load", "Model", "reordered", "observe", "calibration", "reference", "read_reference"],
     "Studies": [
         "ablate",
         "isolate",
@@ -33,13 +33,15 @@ GROUPS = {
         "drift",
         "effects",
         "tune",
+        "interact",
         "overlay",
         "compare",
         "study",
         "result",
     ],
     "Edits": [
-        *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
+        *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "save_reordered", "perturb", "distance"),
+        "BASELINE",
         *("ScaleBlock", "ScaleAttention", "ScaleMlp", "ScaleHead", "ScaleGroup", "Replace", "Truncate"),
         *("ScaleParameters", "Compose"),
     ],
@@ -47,7 +49,7 @@ GROUPS = {
     "Tasks": ["find_task", "task"],
     "Results": [
         *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),
-        *("RecallResult", "MemoryResult"),
+        *("EffectsResult", "InteractionResult", "RecallResult", "MemoryResult"),
     ],
     "Engines and errors": ["EngineChoice", "LesionError", "UsageError"],
 }

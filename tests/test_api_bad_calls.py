@@ -137,6 +137,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "evaluate": (lesion.evaluate, {"model": llama, "edits": file, "tasks": task}),
         "truncate": (lesion.truncate, {"model": llama, "tasks": task}),
         "tune": (lesion.tune, {"model": llama, "task": task}),
+        "interact": (lesion.interact, {"model": llama, "tasks": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),
@@ -154,6 +155,11 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "apply": (
             lesion.apply,
             {"source": "bundled:llama-base", "edits": [file], "out": place / "applied"},
+        ),
+        "reordered": (lesion.reordered, {"model": llama, "order": "0-1"}),
+        "save_reordered": (
+            lesion.save_reordered,
+            {"source": "bundled:llama-base", "order": "0-3", "out": place / "reordered"},
         ),
         "find_task": (lesion.find_task, {"name": task}),
         "calibration": (lesion.calibration, {"model": llama, "task": lesion.find_task(task), "samples": 2}),

@@ -28,6 +28,7 @@ COMMANDS = {
     "tuning": ["tune", "no-model", "--task", "primer:arithmetic"],
     "drift": ["drift", "no-model", "--task", "primer:arithmetic"],
     "effects": ["effects", "no-model", "--task", "primer:arithmetic"],
+    "interaction": ["interact", "no-model", "--task", "primer:arithmetic"],
     "overlay": ["overlay", "no-study"],
     "comparison": ["compare", "no-study"],
     "demo": ["demo"],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lesion.edits.files.artefact import read_edit, save_edit
     from lesion.edits.files.checkpoint import apply
     from lesion.edits.files.perturbed import distance, perturb
+    from lesion.edits.files.reordering import save_reordered
     from lesion.edits.gates import gated
     from lesion.edits.heads import ScaleGroup, ScaleHead
     from lesion.edits.reference import read_reference
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lesion.labs.memory.report import MemoryResult
     from lesion.labs.recall.report import RecallResult
     from lesion.models.load import Model, load
+    from lesion.models.reordered import reordered
     from lesion.progress import Watcher
     from lesion.studies.ablation.api import ablate
     from lesion.studies.ablation.report import AblationResult
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from lesion.studies.drift.report import DriftResult
     from lesion.studies.effects.api import effects
     from lesion.studies.effects.report import EffectsResult
+    from lesion.studies.interaction.api import interact
+    from lesion.studies.interaction.report import InteractionResult
     from lesion.studies.isolation.api import evaluate, isolate
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
@@ -73,6 +77,8 @@ _HOME = {
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
     "IsolationResult": "lesion.studies.isolation.report",
+    "interact": "lesion.studies.interaction.api",
+    "InteractionResult": "lesion.studies.interaction.report",
     "overlay": "lesion.studies.overlay.api",
     "MemoryResult": "lesion.labs.memory.report",
     "OverlayResult": "lesion.studies.overlay.report",
@@ -86,6 +92,8 @@ _HOME = {
     "apply": "lesion.edits.files.checkpoint",
     "distance": "lesion.edits.files.perturbed",
     "perturb": "lesion.edits.files.perturbed",
+    "reordered": "lesion.models.reordered",
+    "save_reordered": "lesion.edits.files.reordering",
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
@@ -130,6 +138,7 @@ __all__ = [
     "DriftResult",
     "EffectsResult",
     "EngineChoice",
+    "InteractionResult",
     "IsolationResult",
     "LesionError",
     "Listed",
@@ -164,6 +173,7 @@ __all__ = [
     "evaluate",
     "find_task",
     "gated",
+    "interact",
     "isolate",
     "load",
     "observe",
@@ -173,8 +183,10 @@ __all__ = [
     "read_edit",
     "read_reference",
     "reference",
+    "reordered",
     "result",
     "save_edit",
+    "save_reordered",
     "study",
     "task",
     "truncate",

@@ -24,6 +24,7 @@ KINDS = {
     "tuning": "`lesion tune`",
     "drift": "`lesion drift`",
     "effects": "`lesion effects`",
+    "interaction": "`lesion interact`",
     "overlay": "`lesion overlay`",
     "comparison": "`lesion compare`",
     "demo": "`lesion demo`",

@@ -31,6 +31,7 @@ _OWN = (
     "lesion.studies.drift.study:METHOD",
     "lesion.studies.tuning.study:METHOD",
     "lesion.studies.effects.study:METHOD",
+    "lesion.studies.interaction.study:METHOD",
     "lesion.studies.overlay.study:METHOD",
     "lesion.studies.comparison.study:METHOD",
     "lesion.labs.recall.study_file:METHOD",

@@ -15,7 +15,9 @@ from lesion.core.method import Method
 from lesion.models.load import wrap
 from tiny import tiny, tokenizer
 
-FUNCTIONS = ("ablate", "drift", "effects", "isolate", "evaluate", "truncate", "tune", "overlay", "compare")
+FUNCTIONS = (
+    *("ablate", "drift", "effects", "isolate", "evaluate", "truncate", "tune", "interact", "overlay", "compare"),
+)
 
 
 @pytest.fixture

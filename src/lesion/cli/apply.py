@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,14 +17,27 @@ def apply(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id.")
     ],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     edit: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             help="An .edit file, or an edit as text: 3x0, 3.mlp×0.5, '3.mlp.up top 0.1'; repeatable (all refer to the"
             " unedited weights)."
         ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BLOCKS",
+            help="In place of an edit: the blocks from first to last, repeated or left out: 0-13,10-29.",
+        ),
+    ] = None,
+    reorder: Annotated[
+        str | None, typer.Option(metavar="BLOCKS", help="In place of an edit: an order that has every block once.")
+    ] = None,
+    swap: Annotated[
+        str | None, typer.Option(metavar="BLOCK,BLOCK", help="In place of an edit: two blocks that change places.")
+    ] = None,
     factor: Annotated[
         str | None,
         typer.Option(metavar="FLOAT", help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
@@ -48,6 +62,12 @@ def apply(
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
     from lesion.core.look_ahead import blocks_of
 
+    given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
+    given = {flag: value for flag, value in given.items() if value is not None}
+    if len(given) != 1 or edit is None:
+        unfit = {"--factor": factor, "--force": force, "--thin": thin, "--weights": weights}
+        _reordered(model, given, [flag for flag, value in unfit.items() if value], revision, out)
+        return
     number = None if factor is None else _one(factor)
     written = model if weights is None else weights
     blocks = blocks_of(written, revision if weights is None else None)
@@ -56,26 +76,6 @@ def apply(
     from lesion.edits.files import checkpoint
     from lesion.edits.files.thin_factors import counted
     from lesion.report import wording
-
-    console = Terminal(stderr=True)
-
-    class Shards:
-        """Says how many shards are written."""
-
-        done = total = 0
-
-        def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
-            """So many shards in all."""
-            self.total = total
-
-        def answered(self, count: int) -> None:
-            """So many more are written."""
-            self.done += count
-            console.print(f"shard {self.done:,} of {self.total:,} written")
-
-        def note(self, text: str) -> None:
-            """Something the person should know."""
-            console.note(text)
 
     done = checkpoint.apply(
         model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=Shards()
@@ -98,6 +98,62 @@ def apply(
         say(f"not copied: {', '.join(done.left_out)}")
     if done.thin is not None:
         say(f"factors: {done.thin}")
+    say(f"model: {done.folder}")
+
+
+class Shards:
+    """Says how many shards are written."""
+
+    def __init__(self) -> None:
+        self._console, self._done, self._total = Terminal(stderr=True), 0, 0
+
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
+        """So many shards in all."""
+        self._total = total
+
+    def answered(self, count: int) -> None:
+        """So many more are written."""
+        self._done += count
+        self._console.print(f"shard {self._done:,} of {self._total:,} written")
+
+    def note(self, text: str) -> None:
+        """Something the person should know."""
+        self._console.note(text)
+
+
+def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
+    """Write the model with its blocks in another order, given by one of three options.
+
+    Raises:
+        UsageError: none or several of them are given, or one that does not go with them.
+    """
+    if len(given) != 1:
+        several = f"{' and '.join(given)} are given" if given else "Nothing to write is given"
+        raise UsageError(
+            f"{several}; give one of --edit, --order, --reorder and --swap. An edit and an order are two commands, the"
+            " second on the folder that the first has written."
+        )
+    if unfit:
+        raise UsageError(f"{unfit[0]} belongs to --edit; leave it out with {next(iter(given))}.")
+    from lesion.core.look_ahead import blocks_of
+
+    if (blocks := blocks_of(model, revision)) is None:
+        from lesion.models.load import peek
+
+        blocks = peek(model, revision=revision)
+    from lesion.models.order import order_text, parse_order, permutation, swapped
+
+    ((flag, text),) = given.items()
+    ways = {"--order": parse_order, "--reorder": permutation, "--swap": swapped}
+    numbers = ways[flag](text, blocks or 0, model)
+
+    from lesion.edits.files.reordering import RECIPE, save_reordered
+
+    done = save_reordered(model, numbers, out, revision=revision, watcher=Shards())
+    say(f"{len(done.order)} blocks in the order {order_text(done.order)}; {model} has {done.blocks}")
+    if done.left_out:
+        say(f"not copied: {', '.join(done.left_out)}")
+    say(f"recipe for mergekit: {done.folder / RECIPE}")
     say(f"model: {done.folder}")
 
 

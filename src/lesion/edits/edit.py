@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
+BlockUnit = Literal["block", "attention", "mlp"]
+"""What a block has one of, itself included."""
 HeadUnit = Literal["head", "group"]
 Unit = Literal["block", "attention", "mlp", "head", "group"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")

@@ -168,8 +168,8 @@ def written(
     inner edits therefore select among edited weights. Kept meanwhile: the values that changed, and where they stood.
 
     Raises:
-        UsageError: two of the edited matrices are one parameter, weights of a truncated matrix are to be multiplied, or
-            a selection names a matrix that is not there.
+        UsageError: an edited matrix and another one are one parameter, weights of a truncated matrix are to be
+            multiplied, or a selection names a matrix that is not there.
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
             the model; or this one ends before another that began later. The weights are then as they were.
     """
@@ -183,7 +183,7 @@ def written(
     }
     kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
     refuse_both(edits, truncations, model.name)
-    _refuse_shared({**touched, **{address: model.anatomy.matrix(address) for address in kept}}, model.name)
+    _refuse_shared({*touched, *kept}, model)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
     with _in_order(model) as stack:
@@ -244,13 +244,16 @@ def _exchange(matrix: Matrix, weight: Tensor, edited: Tensor, stack: ExitStack) 
     _put(matrix, places, edited[changed])
 
 
-def _refuse_shared(matrices: dict[str, Matrix], name: str) -> None:
+def _refuse_shared(edited: set[str], model: Model) -> None:
+    """Refuse to edit a matrix whose memory is another's too: in blocks that are one module, or repeated."""
     seen: dict[tuple[object, ...], str] = {}
-    for address, matrix in matrices.items():
+    for address, matrix in model.anatomy.scored.items() if edited else ():
+        if matrix.packed:
+            continue
         place = (matrix.tensor.device, matrix.tensor.data_ptr(), matrix.storage)
-        if place in seen:
-            raise UsageError(f"{seen[place]} and {address} of {name} are one parameter; no edit can part them.")
-        seen[place] = address
+        first = seen.setdefault(place, address)
+        if first != address and edited & {first, address}:
+            raise UsageError(f"{first} and {address} of {model.name} are one parameter; no edit can part them.")
 
 
 def _noted(changed: Bool[Tensor, "out in"]) -> Tensor:

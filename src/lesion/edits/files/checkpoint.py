@@ -54,7 +54,12 @@ def resolve(source: str, revision: str | None = None) -> Path:
     return folder
 
 
-def _config(folder: Path, name: str) -> Any:
+def config_of(folder: Path, name: str) -> Any:
+    """The configuration in a folder of a decoder that edits can be written into.
+
+    Raises:
+        LesionError: it is none, comes with code of its own, or is of quantised weights.
+    """
     inside(folder, "config.json")
     try:
         with quiet():
@@ -66,7 +71,7 @@ def _config(folder: Path, name: str) -> Any:
                 "transformers knows."
             ) from error
         raise explained(error, Source(str(folder), True), name, "configuration") from error
-    _refuse_quantised(config, name)
+    refuse_quantised(config, name)
     refuse_unsuited(config, name)
     return config
 
@@ -115,7 +120,7 @@ def apply(
     if weights is not None:
         _refuse_unneeded(name, revision)
         name, revision = str(weights), None
-    _refuse_quantised(_local_config(name, revision), name)
+    refuse_quantised(local_config(name, revision), name)
     files = edit_files(edits, lambda: load(name, revision=revision, device="cpu"), factor)
     truncations = [part for file in files for part in of_spectra(file.edit)]
     refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
@@ -125,7 +130,7 @@ def apply(
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
     checkpoint = survey(folder, name)
-    anatomy, network, built = skeleton(_config(folder, name), name)
+    anatomy, network, built = skeleton(config_of(folder, name), name)
     if built:
         watcher.note(f"{name} had to be taken apart by its structure, which took memory for the whole network.")
     shapes = {address: matrix.shape for address, matrix in anatomy.scored.items()}
@@ -139,7 +144,7 @@ def apply(
             biases[tensor] = biases.get(tensor, 1.0) * bias_factor
     del network
     total = sum(rows * columns for rows, columns in shapes.values())
-    _refuse_full(out, checkpoint)
+    refuse_full(out, checkpoint)
 
     courses = [Course.of(file, force) for file in files]
     effects: dict[str, Effect] = {}
@@ -184,13 +189,13 @@ def apply(
     return applied
 
 
-def _local_config(name: str, revision: str | None) -> dict[str, object]:
+def local_config(name: str, revision: str | None) -> dict[str, object]:
     """What the config.json of a local or bundled model holds; empty for a GGUF file or one on the hub."""
     place = find(name, revision)
     return read_object(Path(place.place) / "config.json") if place.local and place.file is None else {}
 
 
-def _refuse_quantised(config: object, name: str) -> None:
+def refuse_quantised(config: object, name: str) -> None:
     """Refuse to write edits into packed weights."""
     if (storage := quantisation(config)) is not None:
         raise LesionError(
@@ -202,12 +207,12 @@ def _refuse_quantised(config: object, name: str) -> None:
 
 def _refuse_unneeded(name: str, revision: str | None) -> None:
     """Refuse other weights for a model that is not quantised, as far as a look at its folder tells."""
-    config = _local_config(name, revision)
+    config = local_config(name, revision)
     if config and quantisation(config) is None:
         raise UsageError(f"{name} is not quantised, so its own weights are written; leave out --weights.")
 
 
-def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
+def refuse_full(out: Path, checkpoint: Checkpoint) -> None:
     """Refuse before hours of writing what the disk has no room for."""
     place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
     if place is None or not os.access(place, os.W_OK):

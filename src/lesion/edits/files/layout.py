@@ -176,6 +176,12 @@ def _pieces(network: PreTrainedModel, entries: Mapping[str, Entry]) -> dict[str,
     return pieces
 
 
+def tensors_of(network: PreTrainedModel, entries: Mapping[str, Entry]) -> dict[str, str]:
+    """By the name of every tensor on disk, the parameter of the network that it is, or is a part of."""
+    pieces = _pieces(network, entries)
+    return {piece.tensor: parameter for parameter, of_parameter in pieces.items() for piece in of_parameter}
+
+
 def _merged(converter: Any, sources: Mapping[str, list[str]], entries: Mapping[str, Entry]) -> list[Piece]:
     """The tensors that are stacked, one an expert, and joined by rows: the one way of merging that is known here."""
     steps = [(type(step).__name__, getattr(step, "dim", None)) for step in converter.operations]

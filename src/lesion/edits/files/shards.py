@@ -1,14 +1,16 @@
 """Shards: the safetensors files of a checkpoint, rewritten one tensor at a time.
 
 An edited checkpoint has tensors of the same dtype and shape in the same places, so a shard is written with the very
-header of its original: names, order, metadata and sharding stay, and no more than one tensor is in memory.
+header of its original: names, order, metadata and sharding stay, and no more than one tensor is in memory. Under other
+names (`copied`) a shard has a header of its own.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,30 @@ def rewrite(
             writing.write(data)
             del data
         _copy(reading, writing, os.fstat(reading.fileno()).st_size - reading.tell())
+        writing.flush()
+        os.fsync(writing.fileno())
+
+
+def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> None:
+    """Write a shard of tensors of another one, byte for byte, under other names; one may come several times.
+
+    Raises:
+        OSError: it cannot be read or written.
+        LesionError: the source is cut short.
+    """
+    table: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for entry, name in entries:
+        size = entry.stop - entry.start
+        table[name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, at + size]}
+        at += size
+    head = json.dumps(table, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)  # the data begin at a multiple of eight
+    with source.open("rb") as reading, target.open("wb") as writing:
+        writing.write(len(head).to_bytes(8, "little") + head)
+        for entry, _ in entries:
+            reading.seek(entry.start)
+            _copy(reading, writing, entry.stop - entry.start)
         writing.flush()
         os.fsync(writing.fileno())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lesion.edits.files import card
@@ -53,6 +53,15 @@ def _safe(folder: Path, entry: Path) -> bool:
         return inside(folder, entry.name).is_file()
     except LesionError:
         return False
+
+
+def base_card(folder: Path, partial: Path, lines: Iterable[str]) -> None:
+    """Write the card of a checkpoint that was made from another, with the other's below."""
+    readme = folder / "README.md"
+    original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
+    front, rest = card.front_and_rest(original or "")
+    below = "" if original is None else f"\n---\n\n# The card of the base model\n\n{rest.strip()}\n"
+    (partial / "README.md").write_text(front + "\n".join(lines) + "\n" + below, encoding="utf-8")
 
 
 def write_card(folder: Path, partial: Path, name: str, applied: card.Applied) -> None:

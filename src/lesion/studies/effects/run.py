@@ -51,7 +51,8 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
             if drops is not None:
                 drops.refuse_another(chosen.name, model.fingerprint)
             evaluation.add(chosen.name, model)
-            edits = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
+            swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
+            edits = [edit for edit in swept if isinstance(edit, Scale)]
             made, now = _model(study, evaluation, chosen, model, edits, drops)
             parts, measured = [*parts, *made], measured + now
             del model  # makes room for the next

@@ -13,7 +13,7 @@ from lesion.core.fields import DTYPES, MODEL, SEED, Dtype, Seed, Several, Text, 
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
-from lesion.edits.edit import Unit
+from lesion.edits.edit import BlockUnit
 from lesion.errors import UsageError
 
 
@@ -45,7 +45,7 @@ class EffectsStudy(ModelStudy):
         name="task",
         many="repeat",
     )
-    unit: Several[Unit] = option(
+    unit: Several[BlockUnit] = option(
         ("block", "attention", "mlp"),
         help="Part of each block to measure: block, attention or mlp.",
         must="block, attention or mlp, or a list of these",

@@ -1,0 +1,1 @@
+"""Interaction: several places removed together, against the sum of what each costs alone."""

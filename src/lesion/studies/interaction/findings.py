@@ -1,0 +1,157 @@
+"""What an interaction study shows, in sentences written from its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.report import wording
+from lesion.report.finding import Finding, limits
+from lesion.studies.interaction.result import Interaction, InteractionSummary, Share, Step
+from lesion.studies.interaction.study import InteractionStudy
+
+NAMED = 3
+"""So many sets of each verdict are named in sentences; the table has them all."""
+WORDS = {
+    "redundant": "cost more together than the sum of each alone (redundancy)",
+    "one path": "cost less together than the sum: what one takes, the other would take too (one path)",
+}
+
+
+def amount(study: InteractionStudy, value: float | None) -> str:
+    """A drop without its unit: in points of accuracy, or nats."""
+    if study.measure == "accuracy" or value is None:
+        return wording.points(value)
+    return f"{value:.2f}".replace("-", wording.MINUS)
+
+
+def within(study: InteractionStudy, low: float | None, high: float | None) -> str:
+    """The interval of a drop."""
+    if low is None or high is None:
+        return ""
+    return f"[{amount(study, low)},{wording.SPACE}{amount(study, high)}]"
+
+
+def unit(study: InteractionStudy) -> str:
+    """What drops are counted in."""
+    return "points" if study.measure == "accuracy" else "nats"
+
+
+def places(study: InteractionStudy, layers: Sequence[int]) -> str:
+    """`blocks 3 and 5`, `attention of blocks 3 and 5`."""
+    what = wording.numbered("block", layers)
+    return what if study.unit == "block" else f"{wording.UNIT_NAMES[study.unit]} of {what}"
+
+
+def findings(summary: InteractionSummary) -> list[Finding]:
+    """Per task, what the designs show; then what limits it."""
+    every = []
+    for task in summary.tasks:
+        headline: list[str] = []
+        sentences: list[str] = []
+        for design in ("pairs", "windows"):
+            if sets := summary.of(task.name, design):
+                headline.append(_counts(summary.study, sets))
+                sentences += _strongest(summary.study, sets)
+        if windows := summary.of(task.name, "windows"):
+            headline.append(_window(summary.study, windows))
+        steps = [step for step in summary.steps if step.task == task.name]
+        headline += [_cumulative(summary, task.name, steps)] if steps else []
+        shares = [share for share in summary.shares if share.task == task.name]
+        headline += [_shapley(summary, task.name, shares)] if shares else []
+        every.append(Finding(task.name, tuple(headline), tuple(sentences)))
+    if summary.study.measure == "gold":
+        return every
+    measured = ((task.name, "item", summary.removal(task.name).value.value, task.items) for task in summary.tasks)
+    return [*every, *limits(measured)]
+
+
+def _counts(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
+    """How many sets have which verdict."""
+    what = {"pairs": "pair", "windows": f"window of {study.window} blocks"}[sets[0].design]
+    counts = {verdict: [each for each in sets if each.verdict == verdict] for verdict in (*WORDS, "cannot tell")}
+    parts = [f"{len(counts[verdict])} {WORDS[verdict]}" for verdict in WORDS if counts[verdict]]
+    other = ", or use --measure gold, which can fall further" if study.measure == "accuracy" else ""
+    if (untold := len(counts["cannot tell"])) == len(sets):
+        return (
+            f"Whether places back each other up cannot be told for any {what}: alone they already cost, added, all that"
+            f" guessing leaves. Scale them in part (--factor 0.5){other}."
+        )
+    of = f"{wording.counted(len(sets), what)}" if what == "pair" else f"{len(sets)} windows of {study.window} blocks"
+    rest = f"; {untold} cannot be told, since alone they already cost all that guessing leaves" if untold else ""
+    if parts:
+        return f"Of {of} {', and '.join(parts)}{rest}."
+    which = f"none of the other {len(sets) - untold}" if untold else "none"
+    return (
+        f"Of {of} {which} costs more or less than the sum of its blocks alone (corrected p ≤ {wording.ALPHA:g}){rest}."
+    )
+
+
+def _strongest(study: InteractionStudy, sets: Sequence[Interaction]) -> list[str]:
+    texts = []
+    for verdict in WORDS:
+        of_verdict = [each for each in sets if each.verdict == verdict]
+        for each in sorted(of_verdict, key=lambda one: -abs(one.beyond.value or 0.0))[:NAMED]:
+            side = "more" if (each.beyond.value or 0.0) > 0 else "less"
+            beyond = each.beyond if side == "more" else each.beyond.negative
+            texts.append(
+                f"{wording.capital(places(study, each.layers))}: {amount(study, each.together.value)} {unit(study)}"
+                f" together, {' + '.join(amount(study, alone) for alone in each.alone)} alone;"
+                f" {amount(study, beyond.value)} {within(study, beyond.low, beyond.high)} {side} than the sum"
+                f" (corrected p{wording.SPACE}{wording.p_value(each.beyond.p_corrected)})."
+            )
+    return texts
+
+
+def _window(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
+    least = min(sets, key=lambda each: each.together.value or 0.0)
+    return (
+        f"The window that costs least is {places(study, least.layers)}: {amount(study, least.together.value)}"
+        f" {within(study, least.together.low, least.together.high)} {unit(study)}."
+    )
+
+
+def _cumulative(summary: InteractionSummary, task: str, steps: Sequence[Step]) -> str:
+    """After how many removals half of the unedited accuracy is gone, in the study's order and in random ones."""
+    study = summary.study
+    named = {"least": "the least important first", "most": "the most important first"}.get(study.order, "in order")
+    if study.measure == "gold":
+        last = [step for step in steps if step.order == 0][-1]
+        return (
+            f"All {len(last.layers)} removed cost {amount(study, summary.removal(task, *last.layers).drop.value)} nats."  # type: ignore[union-attr]
+        )
+    half = (summary.removal(task).value.value or 0.0) / 2
+    survived = [_survived([step for step in steps if step.order == number], half) for number in _orders(steps)]
+    own, random = survived[0], sorted(survived[1:])
+    text = (
+        f"Removed one after another, {named}, {own} of {len(summary.layers)} can go before less than half of the"
+        " unedited accuracy is left"
+    )
+    if not random:
+        return f"{text}."
+    return f"{text}; in {wording.counted(len(random), 'random order')} {wording.span(random[0], random[-1])}."
+
+
+def _orders(steps: Sequence[Step]) -> list[int]:
+    return sorted({step.order for step in steps})
+
+
+def _survived(steps: Sequence[Step], half: float) -> int:
+    """How many removals leave at least so much accuracy, until the first that does not."""
+    count = 0
+    for step in sorted(steps, key=lambda one: len(one.layers)):
+        if (step.value.value or 0.0) < half:
+            break
+        count = len(step.layers)
+    return count
+
+
+def _shapley(summary: InteractionSummary, task: str, shares: Sequence[Share]) -> str:
+    study = summary.study
+    top = max(shares, key=lambda share: share.value.value or 0.0)
+    total = summary.removal(task, *summary.layers).drop
+    assert total is not None
+    return (
+        f"The largest Shapley value is that of {places(study, [top.layer])}: {amount(study, top.value.value)}"
+        f" {within(study, top.value.low, top.value.high)} of the {amount(study, total.value)} {unit(study)} that all"
+        f" {len(shares)} cost together."
+    )

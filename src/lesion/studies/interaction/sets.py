@@ -1,0 +1,80 @@
+"""Which sets of places the designs of a study remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lesion.statistics.interaction import orders_of
+from lesion.studies.interaction.study import NAMED_ORDERS, InteractionStudy, windows
+
+if TYPE_CHECKING:
+    from lesion.studies.interaction.summary import Answers
+
+Set = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sets of every design, each with its places in ascending order.
+
+    Attributes:
+        layers: all places.
+        pairs, windows: the sets that are compared with their members alone.
+        orders: of removal: first that of the study, then random ones; none without `cumulative`, or not known yet.
+        permutations: of the Shapley values; every: whether they are all that there are.
+        ordered_by_importance: whether the study's order is read from the places alone.
+    """
+
+    layers: Set
+    pairs: tuple[Set, ...] = ()
+    windows: tuple[Set, ...] = ()
+    orders: tuple[Set, ...] = ()
+    permutations: tuple[Set, ...] = ()
+    every: bool = False
+    ordered_by_importance: bool = False
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the order of removal is not known yet."""
+        return self.ordered_by_importance and not self.orders
+
+    @property
+    def sets(self) -> list[Set]:
+        """Every set of two places or more, each once."""
+        every = [*self.pairs, *self.windows]
+        for order in (*self.orders, *self.permutations):
+            every += [tuple(sorted(order[:count])) for count in range(2, len(order) + 1)]
+        return list(dict.fromkeys(every))
+
+
+def planned(study: InteractionStudy, layers: Sequence[int], order: Sequence[int] | None) -> Plan:
+    """The sets of a study; `order` is that by importance, None where it is not known yet."""
+    named = study.order in NAMED_ORDERS
+    cumulative = "cumulative" in study.design
+    first = (order if named else [int(layer) for layer in study.order.split(",")]) if cumulative else None
+    if first and study.order == "least":
+        first = list(reversed(first))
+    random = orders_of(layers, study.random_orders, study.seed)[0] if cumulative and first else []
+    permutations, every = (
+        orders_of(layers, study.permutations, study.seed) if "shapley" in study.design else ([], False)
+    )
+    return Plan(
+        tuple(layers),
+        tuple(combinations(layers, 2)) if "pairs" in study.design else (),
+        tuple(windows(layers, study.window)) if "windows" in study.design else (),
+        (tuple(first), *random[: study.random_orders]) if first else (),
+        tuple(permutations),
+        every,
+        cumulative and named,
+    )
+
+
+def important(answers: Answers, layers: Sequence[int]) -> list[int]:
+    """The places by their mean drop alone over tasks, the most important first; ties in the order of the model."""
+    drops = [np.mean([np.nanmean(answers.drops(task, (layer,))) for task in answers.tasks]) for layer in layers]
+    return [layers[place] for place in np.argsort(-np.array(drops), kind="stable")]

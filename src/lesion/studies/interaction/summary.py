@@ -1,0 +1,233 @@
+"""From answers to the numbers of an interaction study; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from lesion.core.rates import loops, rates
+from lesion.core.values import Endings, Estimate, known
+from lesion.edits.edit import BASELINE, SCALES, composed
+from lesion.statistics.contrasts import beyond_random, mean
+from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, shapley
+from lesion.statistics.paired import ALPHA, accuracy, holm
+from lesion.studies.interaction.result import Interaction, InteractionSummary, Removal, Share, Step, Task, Verdict
+from lesion.studies.interaction.sets import Plan, Set
+from lesion.studies.interaction.study import Design, InteractionStudy
+from lesion.tasks.gold import gold_name
+
+TIED = 1e-9  # sums of drops that differ by no more than rounding are equal
+
+
+class Answers:
+    """What every item has under every set of places removed.
+
+    Args:
+        study: which measure, of which edits.
+        answers: of its model, as `Store.answers` gives them.
+        items: ids by task, in order.
+    """
+
+    def __init__(self, study: InteractionStudy, answers: pd.DataFrame, items: Mapping[str, Sequence[str]]) -> None:
+        self._study, self._answers, self.items = study, answers, items
+        self._values: dict[tuple[str, Set], Values] = {}
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of the tasks."""
+        return list(self.items)
+
+    @cached_property
+    def _frames(self) -> dict[tuple[str, str], pd.DataFrame]:
+        by_edit = self._answers.groupby(["task", "edit"], sort=False)
+        return {(str(task), str(edit)): frame.set_index("item") for (task, edit), frame in by_edit}
+
+    def frame(self, task: str, layers: Sequence[int]) -> pd.DataFrame:
+        """The answers with places removed, in the order of the items; of none, the unedited model's."""
+        study = self._study
+        edit = composed([SCALES[study.unit](layer, study.factor) for layer in sorted(layers)]) if layers else BASELINE
+        name = gold_name(task) if study.measure == "gold" else task
+        return self._frames[name, str(edit)].loc[list(self.items[task])]
+
+    def values(self, task: str, layers: Sequence[int]) -> Values:
+        """[items] whether each is right, or the log-probability of its gold answer in nats, NaN where not finite."""
+        key = task, tuple(sorted(layers))
+        if key not in self._values:
+            frame = self.frame(*key)
+            if self._study.measure == "gold":
+                self._values[key] = np.array([scores[0] for scores in frame["scores"]], dtype=np.float64)
+            else:
+                self._values[key] = frame["correct"].to_numpy(dtype=bool)
+        return self._values[key]
+
+    def all_values(self, task: str) -> np.ndarray:
+        """[sets items] of all sets that were looked at."""
+        return np.array([values for (name, _), values in self._values.items() if name == task])
+
+    def drops(self, task: str, layers: Sequence[int]) -> np.ndarray:
+        """[items] what removing these places takes."""
+        return self.values(task, ()).astype(float) - self.values(task, layers)
+
+
+def summarise(
+    study: InteractionStudy,
+    fingerprint: str,
+    plan: Plan,
+    answers: Answers,
+    guesses: Mapping[str, float],
+) -> InteractionSummary:
+    """All numbers of the study.
+
+    Args:
+        study: what was asked for.
+        fingerprint: of the model that was edited.
+        plan: the sets.
+        answers: to all of them.
+        guesses: accuracy of guessing, by task.
+    """
+    tasks = tuple(
+        Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
+        for name, ids in answers.items.items()
+    )
+    sets: list[Set] = list(dict.fromkeys([(), *((layer,) for layer in plan.layers), *plan.sets]))
+    return InteractionSummary(
+        study=study,
+        model=study.model.name,
+        fingerprint=fingerprint,
+        layers=plan.layers,
+        tasks=tasks,
+        removals=tuple(_removal(study, answers, task, layers) for task in answers.tasks for layers in sets),
+        interactions=tuple(
+            interaction
+            for task in tasks
+            for design, of_design in (("pairs", plan.pairs), ("windows", plan.windows))
+            for interaction in _interactions(study, answers, task, design, of_design)  # type: ignore[arg-type]
+        ),
+        order=plan.orders[0] if plan.orders else (),
+        steps=tuple(step for task in answers.tasks for step in _steps(study, answers, task, plan.orders)),
+        shares=tuple(share for task in answers.tasks for share in _shares(study, answers, task, plan)),
+        orders=len(plan.permutations),
+        every_order=plan.every,
+        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        notes=tuple(_notes(study, tasks, answers)),
+    )
+
+
+def _value(study: InteractionStudy, values: Values) -> Estimate:
+    return Estimate.of(mean(values, study.level) if study.measure == "gold" else accuracy(values, study.level))
+
+
+def _removal(study: InteractionStudy, answers: Answers, task: str, layers: Set) -> Removal:
+    values = answers.values(task, layers)
+    return Removal(
+        task=task,
+        layers=layers,
+        items=len(values),
+        value=_value(study, values),
+        drop=Estimate.of(drop(answers.values(task, ()), values, study.level)) if layers else None,
+        endings=None if study.measure == "gold" else Endings(**rates(answers.frame(task, layers))),
+    )
+
+
+def _interactions(
+    study: InteractionStudy, answers: Answers, task: Task, design: Design, sets: Sequence[Set]
+) -> Iterator[Interaction]:
+    baseline = answers.values(task.name, ())
+    rows = [(np.array([answers.values(task.name, (layer,)) for layer in each]), each) for each in sets]
+    tests = [beyond_sum_p(baseline, alone, answers.values(task.name, each)) for alone, each in rows]
+    corrected = holm(1.0 if math.isnan(p) else p for p in tests)
+    for (alone, each), p, p_corrected in zip(rows, tests, corrected, strict=True):
+        together = answers.values(task.name, each)
+        beyond = Estimate.of(beyond_sum(baseline, alone, together, study.level), p, p_corrected)
+        drops = tuple(float(np.mean(baseline.astype(float) - values)) for values in alone)
+        yield Interaction(
+            design=design,
+            task=task.name,
+            layers=each,
+            alone=drops,
+            together=Estimate.of(drop(baseline, together, study.level)),
+            beyond=beyond,
+            independent=None if study.measure == "gold" else _independent(float(baseline.mean()), drops),
+            verdict=_verdict(sum(drops), task.loss, beyond),
+        )
+
+
+def _independent(baseline: float, drops: Sequence[float]) -> float | None:
+    """The drop of all places if each kept its own share of the right answers, whatever else is removed."""
+    return known(baseline * (1 - math.prod(1 - each / baseline for each in drops))) if baseline else None
+
+
+def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping[str, float]) -> float:
+    """What there is to lose on a task until the model guesses."""
+    baseline = answers.values(task, ())
+    if study.measure == "gold":
+        golds = answers.frame(task, ())["gold"]
+        return float(np.mean(baseline - np.log(golds.map(golds.value_counts(normalize=True)).to_numpy(dtype=float))))
+    return float(baseline.mean()) - guesses[task]
+
+
+def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
+    shown = beyond.value is not None and beyond.p_corrected is not None and beyond.p_corrected <= ALPHA
+    if shown and (beyond.value or 0.0) > 0:
+        return "redundant"
+    if loss is not None and total >= loss - TIED:
+        return "cannot tell"
+    return "one path" if shown else "no sign"
+
+
+def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequence[Set]) -> Iterator[Step]:
+    for number, order in enumerate(orders):
+        for count in range(1, len(order) + 1):
+            values = answers.values(task, order[:count])
+            random = np.array([answers.values(task, other[:count]) for other in orders[1:]])
+            beyond = None
+            if number == 0 and len(random) and count < len(order):
+                if study.measure == "gold":
+                    beyond = Estimate.of(mean(random.mean(axis=0) - values, study.level))
+                else:
+                    beyond = Estimate.of(beyond_random(values, random, study.level))
+            estimate = _value(study, values)
+            yield Step(task=task, order=number, layers=order[:count], value=estimate, beyond_random=beyond)
+
+
+def _shares(study: InteractionStudy, answers: Answers, task: str, plan: Plan) -> Iterator[Share]:
+    if not plan.permutations:
+        return
+    marginals: dict[int, list[np.ndarray]] = {layer: [] for layer in plan.layers}
+    for order in plan.permutations:
+        before = np.zeros(len(answers.items[task]))
+        for count, layer in enumerate(order, start=1):
+            after = answers.drops(task, order[:count])
+            marginals[layer].append(after - before)
+            before = after
+    for layer, of_layer in marginals.items():
+        value, sampling = shapley(np.array(of_layer), study.level, every=plan.every)
+        last = [marginal for order, marginal in zip(plan.permutations, of_layer, strict=True) if order[-1] == layer]
+        yield Share(
+            task=task,
+            layer=layer,
+            value=Estimate.of(value),
+            sampling=Estimate.of(sampling),
+            alone=float(answers.drops(task, (layer,)).mean()),
+            last=float(np.mean(last)) if last else None,
+        )
+
+
+def _notes(study: InteractionStudy, tasks: Sequence[Task], answers: Answers) -> Iterator[str]:
+    if study.measure == "gold":
+        broken = {task.name: int(np.isnan(answers.all_values(task.name)).any(axis=0).sum()) for task in tasks}
+        for name, items in broken.items():
+            if items:
+                yield f"{name}: of {items} items a log-probability is not finite, so that means over them are unknown."
+        return
+    for task in tasks:
+        unedited = float(answers.values(task.name, ()).mean())
+        if unedited <= task.guessing:
+            yield (
+                f"{task.name}: the unedited model has {100 * unedited:.0f} % right, no more than guessing, so that no"
+                " drop can be seen; choose an easier task, or --measure gold."
+            )

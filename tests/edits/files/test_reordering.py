@@ -1,0 +1,90 @@
+"""Checkpoints with their blocks in another order: what plain transformers loads is the model reordered in memory."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+from commandline import lesion as command
+from commandline import save
+from lesion.edits.files.reordering import save_reordered
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import load
+from lesion.models.reordered import reordered
+from tiny import FAMILIES, tokenizer
+
+ORDERS = {
+    "llama": "0-1,1-2",
+    "qwen2": "2,0",
+    "gpt2": "0-2,1",
+    "gemma3": "0,2-3,1,2",
+    "mixtral": "1,0,1",
+    "qwen2_moe": "1,0-2",
+}
+PROMPT = torch.randint(3, 60, (1, 16), generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """A tiny Llama in several shards."""
+    folder = tmp_path_factory.mktemp("sharded") / "model"
+    FAMILIES["llama"]().save_pretrained(folder, max_shard_size="20kB")
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ORDERS)
+def test_the_checkpoint_gives_the_logits_and_the_fingerprint_of_the_model_in_memory(family, tmp_path):
+    folder = save(tmp_path / "model", family)
+    done = save_reordered(folder, ORDERS[family], tmp_path / "out")
+    in_memory = reordered(load(folder), ORDERS[family])
+    network, report = AutoModelForCausalLM.from_pretrained(done.folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert torch.allclose(network(PROMPT).logits, in_memory.network(PROMPT).logits, atol=1e-5)
+    assert load(done.folder).fingerprint == in_memory.fingerprint
+
+
+def test_shards_and_their_index_hold_together(sharded, tmp_path):
+    save_reordered(sharded, "2,0,2", tmp_path / "out")
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    there = {}
+    for shard in sorted((tmp_path / "out").glob("*.safetensors")):
+        with safe_open(shard, framework="pt") as opened:
+            there |= dict.fromkeys(opened.keys(), shard.name)
+            assert opened.metadata() == {"format": "pt"}
+    assert there == index["weight_map"]
+    assert len(set(there.values())) > 1
+    assert not any(".layers.3." in name for name in there)
+    assert load(tmp_path / "out").fingerprint == reordered(load(sharded), "2,0,2").fingerprint
+
+
+def test_the_recipe_has_a_slice_for_every_run_and_the_card_says_what_was_done(sharded, tmp_path):
+    save_reordered(sharded, "0-1,1-2,0", tmp_path / "out")
+    recipe = yaml.safe_load((tmp_path / "out" / "mergekit.yaml").read_text())
+    assert recipe["merge_method"] == "passthrough"
+    assert [one["sources"][0]["layer_range"] for one in recipe["slices"]] == [[0, 2], [1, 3], [0, 1]]
+    assert {one["sources"][0]["model"] for one in recipe["slices"]} == {str(sharded)}
+    assert "Left out: none. Repeated: 0-1." in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_checkpoint_with_further_blocks_and_a_folder_in_use_are_refused(sharded, tmp_path):
+    config = json.loads((sharded / "config.json").read_text())
+    for path in sharded.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    with pytest.raises(LesionError, match=r"of a block beyond the 2 that its config\.json counts"):
+        save_reordered(tmp_path, "1,0", tmp_path.parent / "beyond")
+    with pytest.raises(UsageError, match="exists and is not empty"):
+        save_reordered(sharded, "1,0", tmp_path)
+
+
+def test_the_command_writes_a_swap(sharded, capsys, tmp_path):
+    done = command(capsys, "apply", sharded, "--swap", "0,2", "--out", tmp_path / "out")
+    assert done.code == 0
+    assert "3 blocks in the order 2,1,0" in done.out
+    assert load(tmp_path / "out").fingerprint == reordered(load(sharded), [2, 1, 0]).fingerprint
