@@ -25,7 +25,19 @@ from lesion.tasks.generated import FAMILIES
 ROOT = Path(__file__).parents[1]
 GROUPS = {
     "Models": ["load", "Model", "observe", "calibration", "reference", "read_reference"],
-    "Studies": ["ablate", "isolate", "evaluate", "truncate", "drift", "tune", "overlay", "compare", "study", "result"],
+    "Studies": [
+        "ablate",
+        "isolate",
+        "evaluate",
+        "truncate",
+        "drift",
+        "tune",
+        "patch",
+        "overlay",
+        "compare",
+        "study",
+        "result",
+    ],
     "Edits": [
         *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "BASELINE"),
         *("ScaleBlock", "ScaleAttention", "ScaleMlp", "Replace", "Truncate", "ScaleParameters", "Compose"),
@@ -34,7 +46,7 @@ GROUPS = {
     "Tasks": ["find_task", "task"],
     "Results": [
         *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),
-        *("RecallResult", "MemoryResult"),
+        *("PatchingResult", "RecallResult", "MemoryResult"),
     ],
     "Engines and errors": ["EngineChoice", "LesionError", "UsageError"],
 }

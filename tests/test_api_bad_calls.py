@@ -137,6 +137,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "truncate": (lesion.truncate, {"model": llama, "tasks": task}),
         "tune": (lesion.tune, {"model": llama, "task": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
+        "patch": (lesion.patch, {"model": llama, "tasks": task}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),
         "task": (lesion.task, {"name": "sums", "questions": [{"prompt": "?", "answer": "1"}]}),

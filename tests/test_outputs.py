@@ -27,6 +27,7 @@ COMMANDS = {
     "truncation": ["truncate", "no-model", "--task", "primer:arithmetic"],
     "tuning": ["tune", "no-model", "--task", "primer:arithmetic"],
     "drift": ["drift", "no-model", "--task", "primer:arithmetic"],
+    "patching": ["patch", "no-model", "--task", "ioi"],
     "overlay": ["overlay", "no-study"],
     "comparison": ["compare", "no-study"],
     "demo": ["demo"],

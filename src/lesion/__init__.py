@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
     from lesion.studies.overlay.report import OverlayResult
+    from lesion.studies.patching.api import patch
+    from lesion.studies.patching.report import PatchingResult
     from lesion.studies.truncation.api import truncate
     from lesion.studies.truncation.report import TruncationResult
     from lesion.studies.tuning.api import tune
@@ -70,6 +72,8 @@ _HOME = {
     "overlay": "lesion.studies.overlay.api",
     "MemoryResult": "lesion.labs.memory.report",
     "OverlayResult": "lesion.studies.overlay.report",
+    "patch": "lesion.studies.patching.api",
+    "PatchingResult": "lesion.studies.patching.report",
     "RecallResult": "lesion.labs.recall.report",
     "truncate": "lesion.studies.truncation.api",
     "TruncationResult": "lesion.studies.truncation.report",
@@ -127,6 +131,7 @@ __all__ = [
     "MemoryResult",
     "Model",
     "OverlayResult",
+    "PatchingResult",
     "Random",
     "RecallResult",
     "Replace",
@@ -154,6 +159,7 @@ __all__ = [
     "observe",
     "overlay",
     "parse",
+    "patch",
     "read_edit",
     "read_reference",
     "reference",

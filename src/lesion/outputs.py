@@ -23,6 +23,7 @@ KINDS = {
     "truncation": "`lesion truncate`",
     "tuning": "`lesion tune`",
     "drift": "`lesion drift`",
+    "patching": "`lesion patch`",
     "overlay": "`lesion overlay`",
     "comparison": "`lesion compare`",
     "demo": "`lesion demo`",

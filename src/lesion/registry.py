@@ -30,6 +30,7 @@ _OWN = (
     "lesion.studies.truncation.study:METHOD",
     "lesion.studies.drift.study:METHOD",
     "lesion.studies.tuning.study:METHOD",
+    "lesion.studies.patching.study:METHOD",
     "lesion.studies.overlay.study:METHOD",
     "lesion.studies.comparison.study:METHOD",
     "lesion.labs.recall.study_file:METHOD",

@@ -15,7 +15,7 @@ from lesion.core.method import Method
 from lesion.models.load import wrap
 from tiny import tiny, tokenizer
 
-FUNCTIONS = ("ablate", "drift", "isolate", "evaluate", "truncate", "tune", "overlay", "compare")
+FUNCTIONS = ("ablate", "drift", "isolate", "evaluate", "truncate", "tune", "patch", "overlay", "compare")
 
 
 @pytest.fixture

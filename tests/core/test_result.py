@@ -10,7 +10,19 @@ from lesion.outputs import own
 
 
 @pytest.mark.parametrize(
-    "kind", ["drift", "truncation", "isolation", "tuning", "overlay", "comparison", "memory", "recall", "recall-sweep"]
+    "kind",
+    [
+        "drift",
+        "truncation",
+        "isolation",
+        "tuning",
+        "patching",
+        "overlay",
+        "comparison",
+        "memory",
+        "recall",
+        "recall-sweep",
+    ],
 )
 def test_it_is_said_to_have_begun_and_what_to_do_next(kind, tmp_path):
     own(tmp_path, kind)

@@ -48,6 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "evaluate": {"items": 4, "random_controls": 1},
     "truncate": {"items": 10},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
+    "patch": {"items": 2, "layers": "6-7"},
 }
 
 
