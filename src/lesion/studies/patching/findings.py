@@ -8,7 +8,7 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
 from lesion.report.table import decimals
-from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
+from lesion.studies.patching.result import Kind, PatchedCell, PatchedTask, PatchingSummary
 
 HALF = 0.5
 """From this share of the difference on, a place is said to carry the answer."""
@@ -68,7 +68,8 @@ def _stream(task: PatchedTask) -> str:
 def _writers(task: PatchedTask) -> list[str]:
     """The attention and the MLP that restore most at one class of positions, with what they break the other way."""
     sentences = []
-    for kind, name in (("attention", "attention"), ("mlp", "MLP")):
+    branches: tuple[tuple[Kind, str], ...] = (("attention", "attention"), ("mlp", "MLP"))
+    for kind, name in branches:
         cells = [cell for cell in task.of("denoise", kind) if cell.position != "all"]
         best = max(cells, key=lambda cell: cell.effect.value or 0.0, default=None)
         if best is None:

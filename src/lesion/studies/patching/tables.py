@@ -96,7 +96,7 @@ def text_tables(summary: PatchingSummary) -> RenderableType:
     """The pairs, and the strongest cells of attention and MLP of each model and task, for a terminal."""
     parts: list[RenderableType] = [runs(summary).terminal(), Text()]
     for task in summary.tasks:
-        cells = [c for c in task.of("denoise", "attention") + task.of("denoise", "mlp") if c.position != "all"]
+        cells = [c for c in (*task.of("denoise", "attention"), *task.of("denoise", "mlp")) if c.position != "all"]
         rows = [_row(task, cell) for cell in strongest(cells, MOST)]
         parts.append(
             _table("", rows, f"{task.model}, {task.task}: what single branches restore", several=False).terminal(SHOWN)
