@@ -34,6 +34,7 @@ GROUPS = {
         "effects",
         "tune",
         "interact",
+        "patch",
         "overlay",
         "compare",
         "study",
@@ -49,7 +50,7 @@ GROUPS = {
     "Tasks": ["find_task", "task"],
     "Results": [
         *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),
-        *("EffectsResult", "InteractionResult", "RecallResult", "MemoryResult"),
+        *("EffectsResult", "InteractionResult", "PatchingResult", "RecallResult", "MemoryResult"),
     ],
     "Engines and errors": ["EngineChoice", "LesionError", "UsageError"],
 }

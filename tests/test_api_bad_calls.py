@@ -139,6 +139,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "tune": (lesion.tune, {"model": llama, "task": task}),
         "interact": (lesion.interact, {"model": llama, "tasks": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
+        "patch": (lesion.patch, {"model": llama, "tasks": task}),
         "overlay": (lesion.overlay, {"seed": 0}),
         "compare": (lesion.compare, {"level": 0.9}),
         "task": (lesion.task, {"name": "sums", "questions": [{"prompt": "?", "answer": "1"}]}),

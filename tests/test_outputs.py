@@ -29,6 +29,7 @@ COMMANDS = {
     "drift": ["drift", "no-model", "--task", "primer:arithmetic"],
     "effects": ["effects", "no-model", "--task", "primer:arithmetic"],
     "interaction": ["interact", "no-model", "--task", "primer:arithmetic"],
+    "patching": ["patch", "no-model", "--task", "ioi"],
     "overlay": ["overlay", "no-study"],
     "comparison": ["compare", "no-study"],
     "demo": ["demo"],

@@ -200,7 +200,7 @@ def test_a_file_without_a_kind_whose_keys_are_those_of_one_kind_is_told_so(tmp_p
         load_study(tmp_path / "s.toml")
 
 
-@pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning", "recall"])
+@pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning", "patching", "recall"])
 def test_the_schema_of_a_kind_admits_its_shipped_studies_and_describes_every_option(capsys, kind):
     done = command(capsys, "run", "--schema", kind)
     schema = json.loads(done.out)
@@ -221,7 +221,7 @@ def test_a_shipped_study_is_shown_and_what_is_shown_runs_as_it(capsys, tmp_path)
     assert load_study(tmp_path / "copy.toml").identity() == load_study("demo").identity()
 
 
-@pytest.mark.parametrize("name", ["ablate", "drift", "isolate", "truncate", "tune"])
+@pytest.mark.parametrize("name", ["ablate", "drift", "isolate", "truncate", "tune", "patch"])
 def test_defaults_of_python_are_those_of_the_study(name):
     function = getattr(lesion, name)
     method = next(method for method in registry.methods().values() if method.command == name)

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from lesion.studies.isolation.report import IsolationResult
     from lesion.studies.overlay.api import overlay
     from lesion.studies.overlay.report import OverlayResult
+    from lesion.studies.patching.api import patch
+    from lesion.studies.patching.report import PatchingResult
     from lesion.studies.truncation.api import truncate
     from lesion.studies.truncation.report import TruncationResult
     from lesion.studies.tuning.api import tune
@@ -82,6 +84,8 @@ _HOME = {
     "overlay": "lesion.studies.overlay.api",
     "MemoryResult": "lesion.labs.memory.report",
     "OverlayResult": "lesion.studies.overlay.report",
+    "patch": "lesion.studies.patching.api",
+    "PatchingResult": "lesion.studies.patching.report",
     "RecallResult": "lesion.labs.recall.report",
     "truncate": "lesion.studies.truncation.api",
     "TruncationResult": "lesion.studies.truncation.report",
@@ -147,6 +151,7 @@ __all__ = [
     "MemoryResult",
     "Model",
     "OverlayResult",
+    "PatchingResult",
     "Random",
     "RecallResult",
     "Replace",
@@ -179,6 +184,7 @@ __all__ = [
     "observe",
     "overlay",
     "parse",
+    "patch",
     "perturb",
     "read_edit",
     "read_reference",

@@ -25,6 +25,7 @@ KINDS = {
     "drift": "`lesion drift`",
     "effects": "`lesion effects`",
     "interaction": "`lesion interact`",
+    "patching": "`lesion patch`",
     "overlay": "`lesion overlay`",
     "comparison": "`lesion compare`",
     "demo": "`lesion demo`",

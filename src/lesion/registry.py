@@ -32,6 +32,7 @@ _OWN = (
     "lesion.studies.tuning.study:METHOD",
     "lesion.studies.effects.study:METHOD",
     "lesion.studies.interaction.study:METHOD",
+    "lesion.studies.patching.study:METHOD",
     "lesion.studies.overlay.study:METHOD",
     "lesion.studies.comparison.study:METHOD",
     "lesion.labs.recall.study_file:METHOD",

@@ -16,7 +16,8 @@ from lesion.models.load import wrap
 from tiny import tiny, tokenizer
 
 FUNCTIONS = (
-    *("ablate", "drift", "effects", "isolate", "evaluate", "truncate", "tune", "interact", "overlay", "compare"),
+    *("ablate", "drift", "effects", "isolate", "evaluate", "truncate", "tune", "interact", "patch", "overlay"),
+    "compare",
 )
 
 

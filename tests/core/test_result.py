@@ -12,8 +12,8 @@ from lesion.outputs import own
 @pytest.mark.parametrize(
     "kind",
     [
-        *("drift", "effects", "truncation", "isolation", "tuning", "interaction", "overlay", "comparison"),
-        *("memory", "recall", "recall-sweep"),
+        *("drift", "effects", "truncation", "isolation", "tuning", "interaction", "patching", "overlay"),
+        *("comparison", "memory", "recall", "recall-sweep"),
     ],
 )
 def test_it_is_said_to_have_begun_and_what_to_do_next(kind, tmp_path):

@@ -50,6 +50,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "effects": {"items": 3, "unit": "block"},
     "interact": {"items": 4},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
+    "patch": {"items": 2, "layers": "6-7"},
 }
 
 

@@ -172,3 +172,28 @@ def _exp_ratio(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " item
         return math.exp(value) if value < 700 else math.inf
 
     return Contrast(power(mean), power(mean - reach), power(mean + reach))
+
+
+def ratio_of_means(
+    parts: Float[np.ndarray, " items"], wholes: Float[np.ndarray, " same_items"], level: float = 0.95
+) -> Contrast:
+    """Σ parts ÷ Σ wholes over items, with the linearised interval (Cochran 1977, section 2.11) and Student's quantile.
+
+    No item is divided by its own whole, which may be near 0. The limits are infinite for a single item; all are NaN
+    where the wholes sum to 0.
+
+    Raises:
+        LesionError: there are no items, or their numbers differ.
+    """
+    if parts.shape != wholes.shape or parts.size == 0:
+        raise LesionError(f"A ratio of means needs the same items, at least one; got {parts.size} and {wholes.size}.")
+    total, items = float(wholes.sum()), parts.size
+    if total == 0.0:
+        return Contrast(math.nan, math.nan, math.nan)
+    ratio = float(parts.sum()) / total
+    if items == 1:
+        return Contrast(ratio, -math.inf, math.inf)
+    residuals = parts - ratio * wholes
+    spread = math.sqrt(items / (items - 1) * float(residuals @ residuals)) / abs(total)
+    reach = float(student.isf((1 - level) / 2, items - 1)) * spread
+    return Contrast(ratio, ratio - reach, ratio + reach)

@@ -19,6 +19,7 @@ from lesion.arguments import several, shown, validated
 from lesion.brief import short_repr
 from lesion.errors import UsageError
 from lesion.plain import short
+from lesion.tasks.corruption import others_of_group
 from lesion.tasks.jsonl import JUDGES, JsonLines, gathered
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.source import Row
@@ -53,6 +54,10 @@ class Given:
     def load(self) -> tuple[Item, ...]:
         """Every item, in their order."""
         return self.items
+
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """The other items of the same group whose answer is another one."""
+        return others_of_group(self.items, item)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right, as the judge says."""

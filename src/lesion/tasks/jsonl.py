@@ -14,6 +14,7 @@ from lesion.brief import short_repr
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
 from lesion.tasks import contrast
+from lesion.tasks.corruption import others_of_group
 from lesion.tasks.judges import judge
 from lesion.tasks.source import Fields, Row, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
@@ -70,6 +71,10 @@ class JsonLines:
     def load(self) -> Sequence[Item]:
         """Every item, in the order of the file."""
         return self.items
+
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """The other items of the same group whose answer is another one."""
+        return others_of_group(self.items, item)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right, by the judge that the item names; a choice must be the right one."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
+from lesion.tasks.corruption import corrupted, others_of_group
 from lesion.tasks.source import Row, packaged
 from lesion.tasks.task import Item
 
@@ -47,6 +49,13 @@ class Facts(contrast.Contrast):
         """The items with what tempts by the setting."""
         return contrast.frequent(items) if self.setting == FREQUENT else super().tempted(items)
 
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """The statement about other subjects of the same relation, in the wording of the item."""
+        wording = str(item.metadata.get("wording", ""))
+        for other in others_of_group(self.load(), item) if "{}" in wording else ():
+            if topic := other.metadata.get("topic"):
+                yield corrupted(item, other.id, wording.replace("{}", str(topic)), other.gold)
+
     def item(self, row: Row, index: int) -> Item:
         """The item of a row."""
         fact = row
@@ -63,23 +72,24 @@ class Facts(contrast.Contrast):
         if "{}" in prompt:
             if not subject:
                 raise row.fault("the prompt has '{}' for a subject, and there is no 'subject'.")
-            prompt = prompt.replace("{}", subject)
+            prompt = wording.replace("{}", subject)
         elif subject:
             wording = prompt.replace(subject, "{}")
         relation = next((str(fact[field]) for field in RELATIONS if fact.fields.get(field)), wording if subject else "")
-        return contrast.item(contrast.identity(row, IDS, prompt, index), prompt, right, group=relation)
+        return _item(contrast.identity(row, IDS, prompt, index), wording, subject, prompt, right, relation)
+
+
+def _item(identity: str, wording: str, subject: str, prompt: str, right: str, relation: str) -> Item:
+    item = contrast.item(identity, prompt, right, group=relation)
+    return replace(item, metadata={"wording": wording, "topic": subject})
 
 
 @cache
 def _packaged() -> tuple[Item, ...]:
     """The project's own facts, each in one of the wordings of its relation, by turns."""
     return tuple(
-        contrast.item(
-            f"{relation}:{subject}",
-            facts["wordings"][number % len(facts["wordings"])].format(subject),
-            right,
-            group=relation,
-        )
+        _item(f"{relation}:{subject}", wording, subject, wording.format(subject), right, relation)
         for relation, facts in packaged("benchmarks/facts.toml").items()
         for number, (subject, right) in enumerate(facts["facts"].items())
+        for wording in (facts["wordings"][number % len(facts["wordings"])],)
     )

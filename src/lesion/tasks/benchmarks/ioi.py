@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
+from lesion.tasks.corruption import corrupted
 from lesion.tasks.source import Row, packaged
 from lesion.tasks.task import Item
 
@@ -53,6 +54,15 @@ class Ioi(contrast.Contrast):
         if self.setting != SUBJECT:
             return super().tempted(items)
         return (contrast.tempted(item, item.metadata["subject"]) for item in items)
+
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """The sentence whose last name is the right one's, so that the other name is right; one at most."""
+        subject = str(item.metadata.get("subject", ""))
+        places = [word.start() for word in _WORD.finditer(item.question) if word[0] == subject]
+        if len(places) > 1 and item.gold in item.question:
+            before, behind = item.question[: places[-1]], item.question[places[-1] + len(subject) :]
+            other = corrupted(item, f"{item.id} corrupted", f"{before}{item.gold}{behind}", subject)
+            yield replace(other, metadata={"subject": item.gold})
 
     def item(self, row: Row, index: int) -> Item:
         """The item of a row."""

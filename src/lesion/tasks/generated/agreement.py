@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
 
 from lesion.tasks import contrast
+from lesion.tasks.corruption import corrupted
 from lesion.tasks.generated.family import Family, Settings, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import tables
@@ -64,6 +66,14 @@ def _items(attractors: str, pool: bool) -> tuple[Item, ...]:
     )
 
 
+def corruptions(item: Item) -> Iterator[Item]:
+    """The sentence with its subject, the first noun, in the other number."""
+    table = tables()["agreement"]
+    other = {noun: pair[1 - at] for pair in (*table["subjects"], *table["things"]) for at, noun in enumerate(pair)}
+    the, noun, *rest = item.question.split(" ")
+    yield corrupted(item, f"{item.id} corrupted", " ".join((the, other[noun], *rest)), item.choices[1])
+
+
 def verdict(item: Item, answer: Answer) -> Verdict:
     """Whether the right verb is more probable than the tempting one, the measure of Linzen et al. (2016)."""
     if answer.finish == "nonfinite" or len(answer.scores) < 2:
@@ -74,7 +84,7 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     items = partial(_items, str(settings["attractors"]))
-    return Generated(name, 1, items, verdict, kind="contrast", style="raw", guessing=0.5)
+    return Generated(name, 1, items, verdict, kind="contrast", style="raw", guessing=0.5, corrupt=corruptions)
 
 
 FAMILY = Family(

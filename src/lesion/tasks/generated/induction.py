@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import cache, partial
 
 from lesion.tasks import contrast
+from lesion.tasks.corruption import corrupted, shuffled
 from lesion.tasks.generated.family import Family, Settings, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import words
@@ -26,6 +28,16 @@ def item(length: int, rng: random.Random) -> tuple[str, str, str, str]:
     return " ".join((*sequence, *sequence[:place])), right, tempting, third
 
 
+def corruptions(item: Item) -> Iterator[Item]:
+    """The sequence with another word in the place of the right one."""
+    sequence = item.question.split(" ")
+    place = sequence.index(item.gold)
+    for word in shuffled(words(), item):
+        if word not in sequence:
+            prompt = " ".join((*sequence[:place], word, *sequence[place + 1 :]))
+            yield corrupted(item, f"{item.id} {word}", prompt, word)
+
+
 @cache
 def _items(length: int, pool: bool) -> tuple[Item, ...]:
     made = list(distinct(2 * ITEMS, partial(item, length), f"induction {length}"))
@@ -37,7 +49,7 @@ def _items(length: int, pool: bool) -> tuple[Item, ...]:
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     items = partial(_items, int(settings["length"]))
-    return Generated(name, 1, items, contrast.verdict, kind="contrast", style="raw")
+    return Generated(name, 1, items, contrast.verdict, kind="contrast", style="raw", corrupt=corruptions)
 
 
 FAMILY = Family("induction", {"length": Option(20, range(4, 101), "words before they are repeated")}, _make)

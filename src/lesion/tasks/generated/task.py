@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lesion.brief import short_repr
@@ -19,6 +19,7 @@ class Generated:
         items: what is asked, or with True what a model is observed on.
         verdict: the judge.
         guessing: the accuracy of guessing where nothing is chosen, in 0…1.
+        corrupt: the corrupted items of an item (`lesion.tasks.corruption`).
     """
 
     name: str
@@ -29,6 +30,7 @@ class Generated:
     stop: tuple[str, ...] = ()
     style: str = "auto"
     guessing: float = 0.0
+    corrupt: Callable[[Item], Iterable[Item]] | None = field(default=None, repr=False)
 
     __repr__ = short_repr
 
@@ -43,3 +45,7 @@ class Generated:
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right."""
         return self.verdict(item, answer)
+
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """Items whose right answer is another one; none where the task has no rule for them."""
+        return () if self.corrupt is None else self.corrupt(item)

@@ -1,0 +1,119 @@
+"""What a patching study shows, in sentences written from its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.core.values import Estimate
+from lesion.report import wording
+from lesion.report.finding import FEW, LIMITS, Finding
+from lesion.report.table import decimals
+from lesion.studies.patching.result import Kind, PatchedCell, PatchedTask, PatchingSummary
+
+HALF = 0.5
+"""From this share of the difference on, a place is said to carry the answer."""
+WHERE = {
+    "earlier different": "earlier differing tokens",
+    "last different": "last differing token",
+    "next": "token behind the last differing one",
+    "between": "tokens between",
+    "last": "last token",
+    "all": "all tokens from the first difference on",
+}
+"""Classes of positions as they stand in a sentence behind *the*."""
+
+
+def findings(summary: PatchingSummary) -> list[Finding]:
+    """Per model and task, where the answer is carried and what writes it there; last, what limits this."""
+    every = [_finding(task, len(summary.tasks) > 1) for task in summary.tasks]
+    limits = tuple(sentence for task in summary.tasks for sentence in _limits(task))
+    return [*every, Finding(LIMITS, (), limits)] if limits else every
+
+
+def _finding(task: PatchedTask, several: bool) -> Finding:
+    subject = f"{task.model} · {task.task}" if several else task.model
+    runs = (
+        f"Logit difference of the two answers: {number(task.clean)} after the clean prompt, {number(task.corrupted)}"
+        f" after the corrupted one, over {wording.counted(task.pairs, 'pair')};"
+        f" {wording.percent(task.clean_right, 0)} and {wording.percent(task.corrupted_right, 0)} of the runs prefer the"
+        " answer that is right for them."
+    )
+    if not task.told:
+        why = (
+            f"the clean run prefers the right token in {wording.percent(task.clean_right, 0)} of the pairs only"
+            if task.clean_right <= HALF
+            else "the corruption does not change the logit difference beyond chance"
+        )
+        return Finding(subject, (f"Where the answer is carried cannot be told: {why}.",), (runs,))
+    return Finding(subject, (_stream(task), *_writers(task)), (runs,))
+
+
+def _stream(task: PatchedTask) -> str:
+    """Over which blocks the residual stream of which token carries the answer."""
+    carried = []
+    for position in WHERE:
+        cells = [c for c in task.of("denoise", "block") if c.position == position and (c.effect.value or 0) >= HALF]
+        if cells:
+            best = max(cells, key=lambda cell: cell.effect.value or 0.0)
+            layers = wording.numbered("block", [cell.layer for cell in cells])
+            carried.append((cells[0].layer, f"at the {WHERE[position]} after {layers} (up to {share(best.effect)})"))
+    if not carried:
+        return "The residual stream at no class of positions restores half of the difference: the answer is spread."
+    return (
+        "Put into the corrupted run, the clean residual stream restores at least half of the difference"
+        f" {wording.listed([text for _, text in sorted(carried)])}."
+    )
+
+
+def _writers(task: PatchedTask) -> list[str]:
+    """The attention and the MLP that restore most at one class of positions, with what they break the other way."""
+    sentences = []
+    branches: tuple[tuple[Kind, str], ...] = (("attention", "attention"), ("mlp", "MLP"))
+    for kind, name in branches:
+        cells = [cell for cell in task.of("denoise", kind) if cell.position != "all"]
+        best = max(cells, key=lambda cell: cell.effect.value or 0.0, default=None)
+        if best is None:
+            continue
+        other = task.at("noise", kind, best.layer, best.position)
+        breaks = "" if other is None else f"; corrupted there, it breaks {share(other.effect)}"
+        surely = "" if significant(best) else ", not beyond chance after correction"
+        sentences.append(
+            f"Of single {name} outputs, that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]} restores"
+            f" most: {share(best.effect)}{surely}{breaks}."
+        )
+    return sentences
+
+
+def _limits(task: PatchedTask) -> list[str]:
+    name = f"{task.model}, {task.task}"
+    sentences = []
+    if task.left_out:
+        items = wording.counted(task.pairs + len(task.left_out), "item")
+        sentences.append(f"{name}: {len(task.left_out)} of {items} have no corrupted prompt of their length.")
+    if task.pairs < FEW:
+        few = "is" if task.pairs == 1 else "are"
+        sentences.append(f"{name}: {wording.counted(task.pairs, 'pair')} {few} few; chance decides much.")
+    return sentences
+
+
+def significant(cell: PatchedCell) -> bool:
+    """Whether the effect is beyond chance after correction over all cells."""
+    return cell.effect.p_corrected is not None and cell.effect.p_corrected <= wording.ALPHA
+
+
+def share(estimate: Estimate) -> str:
+    """`83 % [79, 88]`."""
+    return f"{wording.percent(estimate.value, 0)} {wording.interval(estimate.low, estimate.high, 0)}".rstrip()
+
+
+def number(estimate: Estimate) -> str:
+    """`3.21 [2.90, 3.52]`."""
+    write = decimals(2)
+    if estimate.low is None or estimate.high is None:
+        return write(estimate.value)
+    return f"{write(estimate.value)} [{write(estimate.low)},{wording.SPACE}{write(estimate.high)}]"
+
+
+def strongest(cells: Sequence[PatchedCell], most: int) -> list[PatchedCell]:
+    """The cells with the largest effect in either direction."""
+    return sorted(cells, key=lambda cell: -abs(cell.effect.value or 0.0))[:most]

@@ -1,0 +1,258 @@
+"""Forward passes of patching: the values of both runs, and runs into which some of them are put, a row per cell.
+
+Rows of one pair are the same below the block that is patched and before the first differing token. So each pass starts
+with one row, from which the others branch off before their block, and the keys and values of the tokens before the
+first difference are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lesion.arguments import validated
+from lesion.edits.gates import addresses_by_module
+from lesion.engines.checking import check_texts
+from lesion.engines.transformers.branching import Origins, with_branches
+from lesion.engines.transformers.memory import ran_out
+from lesion.engines.transformers.prefill import rows_to_score
+from lesion.engines.transformers.prefix_cache import Recorder
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.studies.patching.pairs import Pair
+from lesion.studies.patching.result import Direction, Kind
+
+
+class Place(NamedTuple):
+    """What is patched: the residual stream after a block, or what its attention or its MLP adds."""
+
+    kind: Kind
+    layer: int
+
+    def __str__(self) -> str:
+        return str(self.layer) if self.kind == "block" else f"{self.layer}.{self.kind}"
+
+
+class Patch(NamedTuple):
+    """Values at some positions of a place, put from one run into the other."""
+
+    place: Place
+    positions: tuple[int, ...]
+
+
+class Readout(NamedTuple):
+    """What a run says of the next token: two logits, and the log-probability of the right token in nats."""
+
+    right: float
+    tempting: float
+    log_probability: float
+
+    @property
+    def difference(self) -> float:
+        """The logit difference, right − tempting."""
+        return self.right - self.tempting
+
+
+Values = Mapping[Place, Float[Tensor, "two length width"]]
+"""Per place, its values in the clean run and in the corrupted one."""
+
+
+def modules_of(model: Model) -> dict[Place, nn.Module]:
+    """The module whose output is each place; without unknown branches and modules that several places share."""
+    alone = {module for module, names in addresses_by_module(model).items() if len(names) == 1}
+    places: dict[Place, nn.Module] = {}
+    for block in model.anatomy.blocks:
+        places[Place("block", block.index)] = block.module
+        for kind, branch in (("attention", block.attention), ("mlp", block.mlp)):
+            if branch is not None:
+                places[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
+    return {place: module for place, module in places.items() if module in alone}
+
+
+@validated
+@torch.inference_mode()
+def read(model: Model, pair: Pair) -> tuple[Readout, Readout, Values]:
+    """Run both prompts once: what each says, and the values of every place at every position.
+
+    Raises:
+        LesionError: the network does not know a token, or a pass does not run through a place.
+    """
+    check_texts(model, [pair.clean, pair.corrupted])
+    values: dict[Place, Tensor] = {}
+
+    def take(place: Place, stream: Tensor) -> None:
+        values[place] = stream.clone()
+
+    tokens = torch.tensor([pair.clean, pair.corrupted], device=model.device)
+    modules = modules_of(model)
+    with _hooks(modules, lambda layer: 2, take):
+        logits = _last(model.network(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False))
+    if missed := modules.keys() - values.keys():
+        raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
+    clean, corrupted = _readouts(logits, pair)
+    return clean, corrupted, values
+
+
+@validated
+def patched(
+    model: Model,
+    pair: Pair,
+    values: Values,
+    direction: Direction,
+    patches: Sequence[Patch],
+    batch_size: int | None = None,
+) -> list[Readout]:
+    """What the model says under each patch.
+
+    Args:
+        model: which is only read.
+        pair: the two prompts.
+        values: of `read`.
+        direction: `denoise` puts clean values into the corrupted run, `noise` corrupted ones into the clean run.
+        patches: no position lies before the first differing token, where both runs are the same.
+        batch_size: rows of one pass; by default what is fastest. Halved where memory runs out.
+
+    Raises:
+        LesionError: memory does not suffice for one row, or a pass did not run through a place.
+    """
+    source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
+    start = pair.different[0]
+    prefix = _prefix(model, tokens[:start])
+    rows = batch_size or rows_to_score(model, len(tokens), start)
+    order = sorted(range(len(patches)), key=lambda index: patches[index].place.layer)
+    found: dict[int, Readout] = {}
+    while order:
+        taken = order[:rows]
+        try:
+            logits = _pass(model, tokens, start, prefix, values, source, [patches[index] for index in taken])
+        except RuntimeError as error:
+            if not ran_out(error):
+                raise
+            if rows == 1:
+                raise LesionError(
+                    f"Memory does not suffice to patch one row of {model.name}; use --dtype bfloat16, or a device with"
+                    " more memory."
+                ) from error
+            rows = max(1, min(rows, len(taken)) // 2)
+            continue
+        found.update(zip(taken, _readouts(logits, pair), strict=True))
+        order = order[rows:]
+    return [found[index] for index in range(len(patches))]
+
+
+Cached = Sequence[tuple[Tensor, Tensor]]
+
+
+@torch.inference_mode()
+def _prefix(model: Model, tokens: Sequence[int]) -> Cached:
+    """Keys and values per layer of the tokens that both prompts begin with; empty where there are none."""
+    if not tokens:
+        return ()
+    cache = Recorder(_layers(model))
+    ids = torch.tensor([tokens], device=model.device)
+    model.network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    return [(layer.keys, layer.values) for layer in cache.layers]
+
+
+@torch.inference_mode()
+def _pass(
+    model: Model,
+    tokens: Sequence[int],
+    start: int,
+    prefix: Cached,
+    values: Values,
+    source: int,
+    patches: Sequence[Patch],
+) -> Float[Tensor, "patches vocabulary"]:
+    """The last logits of a run under each of these patches, which are sorted by layer."""
+    blocks = len(model.anatomy.blocks)
+    rows_at = [1 + sum(patch.place.layer <= layer for patch in patches) for layer in range(blocks)]
+    count = 1 + len(patches)
+    origins = Origins(torch.zeros(count, dtype=torch.long), torch.zeros(count, dtype=torch.bool), 1)
+    by_place: dict[Place, list[int]] = {}
+    for row, patch in enumerate(patches, start=1):
+        by_place.setdefault(patch.place, []).append(row)
+
+    def put(place: Place, stream: Tensor) -> Tensor:
+        stream = stream.clone()
+        rows = [(row, at) for row in by_place[place] for at in patches[row - 1].positions]
+        row, position = torch.tensor(rows, device=stream.device).unbind(1)
+        stream[row, position - start] = values[place][source, position.to(values[place].device)].to(stream)
+        done.add(place)
+        return stream
+
+    def before(layer: int, keys: Tensor, of_layer: Tensor) -> None:
+        keys[:, :, :start], of_layer[:, :, :start] = prefix[layer]
+
+    done: set[Place] = set()
+    modules = modules_of(model)
+    length = len(tokens)
+    cache = Recorder(_layers(model), start, before) if prefix else Recorder(_layers(model))
+    with (
+        with_branches(model, origins, rows_at),
+        _hooks({place: modules[place] for place in by_place}, lambda layer: rows_at[layer], put),
+    ):
+        output = model.network(
+            input_ids=torch.tensor([tokens[start:]], device=model.device),
+            attention_mask=torch.ones(1, length, dtype=torch.long, device=model.device),
+            position_ids=torch.arange(start, length, device=model.device)[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+    if missed := by_place.keys() - done:
+        raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
+    return _last(output)[1:]
+
+
+@contextmanager
+def _hooks(
+    modules: Mapping[Place, nn.Module], rows: Callable[[int], int], use: Callable[[Place, Tensor], Tensor | None]
+) -> Iterator[None]:
+    """While inside, `use` sees the output of every place as [rows, length, width] and may give another in its stead."""
+
+    def hook(place: Place) -> Callable[[nn.Module, tuple[Any, ...], Any], Any]:
+        def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            stream = output[0] if isinstance(output, tuple) else output
+            if not isinstance(stream, Tensor):
+                raise LesionError(f"{place} gives back a {type(stream).__name__}, no tensor; it cannot be patched.")
+            # OPT's MLP gives [rows · length, width].
+            given = use(place, stream.reshape(rows(place.layer), -1, stream.shape[-1]))
+            if given is None:
+                return output
+            given = given.view(stream.shape)
+            return (given, *output[1:]) if isinstance(output, tuple) else given
+
+        return look
+
+    # First of all hooks: transformers collects hidden states in hooks, and means the patched ones.
+    handles = [module.register_forward_hook(hook(place), prepend=True) for place, module in modules.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _last(output: Any) -> Float[Tensor, "rows vocabulary"]:
+    logits: Tensor = output.logits[:, -1]
+    return logits
+
+
+def _readouts(logits: Float[Tensor, "rows vocabulary"], pair: Pair) -> list[Readout]:
+    """What rows of logits say, with the normalisation in float32 at least."""
+    logits = logits.float()
+    chosen = logits[:, [pair.right, pair.tempting]].double()
+    log_probability = chosen[:, 0] - logits.logsumexp(-1).double()
+    if not bool(torch.isfinite(chosen).all()):
+        raise LesionError("A patched run has logits that are not finite; load the model in bfloat16 or float32.")
+    return [Readout(*map(float, row)) for row in torch.column_stack([chosen, log_probability]).tolist()]
+
+
+def _layers(model: Model) -> int:
+    return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)

@@ -1,0 +1,181 @@
+"""Running a patching study: pairs of prompts, both runs, every patch that is not stored, and the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lesion.core.differences import study_differences
+from lesion.core.layers import parse_layers
+from lesion.core.lock import locked
+from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.run import Run
+from lesion.core.study_file import PROMPTING, ModelChoice, TaskChoice
+from lesion.core.values import read_summary
+from lesion.engines.config import EngineChoice
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.report import wording
+from lesion.studies.patching import cells
+from lesion.studies.patching.pairs import Pair, pair_of
+from lesion.studies.patching.passes import Patch, Place, Readout, modules_of, patched, read
+from lesion.studies.patching.report import PatchingResult
+from lesion.studies.patching.result import DIRECTIONS, KINDS, Direction, PatchedTask, PatchingSummary
+from lesion.studies.patching.study import PatchingStudy
+from lesion.studies.patching.summary import Measured, summarise
+from lesion.tasks.catalogue import find
+from lesion.tasks.corruption import corruptions_of
+from lesion.tasks.task import Item, Task
+
+
+def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
+    """Patch every model on every task; what is stored of a pair is not run again.
+
+    Raises:
+        UsageError: a task, model, layer or prompt style does not exist, or no item of a task has a pair; or workers are
+            given.
+        LesionError: a model cannot be loaded or decodes otherwise than by keys and values, or the folder cannot be
+            written. Every pair until then is kept.
+    """
+    choice = getattr(run.make_engine, "choice", None)
+    if isinstance(choice, EngineChoice) and choice.distributed:
+        raise UsageError("Activations are patched in this process; leave --workers and --ray out.")
+    questions = study.questions()
+    tasks = {choice: find(choice.name) for choice in study.tasks}
+    items = run.drawn(questions, tasks)
+    for choice, task in tasks.items():
+        corruptions_of(task, items[choice][0])  # refused before any model is loaded
+    for chosen in study.models:
+        if chosen.name not in run.loaded:
+            refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
+    _refuse_another(run.folder, study)
+    work = _Work(study, run)
+    with locked(run.folder, "patching"):
+        for chosen in study.models:
+            model = run.load(questions, chosen, finite=True)
+            TransformersEngine(model, study.batch_size)  # refuses networks that keep another state than keys and values
+            layers = parse_layers(study.layers, len(model.anatomy.blocks), chosen.name)
+            for choice, task in tasks.items():
+                style = questions.prompt_style_of(chosen, choice)
+                work.measure(chosen, model, choice, task, items[choice], style, layers)
+            del model
+    return PatchingResult(run.folder, work.summary(), work.evaluated, work.planned)
+
+
+def _refuse_another(folder: Path, study: PatchingStudy) -> None:
+    """A summary that is there is replaced by one of the same study, or of the same with more models, tasks or items."""
+    try:
+        there = read_summary(PatchingSummary, folder, "run `lesion patch` again")
+    except LesionError:
+        return  # damaged: there is nothing to lose
+    if there is not None and there.study.basis() != study.basis():
+        differing = study_differences(there.study, study, ("seed", *PROMPTING, "dtype"))
+        raise LesionError(
+            f"{folder} holds another patching study{f' ({differing})' if differing else ''}. Give another folder with"
+            " --out, or run the study that was started there."
+        )
+
+
+class _Work:
+    """The study at work: what has been measured so far."""
+
+    def __init__(self, study: PatchingStudy, run: Run) -> None:
+        self.study, self.run = study, run
+        self.evaluated = self.planned = 0
+        self.tasks: list[PatchedTask] = []
+        self.notes: list[str] = []
+
+    def summary(self) -> PatchingSummary:
+        """What there is so far."""
+        return PatchingSummary(study=self.study, tasks=self.tasks, notes=tuple(dict.fromkeys(self.notes)))
+
+    def measure(
+        self,
+        chosen: ModelChoice,
+        model: Model,
+        choice: TaskChoice,
+        task: Task,
+        items: Sequence[Item],
+        style: str | None,
+        layers: Sequence[int],
+    ) -> None:
+        """One model on one task, with the summary written at the end."""
+        found = {item.id: pair_of(model, task, item, style) for item in items}
+        pairs = [pair for pair in found.values() if pair is not None]
+        left_out = [identity for identity, pair in found.items() if pair is None]
+        if not pairs:
+            raise UsageError(
+                f"None of {wording.counted(len(items), 'item')} of {choice.name} has a corrupted prompt of as many"
+                f" tokens of {chosen.name} with another answer; give more items with --items, or another task."
+            )
+        if left_out:
+            self.note(
+                f"{chosen.name}, {choice.name}: {len(left_out)} of {wording.counted(len(items), 'item')} left out, for"
+                " which there is no corrupted prompt of as many tokens with another answer."
+            )
+        places = self.places(chosen, model, layers)
+        wanted = {pair.item: _patches(pair, places) for pair in pairs}
+        stored = {pair.item: cells.read(self.run.folder, cells.key_of(model, pair)) for pair in pairs}
+        total = sum(2 + len(patches) for patches in wanted.values())
+        missing = {item: {n: p for n, p in wanted[item].items() if n not in stored[item]} for item in wanted}
+        done = total - sum(map(len, missing.values())) - 2 * sum("clean" not in stored[item] for item in wanted)
+        self.planned += total
+        if done < total:
+            self.run.watcher.begin(f"{chosen.name}, {choice.name}", total, done, "patched runs")
+        measured = []
+        for pair in pairs:
+            readouts = stored[pair.item]
+            if missing[pair.item] or "clean" not in readouts:
+                readouts = self.run_pair(model, pair, missing[pair.item], readouts)
+            patches = {name: readouts[name] for name in wanted[pair.item]}
+            measured.append(Measured(pair, readouts["clean"], readouts["corrupted"], patches))
+        names = {"model": chosen.name, "task": choice.name}
+        blocks = len(model.anatomy.blocks)
+        self.tasks.append(summarise(measured, places, self.study.level, blocks=blocks, left_out=left_out, **names))
+        self.summary().write(self.run.folder)
+
+    def run_pair(
+        self, model: Model, pair: Pair, missing: Mapping[str, tuple[Direction, Patch]], before: Mapping[str, Readout]
+    ) -> dict[str, Readout]:
+        """The readouts of a pair with those that were missing, kept."""
+        clean, corrupted, values = read(model, pair)
+        readouts = {**before, "clean": clean, "corrupted": corrupted}
+        size = self.study.batch_size if isinstance(self.study.batch_size, int) else None
+        for direction in DIRECTIONS:
+            names = [name for name, (of, _) in missing.items() if of == direction]
+            patches = [missing[name][1] for name in names]
+            readouts |= zip(names, patched(model, pair, values, direction, patches, size), strict=True)
+        cells.write(self.run.folder, cells.key_of(model, pair), readouts)
+        count = len(readouts) - len(before)
+        self.evaluated += count
+        self.run.watcher.answered(count)
+        return readouts
+
+    def places(self, chosen: ModelChoice, model: Model, layers: Sequence[int]) -> list[Place]:
+        """The places of these blocks that can be patched; said of those that cannot."""
+        known = modules_of(model)
+        wanted = [place for place in known if place.layer in set(layers)]
+        if len(wanted) < 3 * len(layers):
+            self.note(
+                f"{chosen.name}: {3 * len(layers) - len(wanted)} of {3 * len(layers)} places are not patched, since"
+                " their module is not known or several blocks share it."
+            )
+        return sorted(wanted, key=lambda place: (KINDS.index(place.kind), place.layer))
+
+    def note(self, text: str) -> None:
+        """Say it now and in the summary."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.run.watcher.note(text)
+
+
+def _patches(pair: Pair, places: Sequence[Place]) -> dict[str, tuple[Direction, Patch]]:
+    """Every patch of a pair by its name; the whole residual stream at all positions is left out, which restores all."""
+    return {
+        cells.name_of(direction, place, position): (direction, Patch(place, where))
+        for direction in DIRECTIONS
+        for place in places
+        for position, where in pair.positions.items()
+        if (place.kind, position) != ("block", "all")
+    }

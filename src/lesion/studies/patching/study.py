@@ -1,0 +1,88 @@
+"""The patching study: which models are patched on which tasks at which blocks, as validated TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from lesion.core.fields import DTYPES, ENGINES, MODEL, SEED, Dtype, EngineName, Seed, Several, Whole
+from lesion.core.layers import LAYERS, Layers, parse_layers
+from lesion.core.method import Method
+from lesion.core.options import STATISTICS, option
+from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
+
+
+class PatchingStudy(ModelStudy):
+    """Values of one run put into another, place by place and position by position (Zhang and Nanda 2024).
+
+    Every item has a clean and a corrupted prompt of the same number of tokens, whose right answers differ.
+
+    Example:
+        >>> PatchingStudy.make(models=["bundled:llama-base"], tasks=["ioi"]).layers
+        'all'
+    """
+
+    FORM: ClassVar[str] = "lesion patching"
+    SILENT: ClassVar[tuple[str, ...]] = (*ModelStudy.SILENT, "kind")
+    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "layers")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",))
+
+    kind: Literal["patching"] = Field(default="patching", description="patching")
+    models: Several[OneModel] = option(
+        help=MODEL,
+        must="a list of at least one model: strings, or tables with a source",
+        many="repeat",
+        argument="MODEL",
+    )
+    tasks: Several[OneTask] = option(
+        help="Task whose items have a right and a tempting token: ioi, ioi:PATH, facts, induction, agreement, or a file"
+        " of items with 'tempting'.",
+        must="a list of at least one task: strings, or tables with a name",
+        name="task",
+        many="repeat",
+    )
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
+        50,
+        help="Number of items per task, drawn with the seed; or all.",
+        must="a whole number from 1, or all",
+        panel=STATISTICS,
+    )
+    layers: Layers = LAYERS
+    seed: Seed = option(0, help="Random seed of the draw of items.", must=SEED, panel=STATISTICS)
+    dtype: Dtype = DTYPES
+    engine: EngineName = ENGINES
+
+    @model_validator(mode="after")
+    def _transformers(self) -> PatchingStudy:
+        if self.engine is not None:
+            raise ValueError(
+                f"engine is {self.engine}; activations are patched on transformers only, so leave engine out."
+            )
+        return self
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            parse_layers(self.layers, count, name)
+
+    def questions(self) -> Questions:
+        """The same as a study that puts the items of tasks to models: which prompts, and how models are loaded."""
+        shared = self.model_dump(include={"items", "seed", "dtype", "level", "batch_size", "device", *PROMPTING})
+        return Questions(tasks=self.tasks, **shared)
+
+
+METHOD = Method(
+    PatchingStudy,
+    "lesion.studies.patching.run:run_patching",
+    "lesion.studies.patching.report:PatchingResult",
+    "patch",
+    "Put activations of one prompt into the run on another, and find where the answer is carried.",
+    kept="Every item so far is kept in {folder}; the same command goes on from there.",
+    examples=(
+        "lesion patch bundled:llama-base --task ioi --items 20 --out patching",
+        "lesion patch ./my-model --task ioi:ioi.json --layers 8-20 --out patching",
+    ),
+)

@@ -1,0 +1,108 @@
+"""Patched passes against plain hooks on whole prompts, one run a patch; and what follows from the definition."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+import torch
+
+from lesion.studies.patching.pairs import Pair
+from lesion.studies.patching.passes import Patch, Place, modules_of, patched, read
+from lesion.studies.patching.result import DIRECTIONS, KINDS
+from tiny import model as tiny_model
+
+CLOSE = {"abs": 2e-4}
+PAIRS = {
+    "one token": Pair("0", "1", (1, 20, 22, 23, 24, 25), (1, 20, 30, 23, 24, 25), 40, 41),
+    "two tokens, the last one too": Pair("0", "1", (1, 20, 21, 22, 23), (1, 33, 21, 22, 34), 40, 41),
+    "no common beginning": Pair("0", "1", (20, 21, 22, 23, 24), (30, 21, 31, 23, 24), 40, 41),
+}
+
+
+@pytest.fixture(scope="module", params=["llama", "opt", "gemma2", "gpt_neox", "mixtral"])
+def model(request):
+    return tiny_model(request.param)
+
+
+def stream(output):
+    return output[0] if isinstance(output, tuple) else output
+
+
+def plain(model, pair, direction, patch) -> tuple[float, float, float]:
+    """Right logit, tempting logit and log-probability: two whole runs, the second with one hook."""
+    source, base = (pair.clean, pair.corrupted) if direction == "denoise" else (pair.corrupted, pair.clean)
+    module, held = modules_of(model)[patch.place], []
+
+    def put(module, args, output):
+        there = stream(output).clone()
+        flat = there.view(-1, there.shape[-1])  # [length, width], of one row
+        flat[list(patch.positions)] = held[0].view(-1, there.shape[-1])[list(patch.positions)]
+        return (there, *output[1:]) if isinstance(output, tuple) else there
+
+    with torch.no_grad(), ExitStack() as stack:
+        stack.callback(module.register_forward_hook(lambda m, a, output: held.append(stream(output).clone())).remove)
+        model.network(torch.tensor([source]))
+        stack.close()
+        stack.callback(module.register_forward_hook(put).remove)
+        logits = model.network(torch.tensor([base])).logits[0, -1].double()
+    return float(logits[pair.right]), float(logits[pair.tempting]), float(logits.log_softmax(-1)[pair.right])
+
+
+def test_every_place_and_class_is_what_a_plain_hook_on_a_whole_run_gives(model):
+    compare(model, PAIRS["one token"])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_prompts_may_differ_at_both_ends(name):
+    compare(tiny_model("llama"), PAIRS[name])
+
+
+def compare(model, pair):
+    """Hold every patch of a pair to plain hooks."""
+    values = read(model, pair)[2]
+    patches = [Patch(place, positions) for place in modules_of(model) for positions in pair.positions.values()]
+    assert {patch.place.kind for patch in patches} == set(KINDS)
+    for direction in DIRECTIONS:
+        for patch, readout in zip(patches, patched(model, pair, values, direction, patches), strict=True):
+            assert tuple(readout) == pytest.approx(plain(model, pair, direction, patch), **CLOSE)
+
+
+def test_the_whole_stream_restores_everything_and_its_own_values_change_nothing(model):
+    pair = PAIRS["one token"]
+    clean, corrupted, values = read(model, pair)
+    last = len(model.anatomy.blocks) - 1
+    whole = [Patch(Place("block", layer), pair.positions["all"]) for layer in (0, last)]
+    assert clean.difference != pytest.approx(corrupted.difference, abs=0.01)
+    for readout in patched(model, pair, values, "denoise", whole):
+        assert tuple(readout) == pytest.approx(tuple(clean), **CLOSE)
+    for readout in patched(model, pair, values, "noise", whole):
+        assert tuple(readout) == pytest.approx(tuple(corrupted), **CLOSE)
+    itself = {place: of_place.flip(0) for place, of_place in values.items()}  # the corrupted run's own values
+    every = [Patch(place, pair.positions["all"]) for place in values]
+    for readout in patched(model, pair, itself, "denoise", every):
+        assert tuple(readout) == pytest.approx(tuple(corrupted), **CLOSE)
+
+
+def test_the_number_of_rows_of_a_pass_changes_nothing_and_no_hook_stays():
+    model, pair = tiny_model("llama"), PAIRS["one token"]
+    values = read(model, pair)[2]
+    patches = [Patch(place, pair.positions["last"]) for place in reversed(list(values))]
+    together, alone = (patched(model, pair, values, "noise", patches, rows) for rows in (None, 1))
+    for one, other in zip(together, alone, strict=True):
+        assert tuple(one) == pytest.approx(tuple(other), **CLOSE)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.network.modules())
+
+
+def test_positions_are_parted_by_the_differing_tokens():
+    pair = Pair("0", "1", (1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 9, 4, 9, 6, 7, 8), 0, 1)
+    assert pair.positions == {
+        "earlier different": (2,),
+        "last different": (4,),
+        "next": (5,),
+        "between": (3, 6),
+        "last": (7,),
+        "all": (2, 3, 4, 5, 6, 7),
+    }
+    end = Pair("0", "1", (1, 2), (1, 3), 0, 1)
+    assert end.positions == {"last": (1,), "all": (1,)}

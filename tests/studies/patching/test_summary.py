@@ -1,0 +1,73 @@
+"""The numbers of a patching study on readouts made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lesion.statistics.contrasts import ratio_of_means
+from lesion.studies.patching import findings
+from lesion.studies.patching.cells import name_of
+from lesion.studies.patching.pairs import Pair
+from lesion.studies.patching.passes import Place, Readout
+from lesion.studies.patching.summary import Measured, summarise
+
+PAIR = Pair("0", "1", (1, 2, 3, 4), (1, 5, 3, 4), 6, 7, ("a", "b"), ("x", "y"))
+PLACES = [Place("block", 0), Place("attention", 0)]
+
+
+def measured(clean, corrupted, restored):
+    def readout(difference):
+        return Readout(difference, 0.0, difference / 10)
+
+    patches = {
+        name_of("denoise", PLACES[0], "last"): readout(restored),
+        name_of("noise", PLACES[0], "last"): readout(clean),
+    }
+    patches |= {name_of("denoise", PLACES[1], "last"): readout(corrupted)}
+    return Measured(PAIR, readout(clean), readout(corrupted), patches)
+
+
+def summed(rows):
+    about = {"model": "m", "task": "t", "blocks": 1, "left_out": ["9"]}
+    return summarise([measured(*row) for row in rows], PLACES, 0.95, **about)
+
+
+def test_effects_are_ratios_of_means_so_that_a_pair_without_a_difference_divides_by_nothing():
+    task = summed([(4.0, -2.0, 1.0), (2.0, -2.0, 2.0), (1.0, 1.0, 1.5)])
+    cell = task.at("denoise", "block", 0, "last")
+    assert cell.effect.value == pytest.approx((3.0 + 4.0 + 0.5) / (6.0 + 4.0 + 0.0))
+    assert cell.effect.p == pytest.approx(stats.ttest_1samp([3.0, 4.0, 0.5], 0).pvalue)
+    assert cell.log_probability.value == pytest.approx(0.25)
+    assert task.at("noise", "block", 0, "last").effect.value == 0.0  # the clean run stays as it is
+    assert task.at("denoise", "attention", 0, "last").effect.p == 1.0
+    assert cell.effect.p_corrected == pytest.approx(min(1.0, 3 * cell.effect.p))  # three cells, Holm's first step
+    assert (task.pairs, task.left_out) == (3, ("9",))
+    assert (task.clean_right, task.corrupted_right) == (1.0, pytest.approx(2 / 3))
+
+
+def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(400):
+        wholes = rng.normal(4, 2, 30)
+        estimate = ratio_of_means(0.3 * wholes + rng.normal(0, 1, 30), wholes, 0.9)
+        hits += estimate.low <= 0.3 <= estimate.high
+    assert stats.binomtest(hits, 400, 0.9).pvalue > 0.01
+    exact = ratio_of_means(np.array([1.0, -2.0, 3.0]), np.array([1.0, -2.0, 3.0]))
+    assert tuple(exact.__dict__.values()) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)], "the clean run prefers the right token in 33"),
+        ([(1.0, -2.0, 0.0), (1.0, 4.0, 0.0)], "does not change the logit difference beyond chance"),
+    ],
+)
+def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):
+    task = summed(rows)
+    assert not task.told
+    (headline,) = findings._finding(task, several=False).headline
+    assert "cannot be told" in headline
+    assert why in headline.replace("\N{NO-BREAK SPACE}", " ")
