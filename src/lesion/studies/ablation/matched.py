@@ -182,10 +182,12 @@ def _tested(
 
 
 def findings(every: Sequence[Matched]) -> list[Finding]:
-    """What stands on matched items, a sentence per pair of tasks."""
+    """What stands on matched items, a sentence per pair of tasks; of several factors, of places switched off alone."""
+    zero = {(each.model, each.unit) for each in every if each.factor == 0}
     by_model: dict[str, list[Matched]] = {}
     for each in every:
-        by_model.setdefault(each.model, []).append(each)
+        if each.factor == 0 or (each.model, each.unit) not in zero:
+            by_model.setdefault(each.model, []).append(each)
     found = []
     for model, own in by_model.items():
         first, *others = map(_sentence, own)
@@ -196,6 +198,7 @@ def findings(every: Sequence[Matched]) -> list[Finding]:
 
 def _sentence(of: Matched) -> str:
     how = "" if of.factor == 0 else f" {wording.changed(of.factor)}"
+    how = how.replace(" its ", " their ") if len(of.layers) > 1 else how
     subject = "block" if of.unit == "block" else f"{wording.UNIT_NAMES[of.unit]} of block"
     apart = wording.numbered(subject, of.layers)
     are = "is" if len(of.layers) == 1 else "are"
