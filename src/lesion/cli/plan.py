@@ -12,7 +12,7 @@ from lesion.errors import UsageError
 
 
 def plan(
-    study: Annotated[str, typer.Argument(metavar="STUDY.toml", help="A layer study with tables [[hypotheses]].")],
+    study: Annotated[str, typer.Argument(metavar="STUDY.toml", help="A layer study with tables of hypotheses.")],
     out: Annotated[Path, typer.Option("--out", help="Folder in which the study will run.")],
 ) -> None:
     """Write down what a layer study expects, with a hash, before it has any answer."""
