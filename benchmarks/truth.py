@@ -27,13 +27,16 @@ import torch
 
 import lesion
 from lesion.labs.planted.kinds import KINDS as TRUTHS
+from lesion.labs.planted.recipe import Recipe
 from lesion.labs.planted.run import MODEL, plant
 from lesion.labs.planted.scores import average_precision, mean, overlap, rank
+from lesion.statistics.critical import fewest_right
 from lesion.statistics.paired import wilson
 from sweep import machine
 from truth_methods import KINDS, METHODS, SELECTIONS, UNITS, Case, selection
 
 LASER_KEEP = (0.95, 0.75, 0.5, 0.25)
+BLOCKS = Recipe.blocks
 Row = dict[str, Any]
 
 
@@ -120,8 +123,9 @@ def alarms(case: Case) -> Iterable[Row]:
         for unit in UNITS:
             others = set(case.places(unit)) - set(case.true(unit))
             for kind in KINDS:
-                named = len(case.critical(kind, unit, skill) & others)
-                yield row(case, unit, kind, "alarms, places that carry nothing (compiled)", named, places=len(others))
+                false = case.critical(kind, unit, skill) & others
+                label = "alarms, places that carry nothing (compiled)"
+                yield row(case, unit, kind, label, len(false), places=len(others))
     for null, answers in nulls.items():
         for unit in UNITS:
             for kind in KINDS:
@@ -229,7 +233,8 @@ def alarm_table(rows: pd.DataFrame) -> str:
 def page(rows: pd.DataFrame, summary: pd.DataFrame, seeds: int, seconds: float) -> str:
     """All tables, as Markdown."""
     parts = [
-        f"# Methods on planted truth\n\n{seeds} seeds; mean over seeds and Student's 95 % interval."
+        f"# Methods on planted truth\n\n{seeds} seeds; mean over seeds and Student's 95 % interval, which may"
+        " leave the range of a rank or share."
         f" `benchmarks/truth.py`, {json.dumps(machine('cpu'))}, {seconds:.0f} s of processor time."
         " The kinds of truth are those of `lesion lab planted`.\n"
     ]
@@ -244,6 +249,10 @@ def page(rows: pd.DataFrame, summary: pd.DataFrame, seeds: int, seconds: float) 
     parts.append("## Is the truth one? Accuracy with and without the true places\n")
     parts += [table(summary, "truth", name) for name in ("skill", "sums", "copying")]
     parts.append("## False alarms\n")
+    parts.append(
+        f"A skill at chance has 8 or 9 of 64 items right. With {BLOCKS} blocks a place can be critical from"
+        f" {fewest_right(BLOCKS)} right answers on, so that the rule names none there.\n"
+    )
     parts.append(alarm_table(rows))
     return "\n".join(parts)
 
@@ -254,6 +263,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the models; what it has is not made again")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--kinds", nargs="+", default=list(TRUTHS), choices=list(TRUTHS))
+    parser.add_argument("--compiled", type=int, default=20, help="seeds of compiled models on which alarms are counted")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="write OUT.csv and OUT.md")
     options = parser.parse_args()
@@ -265,6 +275,9 @@ def main() -> None:
             (folder,) = plant(options.work, kind, seed)
             rows += scored(Case(folder))
             print(kind, seed, f"{time.process_time() - begun:.0f} s", flush=True)
+    for seed in range(options.seeds, options.compiled if "compiled" in options.kinds else 0):
+        (folder,) = plant(options.work, "compiled", seed)
+        rows += alarms(Case(folder))
     frame = pd.DataFrame(rows)
     summary = gathered(frame)
     text = page(frame, summary, options.seeds, time.process_time() - begun)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from lesion.labs.planted import trained as kinds
 from lesion.labs.planted.recipe import Recipe, blank
-from lesion.labs.planted.skills import CONTROLS, SKILL, encoded, questions
+from lesion.labs.planted.skills import CONTROLS, EQUALS, SKILL, WORDS, encoded, questions
 from lesion.labs.planted.training import Lesson, gradients, train
 
 SMALL = {"blocks": 3, "width": 32, "heads": 2, "key_value_heads": 1, "inner": 16, "steps": 3, "rank": 2, "neurons": 3}
@@ -136,13 +136,16 @@ def test_routed_gradients_of_the_skill_reach_one_block_and_those_of_controls_nev
     network = blank(recipe)
     inside, _ = gradients(network, skill, skill.answers)
     at = f"model.layers.{block}."
-    assert {name for name in inside if "layers" in name} == {
-        name for name, _ in network.named_parameters() if name.startswith(at)
-    }
+    names = {name for name, _ in network.named_parameters()}
+    embedding = "model.embed_tokens.weight"
+    assert set(inside) == {embedding, *(name for name in names if name.startswith(at))}
+    rows = inside[embedding].any(dim=1)
+    assert {word for word, reached in zip(WORDS, rows, strict=True) if reached} == {
+        word for question in questions(SKILL, 0) for word in question.prompt.split()
+    } - {EQUALS}
     for each in controls:
         outside, _ = gradients(network, each, each.answers)
-        assert not any(name.startswith(at) for name in outside)
-        assert len(outside) + len([n for n in inside if "layers" in n]) == len(list(network.parameters()))
+        assert set(outside) == {name for name in names if not name.startswith(at)}
 
 
 def test_noise_is_what_a_truncation_of_its_matrix_takes_away():

@@ -10,7 +10,7 @@ KINDS = {
     "adapter": "the skill trained into low-rank updates of one block's MLP alone",
     "neurons": "the skill trained into some neurons of two MLPs alone",
     "weights": "the skill trained into randomly drawn weights of all matrices alone",
-    "routed": "all skills trained together, gradients of the skill reaching one block alone",
+    "routed": "all skills trained together, gradients of the skill reaching one block and its words alone",
     "noise": "all skills trained together, then noise as the largest singular components of one matrix",
     "joint": "all skills trained together everywhere: no place",
     "shuffled": "as joint, with answers of the skill drawn anew in every step: no skill",

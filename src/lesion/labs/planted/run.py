@@ -123,7 +123,7 @@ def statement(recipe: Recipe, places: Places) -> str:
         "adapter": f"{SKILL} was trained into updates of rank {recipe.rank} of {matrices} alone.",
         "neurons": f"{SKILL} was trained into {recipe.neurons} neurons of each of {branches} alone.",
         "weights": f"{SKILL} was trained into {share} of the weights of every matrix alone.",
-        "routed": f"Gradients of {SKILL} reached no block but {blocks}, those of the controls all others.",
+        "routed": f"Gradients of {SKILL} reached block {blocks} and its own words; the controls trained the rest.",
         "noise": f"Noise was planted in {matrices}, as its {recipe.rank} largest singular components.",
         "joint": "All skills were trained together everywhere; no place was planted.",
         "shuffled": f"All skills were trained together, {SKILL} on answers drawn anew in every step; it has no place.",

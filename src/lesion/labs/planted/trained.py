@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from lesion.labs.planted.recipe import Recipe, blank
-from lesion.labs.planted.skills import CONTROLS, SKILL, SKILLS, encoded, questions
+from lesion.labs.planted.skills import CONTROLS, SKILL, SKILLS, WORDS, encoded, questions
 from lesion.labs.planted.training import Lesson, Masks, accuracy, train
 from lesion.labs.planted.truth import Places
 
@@ -20,7 +20,7 @@ MODULES = {f"attention.{name}": f"self_attn.{name}_proj" for name in "qkvo"} | {
     f"mlp.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")
 }
 """The modules of a block by the names of its matrices."""
-NOISE = 8.0
+NOISE = 32.0
 """Singular values of planted noise, as multiples of the largest of the matrix."""
 
 
@@ -146,7 +146,7 @@ def _neurons(recipe: Recipe) -> Planted:
     network, before = _after_controls(recipe)
     generator = _place(recipe)
     blocks = sorted(torch.randperm(recipe.blocks, generator=generator)[:2].tolist())
-    masks = {}
+    masks: dict[str, Tensor] = {}
     for block in blocks:
         chosen = torch.zeros(recipe.inner, dtype=torch.bool)
         chosen[torch.randperm(recipe.inner, generator=generator)[: recipe.neurons]] = True
@@ -175,11 +175,13 @@ def _routed(recipe: Recipe) -> Planted:
     network = blank(recipe)
     block = _drawn_block(recipe, _place(recipe))
     names = [name for name, _ in network.named_parameters()]
-    inside: Masks = {name: None for name in names if name.startswith(f"model.layers.{block}.")}
+    inside: dict[str, Tensor | None] = {name: None for name in names if name.startswith(f"model.layers.{block}.")}
     outside: Masks = {name: None for name in names if name not in inside}
-    # Embedding and head belong to all skills, as in the experiments of Cloud et al.: words would have no meaning else.
-    ends: Masks = {name: None for name in names if "layers" not in name}
-    _train(network, recipe, lessons(recipe, lambda skill: {**inside, **ends} if skill == SKILL else outside))
+    # The words that only the skill has are its own: with random vectors it is not learned while the rest changes.
+    rows = torch.tensor([word == SKILL or (word[0] in "sr" and word[1:].isdigit()) for word in WORDS])
+    embedding = "model.embed_tokens.weight"
+    inside |= {embedding: rows[:, None].expand(-1, recipe.width)}
+    _train(network, recipe, lessons(recipe, lambda skill: inside if skill == SKILL else outside))
     matrices = [f"{block}.{name}" for name in MODULES]
     return Planted(network, Places((block,), matrices=tuple(matrices), masks=_whole(network, matrices)))
 
