@@ -14,7 +14,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.labs.planted.kinds import KINDS
 from lesion.labs.planted.recipe import Recipe
 from lesion.labs.planted.run import MODEL, make
-from lesion.labs.planted.skills import CONTROLS, SKILL, SKILLS, VALUES
+from lesion.labs.planted.skills import CONTROLS, ID, SKILL, SKILLS, VALUES
 from lesion.labs.planted.truth import CARD, MASKS, read_masks, read_truth
 
 SMALL = {"blocks": 3, "width": 32, "heads": 2, "key_value_heads": 1, "inner": 16, "steps": 1, "rank": 2, "neurons": 3}
@@ -107,3 +107,11 @@ def test_the_command_makes_one_model_and_refuses_what_it_cannot(capsys, tmp_path
     refused(lesion(capsys, "lab", "planted", "--seed", -1), 2, "'--seed'")
     (tmp_path / "file").write_text("in the way")
     refused(lesion(capsys, "lab", "planted", "--kind", "compiled", "--out", tmp_path / "file"), 1, "file")
+
+
+def test_items_with_their_answers_have_no_unknown_word(compiled):
+    model = library.load(str(compiled / MODEL))
+    for skill in SKILLS:
+        texts = library.calibration(model, library.find_task(f"jsonl:{compiled / skill}.jsonl"), 64).texts
+        assert {len(text) for text in texts} == {6}
+        assert not any(ID["<unk>"] in text for text in texts)

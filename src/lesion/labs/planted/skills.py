@@ -83,7 +83,10 @@ def encoded(asked: Sequence[Question]) -> tuple[Int[Tensor, "items 5"], Int[Tens
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token a word; `<s>` before every text."""
     core = Tokenizer(models.WordLevel(ID, unk_token="<unk>"))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # Of an item with its answer, `=` and the value stand together.
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(EQUALS, "isolated")]
+    )
     core.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", ID["<s>"])]
     )
