@@ -47,9 +47,7 @@ def main() -> None:
     tokens = options.new_tokens or (1 if task.kind == "contrast" else task.max_new_tokens)
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
     edits = heads(model, layers) if options.unit == "head" else resampled(model, task, layers)
-    print(
-        f"{len(edits)} edits × {len(prompts)} items, {tokens} new tokens, float32, one thread, {platform.processor()}"
-    )
+    print(f"{len(edits)} edits × {len(prompts)} items, {tokens} new tokens, float32, one thread")
     runs = [measured(model, lambda: loop(model, edits, prompts, tokens))]
     ours = measured(model, lambda: rows(model, edits, prompts, tokens))
     runs.append(measured(model, lambda: loop(model, edits, prompts, tokens)))

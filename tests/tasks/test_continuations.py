@@ -98,6 +98,14 @@ def test_prompt_and_answer_of_a_jsonl_file_are_one_text_as_they_stand(task, kind
         assert encode_solved(model, task, Item("7", question, answer)) == joint(model, "raw", question, answer)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gold_choice_of_a_jsonl_file_follows_as_it_does_when_it_is_scored(task, kind):
+    model = speaker(kind)
+    item = Item("7", "is the cat =", "mat", choices=("hat", "mat"))
+    chosen = encode_choices(model, task, item)[1]
+    assert encode_solved(model, task, item) == (*encode(model, task, item), *chosen)
+
+
 words = st.lists(st.sampled_from(["the cat", "A", "Answer:", " ", "\n", ".", "4", "("]), min_size=1, max_size=6)
 
 

@@ -36,6 +36,7 @@ EXAMPLES = {
     "show an edit": ("lesion edit show skill.edit",),
     "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
     "lineage": ("lesion lab lineage --stage all --out lineage",),
+    "planted": ("lesion lab planted --kind block --seed 0 --out planted",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""
 

@@ -16,6 +16,7 @@ from lesion.core.method import Method
 from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice
 from lesion.labs.lineage.stages import ALL, refuse_stage
+from lesion.labs.planted.kinds import KINDS, check_kind
 from lesion.labs.recall.study_file import METHOD, RecallStudy
 
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
@@ -74,6 +75,30 @@ def lineage(
         Terminal().print(table.text(families.finished(out, base)), end="", soft_wrap=True)
 
 
+def planted(
+    kind: Annotated[
+        str,
+        typer.Option(help=f"Kind of truth: {', '.join(KINDS)}; or all."),
+    ] = "all",
+    out: Annotated[Path, typer.Option(help="Output folder; each model is written to KIND-SEED.")] = Path(
+        "lesion-planted"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of weights, places and the table of the skill.")] = 0,
+) -> None:
+    """Make small models in which the place of a skill is known, to score methods on.
+
+    What the folder has already is not made again.
+    """
+    check_kind(kind)
+    from lesion.cli.progress import Bar
+    from lesion.labs.planted.run import plant
+
+    with Bar() as bar:
+        folders = plant(out, kind, seed, watcher=bar)
+    for folder in folders:
+        say(str(folder))
+
+
 def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choice: EngineChoice) -> None:
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.progress import Bar
@@ -95,4 +120,5 @@ def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choi
 
 
 register(app, "lineage", checked(lineage))
+register(app, "planted", checked(planted))
 app.command("recall", epilog=epilog(METHOD.examples))(checked(command(METHOD, _run_recall)))

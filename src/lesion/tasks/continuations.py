@@ -148,9 +148,9 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     """The token ids of an item together with its gold solution: a text to observe a model on.
 
     The prompt is that of `encode`. The solution (the gold answer where the data set has none, the gold choice where
-    there are choices) follows it as `encode_choices` has a choice follow. Of a JSON Lines file in style `raw`, prompt
-    and answer stand as they are, with nothing between them, as one text. An item that is scored as running text has no
-    answer and stands alone.
+    there are choices) follows it as `encode_choices` has a choice follow. Of a JSON Lines file without choices in style
+    `raw`, prompt and answer stand as they are, with nothing between them, as one text. An item that is scored as
+    running text has no answer and stands alone.
 
     The text may be longer than the model's context, and may have no tokens; the caller decides what becomes of it.
 
@@ -162,7 +162,7 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
         task = task.of
     if isinstance(task, Harness):
         return task.solved(model, item)
-    if isinstance(task, JsonLines) and style == "raw":
+    if isinstance(task, JsonLines) and style == "raw" and not item.choices:
         return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
     solution = _solution(item)
     if not solution:  # running text is data, whatever style its task names

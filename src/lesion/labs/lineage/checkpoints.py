@@ -52,8 +52,11 @@ def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ..
     return tuple(kept)
 
 
-def write(folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write a network in half precision, with its tokenizer, as a folder that `lesion` loads; it stays as it is.
+def write(
+    folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float16
+) -> None:
+    """Write a network, in half precision by default, with its tokenizer as a folder that `lesion` loads; it stays as it
+    is.
 
     The folder is there whole or not at all; one that is there already is replaced.
 
@@ -65,7 +68,7 @@ def write(folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizer
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         with quiet():
-            copy.deepcopy(network).to("cpu", torch.float16).save_pretrained(unfinished)
+            copy.deepcopy(network).to("cpu", dtype).save_pretrained(unfinished)
             tokenizer.save_pretrained(unfinished)
         for file in unfinished.iterdir():
             file.chmod(0o644)  # safetensors writes files that only their owner can read

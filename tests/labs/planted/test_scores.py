@@ -1,0 +1,71 @@
+"""Scores of rankings and named sets against naive counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+
+from lesion.errors import LesionError
+from lesion.labs.planted.scores import average_precision, mean, overlap, rank
+
+rankings = st.lists(st.integers(0, 4), min_size=2, max_size=12).map(
+    lambda scores: {str(place): float(score) for place, score in enumerate(scores)}
+)
+
+
+@given(rankings, st.data())
+def test_rank_and_average_precision_are_those_of_a_naive_count(scores, data):
+    truth = data.draw(st.sets(st.sampled_from(sorted(scores)), min_size=1))
+    true = max(scores[place] for place in truth)
+    others = [score for place, score in scores.items() if place not in truth]
+    # The mean place over both orders of ties.
+    first = 1 + len([score for score in others if score > true])
+    last = 1 + len([score for score in others if score >= true])
+    assert rank(scores, truth) == (first + last) / 2
+
+    total = recalled = 0.0
+    for bar in range(4, -1, -1):
+        reached = [place for place in scores if scores[place] >= bar]
+        hits = [place for place in reached if place in truth]
+        if reached:
+            total += (len(hits) / len(truth) - recalled) * len(hits) / len(reached)
+            recalled = len(hits) / len(truth)
+    assert average_precision(scores, truth) == pytest.approx(total)
+
+
+def test_a_perfect_ranking_and_a_ranking_that_tells_nothing():
+    scores = {"0": 0.9, "1": 0.8, "2": 0.1, "3": 0.0}
+    assert (rank(scores, {"0", "1"}), average_precision(scores, {"0", "1"})) == (1, 1)
+    assert rank(scores, {"3"}) == 4
+    flat = dict.fromkeys("0123", 0.0)
+    assert (rank(flat, {"1"}), average_precision(flat, {"1"})) == (2.5, 0.25)
+
+
+def test_named_places_have_a_precision_only_where_there_are_any():
+    assert overlap({"0", "1", "2"}, {"2", "3"}) == type(overlap({"0"}, {"0"}))(1 / 3, 1 / 2)
+    nothing = overlap(set(), {"2"})
+    assert nothing.precision is None
+    assert nothing.recall == 0
+
+
+def test_the_interval_over_seeds_is_students():
+    values = [0.2, 0.5, 0.9, 0.4]
+    interval = ttest_1samp(values, 0).confidence_interval(0.95)
+    contrast = mean(values)
+    assert (contrast.value, contrast.low, contrast.high) == pytest.approx((0.5, *interval))
+    assert math.isnan(mean([0.5]).low)
+
+
+def test_what_cannot_be_scored_is_refused():
+    with pytest.raises(LesionError, match="at least one true place"):
+        rank({"0": 1.0}, [])
+    with pytest.raises(LesionError, match="true place 7 has no score"):
+        average_precision({"0": 1.0}, ["7"])
+    with pytest.raises(LesionError, match="at least one"):
+        overlap({"0"}, [])
+    with pytest.raises(LesionError, match="at least one"):
+        mean([])
