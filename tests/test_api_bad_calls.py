@@ -30,7 +30,7 @@ from lesion import api
 from lesion.activations import contributions, observation
 from lesion.core.method import Method
 from lesion.core.values import Summary
-from lesion.edits.files import checkpoint
+from lesion.edits.files import checkpoint, perturbed
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
 from lesion.models import load as loading
@@ -157,6 +157,11 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
             lesion.apply,
             {"source": "bundled:llama-base", "edits": [file], "out": place / "applied"},
         ),
+        "perturb": (
+            lesion.perturb,
+            {"base": "bundled:llama-base", "like": "bundled:llama-rlvr", "out": place / "noisy"},
+        ),
+        "distance": (lesion.distance, {"base": "bundled:llama-base", "child": "bundled:llama-rlvr"}),
         "reordered": (lesion.reordered, {"model": llama, "order": "0-1"}),
         "save_reordered": (
             lesion.save_reordered,
@@ -172,6 +177,8 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "ScaleBlock": (lesion.ScaleBlock, {"layer": 0}),
         "ScaleAttention": (lesion.ScaleAttention, {"layer": 0}),
         "ScaleMlp": (lesion.ScaleMlp, {"layer": 0}),
+        "ScaleHead": (lesion.ScaleHead, {"layer": 0, "head": 0}),
+        "ScaleGroup": (lesion.ScaleGroup, {"layer": 0, "group": 0}),
         "ScaleParameters": (lesion.ScaleParameters, {"selection": share}),
         "Truncate": (lesion.Truncate, {"address": "0.mlp.up", "keep": 0.5}),
         "Compose": (lesion.Compose, {}),
@@ -220,6 +227,7 @@ def nothing_is_run(monkeypatch):
         Method: ("run",),
         loading: ("_read",),
         checkpoint: ("survey",),
+        perturbed: ("survey",),
         observation: ("probe",),
         contributions: ("run_in_batches",),
     }.items():

@@ -30,7 +30,7 @@ EXAMPLES = {
     "show": ("lesion show bundled:llama-base", "lesion show OWNER/NAME --revision step1000"),
     "apply": ("lesion apply bundled:llama-base --edit skill.edit --factor 0 --out pruned",),
     "plan": ("lesion plan study.toml --out study",),
-    "perturb": ("lesion perturb bundled:llama-base --like bundled:llama-rlvr --out noisy",),
+    "perturb": ("lesion perturb base/ --like tuned/ --out noisy/",),
     "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
     "report": ("lesion report study",),
     "show an edit": ("lesion edit show skill.edit",),

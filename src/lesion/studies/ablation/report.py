@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.core import cost
+from lesion.core.database import FILE as DATABASE
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
@@ -102,7 +103,8 @@ class AblationResult(StudyResult[AblationSummary]):
     def found(self) -> list[Finding]:
         families = self.summary.invariance.families if self.summary.invariance else ()
         views = self.summary.views
-        more = _further(self.summary, views, self.answers)
+        there = self.stored is not None or (self.folder / DATABASE).is_file()
+        more = _further(self.summary, views, self.answers if there else None)
         found = [*plan_report.findings(self.summary.planned), *prose.shared(views), *prose.by_model(views), *more]
         return [*found, *map(invariance.finding, families)]
 
@@ -276,14 +278,15 @@ def _findings(
     return blocks
 
 
-def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFrame) -> list[Finding]:
-    """Findings beyond which blocks are critical."""
+def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFrame | None) -> list[Finding]:
+    """Findings beyond which blocks are critical; those from single answers where these are at hand."""
+    at_equal_difficulty = [] if answers is None else matched.compared(views, answers, summary.study.level)
     return [
         *heads_report.findings(summary),
         *kinds.findings(summary),
         *doses.findings(summary),
         *dissociation.findings(views),
-        *matched.findings(matched.compared(views, answers, summary.study.level)),
+        *matched.findings(at_equal_difficulty),
         *perplexity.findings(summary),
     ]
 

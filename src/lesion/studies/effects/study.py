@@ -85,6 +85,6 @@ METHOD = Method(
     kept="Every item measured so far is kept in {folder}; the same command goes on.",
     examples=(
         "lesion effects bundled:llama-base --task primer:arithmetic --out effects",
-        "lesion effects bundled:llama-base --task primer:arithmetic --study layers --out effects",
+        "lesion effects model/ --task sums.jsonl --study layers/ --out effects/",
     ),
 )

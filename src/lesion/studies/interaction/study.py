@@ -138,7 +138,7 @@ METHOD = Method(
     "interact",
     "Remove several blocks together: pairs, windows, one after another, Shapley values.",
     examples=(
-        "lesion interact bundled:llama-base --task primer:arithmetic --layers 1-4 --factor 0.5 --out pairs",
-        "lesion interact MODEL --task sums.jsonl --layers 10,13,14 --design cumulative,shapley --out sets",
+        "lesion interact model/ --task sums.jsonl --layers 1-4 --out pairs/",
+        "lesion interact model/ --task sums.jsonl --design shapley --out sets/",
     ),
 )
