@@ -18,21 +18,25 @@ from lesion.report.blocks import Block, Figure, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
-from lesion.studies.ablation import charts, heads, screen_report
+from lesion.studies.ablation import charts, heads, screen_report, tables
 from lesion.studies.ablation.curves import Curve, full_drop
 from lesion.studies.ablation.result import AblationSummary, Cell, Loss, TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import Factor
 
 MOST = 10
 """So many heads are named in a sentence."""
+FEW = 5
+"""So many heads are named of those that move the difference of two tokens."""
 ROOMY = 12
 """Cells of maps of so many heads have room for a number."""
+MARGIN = ("margin", "margin_low", "margin_high", "margin_p_corrected")
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "head", "items", "accuracy", "low", "high"),
     *("drop", "drop_low", "drop_high", "p", "p_corrected", "p_critical_corrected", "critical", "p_spared_corrected"),
     *("spared", "decided", "truncated", "unparsed", "baseline_accuracy", "tests"),
+    *MARGIN,
 )
-NUMBERS = ("p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
+NUMBERS = (*MARGIN, "p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
 WHAT = (
     "A head is removed at the input of the attention's output matrix: the other heads and the bias stay. Heads are"
     " named block.head, as 9.6; p-values are corrected over all heads of one task, those too that have no answers yet."
@@ -72,7 +76,31 @@ def _sentence(curve: Curve) -> str:
     return (
         f"{text}. Largest drop: {wording.points(drop.value)} points {wording.interval(drop.low, drop.high)} of"
         f" {wording.percent(curve.result.baseline.accuracy.value)}, {heads.named([largest], curve.unit)}."
+        f"{_by_margin(curve)}"
     )
+
+
+def _by_margin(curve: Curve) -> str:
+    """Which heads write towards the right token and which against it, of a task that compares two tokens."""
+    known = [(cell, cell.margin) for cell in curve.cells if cell.margin is not None and cell.margin.value is not None]
+    if not known:
+        return ""
+    sides = []
+    for sign, verb in ((1, "falls"), (-1, "rises")):
+        own = [(cell, margin) for cell, margin in known if (margin.p_corrected or 0.0) < wording.ALPHA]
+        own = [(cell, margin) for cell, margin in own if sign * (margin.value or 0.0) > 0]
+        own.sort(key=lambda pair: -abs(pair[1].value or 0.0))
+        if own:
+            cell, margin = own[0]
+            low, high = sorted((sign * (margin.low or 0.0), sign * (margin.high or 0.0)))
+            most = f"{wording.figures(abs(margin.value or 0.0), 3)} nats {wording.plain_interval(low, high, 3)}"
+            rest = f" and {len(own) - FEW} more" if len(own) > FEW else ""
+            first = heads.named([cell for cell, _ in own[:FEW]], curve.unit)
+            sides.append(f"{verb} without {first}{rest} (most: {heads.named([cell], curve.unit)}, {most})")
+    if not sides:
+        return " No head moves the difference of the two tokens' log-probabilities beyond chance."
+    difference = "log p(right) − log p(tempting)"
+    return f" The difference {difference} {', and '.join(sides)}; p < .05, corrected."
 
 
 def _changes(cell: Cell) -> bool:
@@ -107,6 +135,7 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"spared": math.nan if cell.spared is None else cell.spared}
                 | {"decided": cell.decided or math.nan, "truncated": cell.truncated, "unparsed": cell.unparsed}
                 | {"baseline_accuracy": curve.baseline_of(cell).accuracy.value, "tests": heads.tests(curve)}
+                | dict[str, Any](tables.margin_of(cell))
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 

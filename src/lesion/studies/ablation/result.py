@@ -60,6 +60,8 @@ class Cell(Place, Scores):
         critical: only of a full table.
         p_spared: of "the edit takes at least a quarter of the accuracy"; `p_spared_corrected`: by Holm over the layers.
         spared: that it takes less, by this test; only of a full table.
+        margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
+            nats; p of "nothing", corrected by Holm over the layers.
         decided: where evaluation stopped, whether the drop exceeds the effect.
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
@@ -71,6 +73,7 @@ class Cell(Place, Scores):
     p_spared: Number = None
     p_spared_corrected: Number = None
     spared: bool | None = None
+    margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
     decided: Decision | None = None
     baseline: Scores | None = None
 

@@ -28,6 +28,7 @@ from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, pa
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import perplexity
+from lesion.studies.ablation.margins import margins
 from lesion.studies.ablation.result import (
     AblationSummary,
     AtShare,
@@ -164,6 +165,7 @@ def _cells(
     p = [mcnemar_exact(each.lost, each.won) for each in counts]
     p_loss, p_kept = [p_critical(each) for each in counts], [p_spared(each) for each in counts]
     corrected, loss_corrected, kept_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss, p_kept))
+    by_margin = margins(baseline, answered, tests, level)
     cells = {}
     for place, (edit, frame) in enumerate(answered.items()):
         drop = paired_drop(right, _right(frame), level)
@@ -181,6 +183,7 @@ def _cells(
             p_spared=p_kept[place],
             p_spared_corrected=kept_corrected[place],
             spared=critical(kept_corrected[place]),
+            margin=by_margin.get(edit),
         )
     first = next(iter(answered))
     shares = []

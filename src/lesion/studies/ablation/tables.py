@@ -19,19 +19,21 @@ from lesion.studies.ablation import heads_report
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary, Scores
+from lesion.studies.ablation.result import AblationSummary, Cell, Scores
 
 RATES = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
     *("p_critical", "p_critical_corrected", "critical", "p_spared", "p_spared_corrected", "spared", "decided"),
+    *("margin", "margin_low", "margin_high", "margin_p_corrected"),
     *(*RATES, "nonfinite"),
     *(f"baseline_{name}" for name in ("items", "accuracy", "low", "high", *RATES)),
 )
 NUMBERS = (
     "looped",
     "baseline_looped",
+    *("margin", "margin_low", "margin_high", "margin_p_corrected"),
     *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
 )
 """Columns that are numbers also where none is known."""
@@ -59,10 +61,19 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"critical": math.nan if cell.critical is None else cell.critical}
                 | {"p_spared": cell.p_spared, "p_spared_corrected": cell.p_spared_corrected}
                 | {"spared": math.nan if cell.spared is None else cell.spared}
-                | {"decided": cell.decided or math.nan, "baseline_items": baseline.items}
+                | {"decided": cell.decided or math.nan, "baseline_items": baseline.items, **margin_of(cell)}
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
+
+
+def margin_of(cell: Cell) -> dict[str, float | None]:
+    """The margin that a cell loses, as columns; empty where its task compares no tokens."""
+    if cell.margin is None:
+        return {}
+    margin = cell.margin
+    ends = {"margin": margin.value, "margin_low": margin.low, "margin_high": margin.high}
+    return {**ends, "margin_p_corrected": margin.p_corrected}
 
 
 def _accuracy(scores: Scores) -> dict[str, float | None]:
