@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from lesion.brief import short_repr
+from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
@@ -19,6 +20,7 @@ class Generated:
         items: what is asked, or with True what a model is observed on.
         verdict: the judge.
         guessing: the accuracy of guessing where nothing is chosen, in 0…1.
+        gold_classes: of the tokens of right answers, where the task names any.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Generated:
     stop: tuple[str, ...] = ()
     style: str = "auto"
     guessing: float = 0.0
+    gold_classes: GoldClasses | None = field(default=None, repr=False)
 
     __repr__ = short_repr
 
