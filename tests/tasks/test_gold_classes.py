@@ -12,7 +12,15 @@ from lesion.tasks.task import Item
 
 QUESTION = "Falk brought 81 mirrors. He finds 93 more, gives 34 to Sandor and doubles them. A box costs 47."
 ITEM = Item("1", QUESTION, "280", solution="81+93=174. 174-34=140. 140*2=280. #### 280")
-NAMES = {"c": "copied number", "o": "operation", "f": "form", "r": "result", "x": "other number", "a": "final answer"}
+NAMES = {
+    "c": "copied number",
+    "o": "operation",
+    "f": "form",
+    "r": "result",
+    "n": "step or end",
+    "x": "other number",
+    "a": "final answer",
+}
 
 
 class Pieces:
@@ -40,7 +48,7 @@ def by_hand(letters):
 
 def test_numbers_are_copied_where_the_question_or_an_earlier_step_has_them():
     text = gold_text(ITEM)
-    letters = "ccocc" + "f" + "rrr" + "ff" + "cccocc" + "f" + "rrr" + "ff" + "cccox" + "f" + "rrr" + "f" * 7 + "aaa"
+    letters = "ccocc" + "f" + "rrr" + "fn" + "cccocc" + "f" + "rrr" + "fn" + "cccox" + "f" + "rrr" + "fnnnnnfaaa"
     assert len(letters) == len(text)
     assert names(Pieces(" ", *text)) == ["form", *by_hand(letters)]
 
@@ -49,6 +57,12 @@ def test_numbers_are_copied_where_the_question_or_an_earlier_step_has_them():
 def test_a_token_of_several_characters_has_the_class_of_its_number(strip):
     pieces = Pieces(" 81", "+", "93", "=", "174", ". ", "174", "-", "34=", "140", ".", strip=strip)
     assert names(pieces) == by_hand("cocfrfcocrf")
+
+
+def test_the_mark_of_the_end_decides_as_the_space_before_another_step_does():
+    item = Item("1", "1 and 2", "3", solution="1+2=3. 3-1=2. #### 2")
+    pieces = Pieces("1+", "2", "=3", ".", " ", "3", "-", "1", "=2.", " ####", " 2")
+    assert names(pieces, item) == by_hand("ccrfncocrna")
 
 
 def test_a_space_that_a_tokenizer_strips_from_the_whole_is_form():

@@ -14,7 +14,8 @@ from typing import Any
 
 from lesion.tasks.task import Item, Task
 
-FORM, COPIED, OPERATION, RESULT, FINAL = "form", "copied number", "operation", "result", "final answer"
+FORM, COPIED, OPERATION, RESULT = "form", "copied number", "operation", "result"
+NEXT, FINAL = "step or end", "final answer"
 OTHER, NUMERAL = "other number", "number in digits"
 FIRST, REST = "first token", "rest"
 UNKNOWN = "not assigned"
@@ -23,6 +24,7 @@ UNKNOWN = "not assigned"
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _OPERATION = re.compile(r"(?<=\d) ?([-+*/]) ?(?=\d)")
 _MARK = "####"
+_NEXT = re.compile(rf"(?<=\.)\s+(?:{_MARK})?")
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first tokens of a character of several are decoded
 
 
@@ -60,10 +62,11 @@ def gold_text(item: Item) -> str:
 
 
 def derivation(item: Item) -> tuple[Span, ...]:
-    """The numbers and operations of a written calculation such as `14+7=21. 21-5=16. #### 16`.
+    """The numbers and decisions of a written calculation such as `14+7=21. 21-5=16. #### 16`.
 
     A number right behind `=` is a result, one behind `####` the final answer. Any other is copied where it stands in
-    the question or is an earlier result, and an other number where it does not.
+    the question or is an earlier result, and an other number where it does not. What stands behind a step, white space
+    or `####`, decides whether another step follows.
     """
     text = gold_text(item)
     end = text.find(_MARK) if _MARK in text else len(text)
@@ -78,10 +81,11 @@ def derivation(item: Item) -> tuple[Span, ...]:
         else:
             name = COPIED if number[0] in known else OTHER
         spans.append(Span(*number.span(), name))
-    return (*spans, *(Span(*sign.span(1), OPERATION) for sign in _OPERATION.finditer(text)))
+    spans += [Span(*sign.span(1), OPERATION) for sign in _OPERATION.finditer(text)]
+    return (*spans, *(Span(*behind.span(), NEXT) for behind in _NEXT.finditer(text)))
 
 
-DERIVATION = GoldClasses((FORM, COPIED, OPERATION, RESULT, FINAL), derivation)
+DERIVATION = GoldClasses((FORM, COPIED, OPERATION, RESULT, NEXT, FINAL), derivation)
 
 
 def whole(name: str) -> GoldClasses:
@@ -98,7 +102,7 @@ def classified(tokenizer: Any, ids: Sequence[int], item: Item, classes: GoldClas
     """The class of every gold token of an item.
 
     A token of several characters is of the class of the first span, in the order of `spans`, that has one of its
-    characters other than white space.
+    characters; white space counts only in a token of nothing else.
 
     Args:
         tokenizer: the model's.
@@ -117,7 +121,7 @@ def classified(tokenizer: Any, ids: Sequence[int], item: Item, classes: GoldClas
     spans = classes.spans(item)
     names = []
     for empty, (start, stop) in zip(blank, pairwise(ends), strict=True):
-        own = [at for at in range(start, stop) if not text[at].isspace()]
+        own = [at for at in range(start, stop) if empty or not text[at].isspace()]
         if not own and not empty:  # the beginning of a character that a later token ends
             own = [start]
         at_place = (span.name for span in spans if any(span.start <= at < span.stop for at in own))

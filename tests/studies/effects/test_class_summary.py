@@ -57,9 +57,17 @@ def ratio(items, name, numerator):
 
 def test_rates_are_sums_over_items_per_token_and_classes_without_tokens_stay(fields):
     table = fields["classes"]
-    assert [each.name for each in table.classes] == ["form", "copied number", "operation", "result", "final answer"]
+    assert [each.name for each in table.classes] == [
+        "form",
+        "copied number",
+        "operation",
+        "result",
+        "step or end",
+        "final answer",
+    ]
     assert {each.name: (each.items, each.tokens) for each in table.classes if not each.tokens} == {
         "operation": (0, 0),
+        "step or end": (0, 0),
         "final answer": (0, 0),
     }
     for baseline in table.present:
@@ -123,7 +131,7 @@ def test_a_sentence_says_of_every_block_what_it_takes(fields):
     assert "'copied number' (100 % unedited) loses most without block 0 (→ " in text
     assert "No class of gold token is shown to lose most without block 1 ('" in text
     assert "No class of gold token loses any beyond chance without block 2." in text
-    assert "No gold token is of the class 'operation' or 'final answer'." in text
+    assert "No gold token is of the class 'operation', 'step or end' or 'final answer'." in text
 
 
 def test_a_contrast_has_no_classes_and_items_that_all_differ_in_nothing_no_groups():
@@ -151,7 +159,7 @@ def test_a_bundled_model_is_measured_as_plain_transformers_token_by_token():
         equation, result_digits = item.solution.split(" #### ")[0].split("=")
         kinds = ["form"]  # the space
         kinds += ["copied number" if letter.isdigit() else "operation" for letter in equation]
-        kinds += ["form", *["result"] * (len(result_digits) - 1), "form", "form", "form"]
+        kinds += ["form", *["result"] * (len(result_digits) - 1), "form", "step or end", "form"]
         kinds += ["final answer"] * len(item.gold)
         assert len(kinds) == len(whole) - len(prompt)
         for block in (None, 2, 7):
@@ -174,4 +182,4 @@ def test_a_bundled_model_is_measured_as_plain_transformers_token_by_token():
         assert row["tokens"] == len(right[None, row["token_class"]])
         assert row["unedited"] == pytest.approx(np.mean(right[None, row["token_class"]]))
         assert row["accuracy"] == pytest.approx(np.mean(right[row["layer"], row["token_class"]]))
-    assert set(result["token_class"]) == {"form", "copied number", "operation", "result", "final answer"}
+    assert set(result["token_class"]) == {"form", "copied number", "operation", "result", "step or end", "final answer"}

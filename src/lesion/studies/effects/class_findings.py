@@ -68,7 +68,7 @@ def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> st
             more = [f"{len(lost) - NAMED} more"] if len(lost) > NAMED else []
             open_places.append(f"{name} ({wording.listed([*named, *more])})")
         else:
-            spared.append(name)
+            spared.append(place.layer)
     parts = [
         f"'{name}' ({_unedited(table, name)} unedited) loses most without {wording.listed([text for _, text in own])}"
         for own, name in sorted((sorted(own), name) for name, own in most.items())
@@ -77,7 +77,9 @@ def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> st
     if open_places:
         sentences.append(f"No class of gold token is shown to lose most without {wording.listed(open_places, 'or')}.")
     if spared:
-        sentences.append(f"No class of gold token loses any beyond chance without {wording.listed(spared, 'or')}.")
+        blocks = wording.numbered("block", spared, " or")
+        where = blocks if unit == "block" else f"{wording.UNIT_NAMES[unit]} of {blocks}"
+        sentences.append(f"No class of gold token loses any beyond chance without {where}.")
     return " ".join(sentences)
 
 
