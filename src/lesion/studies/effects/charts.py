@@ -75,7 +75,8 @@ def classes_chart(table: ClassTable, unit: Unit) -> alt.LayerChart:
         for place in table.of(unit)
         for effect in place.effects
     ]
-    return heatmap.heat(pd.DataFrame(rows), "block switched off", "", full=1.0, rows=[*labels.values()], height=34)
+    across = wording.axis_name(unit, 0.0)
+    return heatmap.heat(pd.DataFrame(rows), across, "", full=1.0, rows=[*labels.values()], height=34)
 
 
 def _class_tip(table: ClassTable, unit: Unit, layer: int, effect: ClassEffect) -> str:
