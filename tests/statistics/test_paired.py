@@ -13,7 +13,15 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
 from lesion.errors import LesionError, UsageError
-from lesion.statistics.paired import holm, mcnemar_exact, paired_drop, rank_agreement, sign_flip_exact, wilson
+from lesion.statistics.paired import (
+    holm,
+    mcnemar_exact,
+    paired_drop,
+    rank_agreement,
+    sign_flip_exact,
+    sign_flips,
+    wilson,
+)
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -240,3 +248,14 @@ def test_the_sign_flip_test_is_that_of_all_signs(differences):
 def test_the_sign_flip_test_of_verdicts_is_mcnemars(gained, lost, same):
     differences = np.array([1] * gained + [-1] * lost + [0] * (same + 1))
     assert sign_flip_exact(differences) == pytest.approx(mcnemar_exact(gained, lost), abs=1e-12)
+
+
+def test_signs_drawn_at_random_give_the_exact_p_up_to_chance_and_never_0():
+    generator = np.random.default_rng(3)
+    columns = np.stack([generator.integers(-4, 4 + shift, size=25) for shift in (0, 1, 2, 4, 30)], axis=1)
+    exact = [sign_flip_exact(column) for column in columns.T]
+    drawn = sign_flips(columns.astype(float) / 7, seed=5)
+    error = 4 * np.sqrt(np.array(exact) * (1 - np.array(exact)) / 10_000) + 2e-4
+    assert (np.abs(drawn - exact) <= error).all()
+    assert min(exact) < 1e-5 < min(drawn)
+    assert sign_flips(np.zeros((25, 1)), seed=5) == [1.0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from lesion.brief import described
+from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
@@ -25,6 +26,7 @@ class Around:
         self.stop = of.stop
         self.style = of.style
         self.subject: str = getattr(of, "subject", "")
+        self.gold_classes: GoldClasses | None = getattr(of, "gold_classes", None)
 
     def __repr__(self) -> str:
         return described(self, repr(self.name))

@@ -7,6 +7,7 @@ from typing import Any
 
 from lesion.errors import LesionError
 from lesion.tasks.gold import Gold
+from lesion.tasks.gold_classes import gold_text
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
@@ -119,7 +120,7 @@ def encode_gold(
     if isinstance(task.of, Harness):
         part = task.of.gold(model, item)
         return part.prompt, part.choices[0]
-    solution = _solution(item)
+    solution = gold_text(item)
     if not solution.strip():
         raise LesionError(f"Item {item.id} of {task.of.name} has no gold answer that could be scored; leave it out.")
     (continuation,) = encode_choices(model, task.of, replace(item, choices=(solution,)), style)
@@ -164,7 +165,7 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
         return task.solved(model, item)
     if isinstance(task, JsonLines) and style == "raw" and not item.choices:
         return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
-    solution = _solution(item)
+    solution = gold_text(item)
     if not solution:  # running text is data, whatever style its task names
         return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
     prompt, ending = _prompt(model, task, item, style)
@@ -206,10 +207,6 @@ def _prompt(model: Speaker, task: Task, item: Item, style: str | None) -> tuple[
     if style in templates():
         return prompt, templates()[style].template
     return prompt, prompt.pieces(model.tokenizer)[-1] or "\n"
-
-
-def _solution(item: Item) -> str:
-    return item.gold if item.choices else item.solution or item.gold
 
 
 def _choice(model: Speaker, task: Task, item: Item, prompt: Written, text: str) -> list[int]:

@@ -20,6 +20,7 @@ from lesion.brief import short_repr
 from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.tasks.corruption import others_of_group
+from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, gathered
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.source import Row
@@ -39,6 +40,7 @@ class Given:
         name: `python:NAME`.
         items: in their order.
         rule: the judge.
+        gold_classes: of the tokens of right answers, where the task names any.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Given:
     max_new_tokens: int = 64
     stop: tuple[str, ...] = ()
     style: str = "raw"
+    gold_classes: GoldClasses | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
 
@@ -137,7 +140,8 @@ def given(task: Task) -> Given:
         raise UsageError(f"Two items of the task {short(task.name)} have one id; ids must be unique.")
     known = _identity(task.judge, str(getattr(task, "version", "")))
     named = tuple(replace(item, metadata={**item.metadata, "by": known}) for item in items)
-    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, tuple(task.stop), task.style)
+    ends, classes = tuple(task.stop), getattr(task, "gold_classes", None)
+    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, ends, task.style, classes)
 
 
 @contextmanager

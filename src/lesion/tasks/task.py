@@ -90,6 +90,9 @@ class Task(Protocol):
         max_new_tokens: default limit for one answer.
         stop: strings that end an answer.
         style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).
+
+    A task may name classes of its gold tokens by a further attribute, `gold_classes`
+    (`lesion.tasks.gold_classes.GoldClasses`).
     """
 
     # properties, so that frozen dataclasses are tasks too

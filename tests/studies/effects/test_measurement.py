@@ -13,7 +13,7 @@ from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Text, measure
 from tiny import model
 
-TEXT = Text((1, 5, 6, 7, 30, 12), (9, 20, 33))
+TEXT = Text((1, 5, 6, 7, 30, 12), (9, 20, 33), classes=("result", "form", "result"))
 TEMPTED = Text((1, 5, 6, 7, 30, 12), (9,), tempting=20)
 FAMILIES = {
     "llama": "model.norm",
@@ -101,6 +101,32 @@ def test_total_effects_are_those_of_each_place_switched_off_alone(case, text):
         assert own.total[edit.address] == pytest.approx(relative(raw, text) - relative(other, text), abs=1e-4)
         lost = log_probability(logits, text) - log_probability(other_logits, text)
         assert own.loss[edit.address] == pytest.approx(lost, abs=1e-4)
+
+
+def test_sums_by_class_are_those_of_a_loop_over_tokens(case):
+    _, lesion_model, measured, edits = case
+    places = {"result": (0, 2), "form": (1,)}
+
+    def loop(name):
+        """(most probable ones, summed log-probability) of the tokens of a class."""
+        _, logits = head_outputs(lesion_model.network, TEXT)
+        top, nats = 0, 0.0
+        for at in places[name]:
+            row = logits[at] - logits[at].max()
+            top += int(row.argmax()) == TEXT.gold[at]
+            nats += row[TEXT.gold[at]] - np.log(np.exp(row).sum())
+        return top, nats
+
+    assert measured[TEMPTED].classes == {}
+    for name, own in measured[TEXT].classes.items():
+        top, nats = loop(name)
+        assert (own.tokens, own.top) == (len(places[name]), top)
+        assert own.log_probability == pytest.approx(nats, abs=1e-4)
+        for edit in edits:
+            with applied(lesion_model, edit):
+                without, left = loop(name)
+            assert own.top_without[edit.address] == without
+            assert own.loss[edit.address] == pytest.approx(nats - left, abs=1e-4)
 
 
 def test_the_lens_is_norm_and_head_on_every_stream(case):

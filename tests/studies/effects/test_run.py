@@ -27,7 +27,16 @@ def test_a_study_of_a_bundled_model_leaves_page_and_tables_and_measures_nothing_
     assert done.code == 0, done.err
     assert "measured 2 of 2 items" in done.out
     names = {path.name for path in out.iterdir()}
-    assert {"report.html", "summary.json", "effects.csv", "lens.csv", "screens.csv", "figures", CELLS} <= names
+    assert {
+        "report.html",
+        "summary.json",
+        "effects.csv",
+        "lens.csv",
+        "classes.csv",
+        "screens.csv",
+        "figures",
+        CELLS,
+    } <= names
     assert len(pd.read_csv(out / "effects.csv")) == 8
     for file in (out / CELLS).iterdir():
         own = json.loads(file.read_text())["measured"]

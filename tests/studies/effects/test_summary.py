@@ -46,6 +46,7 @@ def items() -> list[Measured]:
             embedding=-0.5,
             offset=0.0,
             influence=[0.1 * (block + 1) for block in range(BLOCKS)],
+            classes={},
             **{name: {str(block): values[row, block] for block in range(BLOCKS)} for name, values in made.items()},
         )
         for row in range(ITEMS)

@@ -9,10 +9,11 @@ import pandas as pd
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import Unit
-from lesion.report import plots, wording
+from lesion.report import heatmap, plots, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.studies.effects.result import TaskEffects
+from lesion.studies.effects.class_findings import accuracy_text
+from lesion.studies.effects.result import ClassEffect, ClassTable, TaskEffects
 
 EFFECTS = ("direct effect", "total effect")
 """The series of a chart of effects, in the order of their colours."""
@@ -51,6 +52,38 @@ def influence_chart(tasks: Sequence[TaskEffects]) -> alt.LayerChart:
     ]
     across = Axis("block", -0.5, max(row[1] for row in rows) + 0.5, whole=True)
     return _curves(rows, across, Axis("1 − cosine", 0.0), [task.task for task in tasks])
+
+
+def classes_chart(table: ClassTable, unit: Unit) -> alt.LayerChart:
+    """What every place of a unit takes from every class: cells hold the accuracy that is left, boxed where it is lost
+    beyond chance.
+    """
+    labels = {
+        each.name: f"{each.name}\n{wording.percent(each.accuracy.value, 0)} unedited"
+        for each in table.present
+        if each.accuracy is not None
+    }
+    rows = [
+        {
+            "x": place.layer,
+            "y": labels[effect.name],
+            "value": effect.drop.value,
+            "text": wording.points(effect.accuracy.value, 0),
+            "marked": effect.is_lost,
+            "tip": _class_tip(table, unit, place.layer, effect),
+        }
+        for place in table.of(unit)
+        for effect in place.effects
+    ]
+    across = wording.axis_name(unit, 0.0)
+    return heatmap.heat(pd.DataFrame(rows), across, "", full=1.0, rows=[*labels.values()], height=34)
+
+
+def _class_tip(table: ClassTable, unit: Unit, layer: int, effect: ClassEffect) -> str:
+    p = "" if effect.drop.p is None else f"\ncorrected p {wording.p_value(effect.drop.p_corrected)}"
+    loss = "" if effect.loss.value is None else f"\nloss {wording.figures(effect.loss.value, 3)} nats per token"
+    tip = f"{wording.place(unit, layer)}, {effect.name}\n{accuracy_text(table, effect)}{p}{loss}"
+    return tip.replace("-", wording.MINUS)
 
 
 def legend(names: Iterable[str]) -> tuple[Series, ...]:

@@ -8,6 +8,7 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
 from lesion.report.table import decimals
+from lesion.studies.effects.class_findings import class_sentences
 from lesion.studies.effects.result import Effect, EffectsSummary, TaskEffects, UnitEffects
 from lesion.studies.effects.tables import SCREENS
 
@@ -20,6 +21,7 @@ def findings(summary: EffectsSummary) -> list[Finding]:
 def _finding(task: TaskEffects) -> Finding:
     first, *others = task.units
     sentences = (
+        *class_sentences(task),
         _most(task, first),
         _slope(first),
         _read_by_others(task, first),

@@ -7,12 +7,13 @@ rows of few passes, each row from the block on that its edit changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.activations.readout import Readout
@@ -37,16 +38,36 @@ class Text:
         prompt, gold: token ids of the prompt, and of what is right to say after it; each at least one.
         tempting: the token that tempts in the place of the first gold token; None: the mean over the vocabulary is
             what the gold logits are compared with.
+        classes: of every gold token (`lesion.tasks.gold_classes`); none where they are not told apart.
     """
 
     prompt: tuple[int, ...]
     gold: tuple[int, ...]
     tempting: int | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[int, ...]:
         """What the model reads: all but the last gold token."""
         return (*self.prompt, *self.gold[:-1])
+
+
+class ClassSums(Value):
+    """The gold tokens of one class in one item, under teacher forcing.
+
+    Attributes:
+        tokens: how many there are.
+        top: how many of them are the most probable token.
+        log_probability: the sum of their log-probabilities, in nats.
+        top_without: by place, how many are the most probable token when it is switched off.
+        loss: by place, by how much the sum of the log-probabilities is lower then.
+    """
+
+    tokens: int
+    top: int
+    log_probability: float
+    top_without: dict[str, int]
+    loss: dict[str, float]
 
 
 class Measured(Value):
@@ -68,6 +89,7 @@ class Measured(Value):
             what later blocks make up for, this minus `total` what the norm does.
         loss: by place, by how much the log-probability is lower then.
         influence: per block, 1 − cosine of its input and its output, mean over the tokens of the text.
+        classes: sums over the gold tokens of each class that the item has.
     """
 
     tokens: int
@@ -83,6 +105,7 @@ class Measured(Value):
     frozen: dict[str, float]
     loss: dict[str, float]
     influence: tuple[float, ...]
+    classes: dict[str, ClassSums]
 
 
 def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | None = None) -> Measured:
@@ -111,29 +134,62 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
 
     layers = [*(readout.raw(stream[-kept:]) for stream in passed.streams[:-1]), passed.raw]
     scores = [_score(readout, raw, text) for raw in layers]
+    without = _without(readout, text, edits, lambda left: direct(last - left), rows)
+    clean = scores[-1]
     return Measured(
         tokens=kept,
         read=len(text.read),
-        lens=[score.log_probability for score in scores],
-        log_rank=[score.log_rank for score in scores],
-        top=[score.top for score in scores],
-        logit=scores[-1].logit,
+        lens=[_mean(score.log_probability) for score in scores],
+        log_rank=[_mean(score.log_rank) for score in scores],
+        top=[_mean(score.top) for score in scores],
+        logit=_mean(clean.logit),
         embedding=direct(passed.streams[0]),
         offset=float(((frozen.norm.offset * directions).sum(-1) + head_bias).mean()),
         direct={edit.address: direct(passed.contribution(edit)) for edit in edits},
-        **_lost(readout, text, edits, scores[-1], lambda left: direct(last - left), rows),
+        total={place: _mean(clean.logit) - _mean(score.logit) for place, (score, _) in without.items()},
+        frozen={place: gone for place, (_, gone) in without.items()},
+        loss={place: _mean(clean.log_probability - score.log_probability) for place, (score, _) in without.items()},
         influence=[_influence(before, after) for before, after in pairwise(passed.streams)],
+        classes=_classes(text, clean, {place: score for place, (score, _) in without.items()}),
     )
 
 
 @dataclass(frozen=True)
 class _Score:
-    """Means over the gold tokens of a text."""
+    """Numbers of every gold token of a text."""
 
-    logit: float
-    log_probability: float
-    log_rank: float
-    top: float
+    logit: Float[Tensor, " kept"]
+    log_probability: Float[Tensor, " kept"]
+    log_rank: Float[Tensor, " kept"]
+    top: Bool[Tensor, " kept"]
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean())
+
+
+def _classes(text: Text, clean: _Score, without: Mapping[str, _Score]) -> dict[str, ClassSums]:
+    """The sums over the gold tokens of every class."""
+    places = defaultdict(list)
+    for place, name in enumerate(text.classes):
+        places[name].append(place)
+
+    def top(score: _Score, own: Sequence[int]) -> int:
+        return int(score.top[own].sum())
+
+    def nats(score: _Score, own: Sequence[int]) -> float:
+        return float(score.log_probability[own].sum())
+
+    return {
+        name: ClassSums(
+            tokens=len(own),
+            top=top(clean, own),
+            log_probability=nats(clean, own),
+            top_without={place: top(score, own) for place, score in without.items()},
+            loss={place: nats(clean, own) - nats(score, own) for place, score in without.items()},
+        )
+        for name, own in places.items()
+    }
 
 
 def _score(readout: Readout, raw: Float[Tensor, "kept vocabulary"], text: Text, under: str = "") -> _Score:
@@ -148,10 +204,10 @@ def _score(readout: Readout, raw: Float[Tensor, "kept vocabulary"], text: Text, 
     other = raw.mean(1) if text.tempting is None else raw[:, text.tempting]
     higher = (raw > own[:, None]).sum(1).double()
     return _Score(
-        logit=float(((own - other) * readout.factor).mean()),
-        log_probability=float(readout.behind(raw).log_softmax(-1).gather(1, gold).mean()),
-        log_rank=float((higher + 1).log().mean()),
-        top=float((higher == 0).double().mean()),
+        logit=((own - other) * readout.factor).cpu(),
+        log_probability=readout.behind(raw).log_softmax(-1).gather(1, gold)[:, 0].cpu(),
+        log_rank=(higher + 1).log().cpu(),
+        top=(higher == 0).cpu(),
     )
 
 
@@ -161,15 +217,10 @@ def _influence(before: Float[Tensor, "tokens width"], after: Float[Tensor, "toke
     return float((1 - (before * after).sum(-1) / (before.norm(dim=-1) * after.norm(dim=-1))).mean())
 
 
-def _lost(
-    readout: Readout,
-    text: Text,
-    edits: Sequence[Scale],
-    clean: _Score,
-    gone: Callable[[Tensor], float],
-    rows: int | None,
-) -> dict[str, dict[str, float]]:
-    """What is lost when each place is switched off: `total`, `frozen` and `loss` of `Measured`.
+def _without(
+    readout: Readout, text: Text, edits: Sequence[Scale], gone: Callable[[Tensor], float], rows: int | None
+) -> dict[str, tuple[_Score, float]]:
+    """By place that is switched off, the scores of the gold tokens and `frozen` of `Measured`.
 
     Rows of neighbouring blocks run together, so that they share what lies below.
     """
@@ -177,7 +228,7 @@ def _lost(
     waiting = sorted(edits, key=lambda edit: edit.layer)
     vocabulary = readout.head.weight.shape[0]
     rows = rows or max(1, min(rows_to_score(model, len(text.read)), LOGITS // (kept * vocabulary)))
-    total, frozen, loss = {}, {}, {}
+    scores = {}
     with gated(model) as gates, torch.inference_mode():
         while waiting:
             try:
@@ -189,11 +240,9 @@ def _lost(
                 continue
             for edit, left, raw in zip(waiting, *results, strict=False):
                 score = _score(readout, raw, text, f" with {edit.address} switched off")
-                total[edit.address] = clean.logit - score.logit
-                frozen[edit.address] = gone(left.to(raw.device))
-                loss[edit.address] = clean.log_probability - score.log_probability
+                scores[edit.address] = score, gone(left.to(raw.device))
             waiting = waiting[rows:]
-    return {"total": total, "frozen": frozen, "loss": loss}
+    return scores
 
 
 def _under(readout: Readout, gates: Gates, text: Text, edits: Sequence[Scale]) -> tuple[Tensor, Tensor]:

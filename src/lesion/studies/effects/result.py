@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Estimate, Summary, Value
+from lesion.core.values import Estimate, Number, Summary, Value
 from lesion.edits.edit import Unit
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.study import EffectsStudy
@@ -107,6 +107,101 @@ class ScreenAgreement(Value):
     rho: Estimate
 
 
+class ClassBaseline(Value):
+    """The gold tokens of one class in the unedited model, teacher-forced.
+
+    Attributes:
+        name: of the class.
+        items: how many have such tokens; tokens: how many there are; 0 and 0 where there are none.
+        accuracy: the share of these tokens that are the most probable one; None without tokens.
+        log_probability: of these tokens, in nats per token; None without tokens.
+    """
+
+    name: str
+    items: int
+    tokens: int
+    accuracy: Estimate | None = None
+    log_probability: Estimate | None = None
+
+
+class ClassEffect(Value):
+    """What is lost of the gold tokens of one class when a place is switched off.
+
+    Intervals are over items, p by sign flips over items, `p_corrected` by Holm over the places of one unit × classes.
+
+    Attributes:
+        name: of the class.
+        accuracy: the share of its tokens that are still the most probable one.
+        drop: by how much that share is lower than in the unedited model.
+        loss: by how much the log-probability is lower, in nats per token.
+    """
+
+    name: str
+    accuracy: Estimate
+    drop: Estimate
+    loss: Estimate
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether accuracy is lost, beyond chance."""
+        return _above(self.drop)
+
+
+class PlaceClasses(Value):
+    """What the removal of one place takes of each class.
+
+    Attributes:
+        effects: of every class that has tokens.
+        most: the class with the largest drop of accuracy; None with fewer than two classes.
+        p: of "another class loses as much", the largest over the other classes (Hung and Fithian 2019: the winner needs
+            no correction for having been chosen); `p_corrected` by Holm over the places of one unit.
+    """
+
+    unit: Unit
+    layer: int
+    effects: tuple[ClassEffect, ...]
+    most: str | None = None
+    p: Number = None
+    p_corrected: Number = None
+
+    def of(self, name: str) -> ClassEffect:
+        """The effect on a class that has tokens."""
+        return next(effect for effect in self.effects if effect.name == name)
+
+    @property
+    def shown(self) -> ClassEffect | None:
+        """The class that loses most, if it loses and every other class loses less, both beyond chance."""
+        if self.most is None or self.p_corrected is None or self.p_corrected > ALPHA:
+            return None
+        effect = self.of(self.most)
+        return effect if effect.is_lost else None
+
+
+class ClassTable(Value):
+    """Gold tokens by class, over the items of a task or of one of its groups.
+
+    Attributes:
+        group: of the items; "" for all of them.
+        items: how many there are.
+        classes: all that the task names, those without tokens too.
+        places: of every unit; of a group those of the first unit, without tests.
+    """
+
+    group: str = ""
+    items: int
+    classes: tuple[ClassBaseline, ...]
+    places: tuple[PlaceClasses, ...]
+
+    def of(self, unit: Unit) -> tuple[PlaceClasses, ...]:
+        """The places of a unit by layer."""
+        return tuple(place for place in self.places if place.unit == unit)
+
+    @property
+    def present(self) -> tuple[ClassBaseline, ...]:
+        """The classes that have tokens."""
+        return tuple(each for each in self.classes if each.tokens)
+
+
 class TaskEffects(Value):
     """One model on one task.
 
@@ -115,6 +210,8 @@ class TaskEffects(Value):
         reference: what the gold logits are compared with.
         logit: of the whole model; embedding, offset: its parts that no block adds.
         agreements: with a layer study; none where there is none.
+        classes: the gold tokens by class; None of a task with a tempting token, whose gold is one token.
+        groups: the same for every group of items, where there are several.
     """
 
     model: str
@@ -129,6 +226,8 @@ class TaskEffects(Value):
     effects: tuple[Effect, ...]
     units: tuple[UnitEffects, ...]
     agreements: tuple[ScreenAgreement, ...] = ()
+    classes: ClassTable | None = None
+    groups: tuple[ClassTable, ...] = ()
 
     def of(self, unit: Unit) -> tuple[Effect, ...]:
         """The places of a unit by layer."""

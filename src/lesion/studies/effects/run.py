@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from lesion.activations.readout import Readout, readout
 from lesion.core import cells
@@ -14,6 +15,7 @@ from lesion.engines.config import EngineChoice
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import sweep
+from lesion.studies.effects.class_summary import by_class
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
 from lesion.studies.effects.result import EffectsSummary, TaskEffects
@@ -23,6 +25,7 @@ from lesion.studies.effects.summary import summarised
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast, encode_gold
 from lesion.tasks.gold import Gold
+from lesion.tasks.gold_classes import classes_of, classified
 from lesion.tasks.task import Item, Task
 
 
@@ -88,10 +91,7 @@ def _model(
     }
     folder, watcher = evaluation.run.folder, evaluation.run.watcher
     decided = {"model": model.fingerprint, "dtype": str(model.dtype), "unit": sorted(study.unit)}
-    keys = {
-        place: cells.key_of({**decided, "prompt": text.prompt, "gold": text.gold, "tempting": text.tempting})
-        for place, text in texts.items()
-    }
+    keys = {place: cells.key_of({**decided, **asdict(text)}) for place, text in texts.items()}
     kept = {place: cell for place, key in keys.items() if (cell := cells.read(folder, key, Measured)) is not None}
     missing = [place for place in keys if place not in kept]
     if missing:
@@ -112,6 +112,14 @@ def _model(
             edits,
             drops,
             tempting=evaluation.tasks[choice].kind == "contrast",
+        ).model_copy(
+            update=by_class(
+                study,
+                evaluation.tasks[choice],
+                [item.group for item in items],
+                [kept[choice, item.id].classes for item in items],
+                edits,
+            )
         )
         for choice, items in evaluation.items.items()
     ]
@@ -123,7 +131,8 @@ def _text(model: Model, task: Task, item: Item, style: str | None) -> Text:
     if task.kind == "contrast":
         contrast = encode_contrast(model, task, item, style)
         return Text(contrast.prompt, (contrast.right,), contrast.tempting)
-    return Text(*encode_gold(model, Gold(task), item, style))
+    prompt, gold = encode_gold(model, Gold(task), item, style)
+    return Text(prompt, gold, classes=classified(model.tokenizer, gold, item, classes_of(task)))
 
 
 def _measured(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,11 +12,12 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, plain_columns
-from lesion.studies.effects.result import EffectsSummary, TaskEffects
+from lesion.report.table import Column, Table, Wide, decimals, plain_columns
+from lesion.studies.effects.result import ClassEffect, ClassTable, EffectsSummary, PlaceClasses, TaskEffects
 
 EFFECT = ("direct", "total", "repaired", "by_blocks", "by_norm", "loss", "influence")
 TESTED = ("repaired", "by_blocks")
+P = ("p", "p_corrected")
 SCREENS = {"influence": "block influence", "direct": "|direct effect|", "loss": "loss of log-probability"}
 """Screens by their names in sentences and tables."""
 
@@ -26,7 +27,7 @@ def effects(summary: EffectsSummary) -> Table:
     rows = [
         {"model": task.model, "task": task.task, "unit": effect.unit, "layer": effect.layer}
         | _columns({name: getattr(effect, name) for name in EFFECT})
-        | {f"{name}_{p}": getattr(getattr(effect, name), p) for name in TESTED for p in ("p", "p_corrected")}
+        | {f"{name}_{p}": getattr(getattr(effect, name), p) for name in TESTED for p in P}
         | {"is_repaired": effect.is_repaired, "is_repaired_by_blocks": effect.is_repaired_by_blocks}
         for task in summary.tasks
         for effect in task.effects
@@ -100,6 +101,94 @@ def screens(summary: EffectsSummary) -> Table:
     )
 
 
+def classes(summary: EffectsSummary) -> Table:
+    """A row per model, task, group of items, place and class of gold token: `classes.csv`; nats per token.
+
+    A class without tokens has one row, of no place.
+    """
+    rows = [
+        {"model": task.model, "task": task.task, "group": table.group} | row
+        for task in summary.tasks
+        for table in (task.classes, *task.groups)
+        if table is not None
+        for row in _class_rows(table)
+    ]
+    columns = (
+        *plain_columns(number=False, model="Model", task="Task", group="Items"),
+        Column("layer", "Place", row=_class_place, number=False),
+        *plain_columns(number=False, token_class="Class"),
+        *plain_columns(items="Items with it", tokens="Tokens"),
+        Column("unedited", "Unedited, %", row=_class_share("unedited")),
+        Column("accuracy", "Without, %", row=_class_share("accuracy")),
+        Column("drop_p_corrected", "Corrected p", wording.p_value),
+        Column("loss", "Loss, nats", row=_written("loss")),
+    )
+    return Table(
+        "classes",
+        pd.DataFrame(rows, columns=None if rows else ["model", "task", "group"]),
+        columns if rows else (),
+        title="Classes of gold tokens",
+        caption="Share of the gold tokens of a class that are the most probable one, unedited and without a place."
+        " Boxed: the class that loses most, where every other class loses less beyond chance.",
+        mark=lambda row: bool(row["loses_most"]),
+        marked="only classes that lose most",
+    )
+
+
+def _class_rows(table: ClassTable) -> Iterator[dict[str, Any]]:
+    baselines = {each.name: each for each in table.classes}
+
+    def row(name: str, place: PlaceClasses | None, effect: ClassEffect | None) -> dict[str, Any]:
+        own = baselines[name]
+        drop, loss = (None, None) if effect is None else (effect.drop, effect.loss)
+        return {
+            "unit": place and place.unit,
+            "layer": place and place.layer,
+            "token_class": name,
+            "items": own.items,
+            "tokens": own.tokens,
+            **_columns({"unedited": own.accuracy, "unedited_log_probability": own.log_probability}),
+            **_columns({"accuracy": None if effect is None else effect.accuracy, "drop": drop, "loss": loss}),
+            **{f"{key}_{p}": each and getattr(each, p) for key, each in (("drop", drop), ("loss", loss)) for p in P},
+            "loses_most": place is not None and place.shown is not None and place.shown.name == name,
+            "loses_most_p_corrected": place.p_corrected if place is not None and place.most == name else None,
+        }
+
+    yield from (row(each.name, None, None) for each in table.classes if not each.tokens)
+    yield from (row(effect.name, place, effect) for place in table.places for effect in place.effects)
+
+
+def _class_place(row: Any) -> str:
+    return wording.DASH if row["layer"] is None else wording.place(row["unit"], int(row["layer"]))
+
+
+def _class_share(name: str) -> Callable[[Any], str]:
+    def write(row: Any) -> str:
+        value = row[name]
+        return wording.DASH if value is None else _share(value, row[f"{name}_low"], row[f"{name}_high"])
+
+    return write
+
+
+def _class_terminal(task: TaskEffects, table: ClassTable) -> RenderableType:
+    """The places of the first unit, a column per class."""
+    present = table.present
+    rows = [{"place": "unedited"} | {each.name: _percentages(each.accuracy) for each in present}]
+    for place in table.of(task.units[0].unit):
+        accuracies = {effect.name: _percentages(effect.accuracy) for effect in place.effects}
+        rows.append({"place": wording.place(place.unit, place.layer)} | accuracies)
+    columns = (Column("place", "Place", number=False), *(Column(each.name, f"{each.name}, %") for each in present))
+    title = f"{task.model}, {task.task}: gold tokens that are the most probable one, by class"
+    return Wide(Table("", pd.DataFrame(rows), columns, title=title).terminal())
+
+
+def _percentages(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return wording.DASH
+    spread = wording.interval(estimate.low, estimate.high, 0)
+    return f"{wording.points(estimate.value, 0)} {spread}".rstrip()
+
+
 def text_tables(summary: EffectsSummary) -> RenderableType:
     """The blocks of every task, and the screens, for a terminal."""
     parts: list[RenderableType] = []
@@ -109,6 +198,8 @@ def text_tables(summary: EffectsSummary) -> RenderableType:
         )
         table.title = Text(visible(f"{task.model}, {task.task}"), style="bold")
         parts += [table, Text("")]
+        if task.classes is not None:
+            parts += [_class_terminal(task, task.classes), Text("")]
     if any(task.agreements for task in summary.tasks):
         several = ["model"] if len({task.model for task in summary.tasks}) > 1 else []
         parts += [screens(summary).terminal([*several, "task", "unit", "screen", "rho", "p"]), Text("")]

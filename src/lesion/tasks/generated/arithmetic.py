@@ -11,6 +11,7 @@ from lesion.errors import UsageError
 from lesion.tasks.generated.family import Family, Settings, different, halves
 from lesion.tasks.generated.numbers import integer, spelled
 from lesion.tasks.generated.task import Generated
+from lesion.tasks.gold_classes import COPIED, NUMERAL, RESULT, whole
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
 from lesion.tasks.task import TRUNCATED, Answer, Item, Verdict
@@ -49,6 +50,7 @@ class Member:
         longest: digits of the longest answer to problems of so many digits.
         sign: between the numbers in ids.
         single: whether there is one number only.
+        answer: the class of the tokens of its answers.
     """
 
     equation: str
@@ -59,6 +61,7 @@ class Member:
     group: Callable[[Problem], str] = lambda problem: ""
     possible: Callable[[Problem], bool] = lambda problem: True
     single: bool = False
+    answer: str = RESULT
 
     def write(self, problem: Problem, form: str) -> str:
         """A problem without its answer."""
@@ -127,6 +130,7 @@ MEMBERS: Mapping[str, Member] = {
         "|",
         group=lambda problem: f"{'first' if problem.numbers[0] > problem.numbers[1] else 'second'} is larger",
         possible=lambda problem: problem.numbers[0] != problem.numbers[1],
+        answer=COPIED,
     ),
     "copy": Member(
         "{which} of {0} and {1}",
@@ -136,9 +140,16 @@ MEMBERS: Mapping[str, Member] = {
         ",",
         group=lambda problem: "second" if problem.second else "first",
         possible=lambda problem: problem.numbers[0] != problem.numbers[1],
+        answer=COPIED,
     ),
     "words": Member(
-        "{0}", "What is {0} in digits?", lambda problem: problem.numbers[0], lambda digits: digits, "", single=True
+        "{0}",
+        "What is {0} in digits?",
+        lambda problem: problem.numbers[0],
+        lambda digits: digits,
+        "",
+        single=True,
+        answer=NUMERAL,
     ),
 }
 """`copy` has the format and the answers of `compare`, `words` reads a number; neither needs a calculation."""
@@ -259,9 +270,10 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     digits, count, form = int(settings["digits"]), int(settings["shots"]), str(settings["form"])
     sets = int(settings["sets"])
     shots(member, digits, problems(member, digits)[0], count)  # refused before any work
-    length = MEMBERS[member].longest(digits) + MARGIN + (0 if count else SENTENCE)
+    kind = MEMBERS[member]
+    length = kind.longest(digits) + MARGIN + (0 if count else SENTENCE)
     items = partial(_items, member, digits, count, form, sets)
-    return Generated(name, length, items, verdict, stop=("\n",), style="raw")
+    return Generated(name, length, items, verdict, stop=("\n",), style="raw", gold_classes=whole(kind.answer))
 
 
 FAMILY = Family(

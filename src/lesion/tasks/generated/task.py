@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lesion.brief import short_repr
+from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
@@ -20,6 +21,7 @@ class Generated:
         verdict: the judge.
         guessing: the accuracy of guessing where nothing is chosen, in 0…1.
         corrupt: the corrupted items of an item (`lesion.tasks.corruption`).
+        gold_classes: of the tokens of right answers, where the task names any.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Generated:
     style: str = "auto"
     guessing: float = 0.0
     corrupt: Callable[[Item], Iterable[Item]] | None = field(default=None, repr=False)
+    gold_classes: GoldClasses | None = field(default=None, repr=False)
 
     __repr__ = short_repr
 

@@ -11,6 +11,7 @@ from functools import cache
 from lesion.errors import UsageError, nearest
 from lesion.tasks import contrast, running
 from lesion.tasks.generated.task import Generated
+from lesion.tasks.gold_classes import DERIVATION
 from lesion.tasks.primer import arithmetic, atlas, reading, text
 from lesion.tasks.task import Answer, Item, Verdict
 
@@ -157,7 +158,7 @@ NAMES = ("arithmetic", "atlas", "reading")
 # Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
 # answer to be exactly the gold word; text is scored.
 _TASKS = {
-    "arithmetic": Generated("primer:arithmetic", 80, _arithmetic, _judge_number),
+    "arithmetic": Generated("primer:arithmetic", 80, _arithmetic, _judge_number, gold_classes=DERIVATION),
     "atlas": Generated("primer:atlas", 12, _atlas, _judge_word),
     # What the bundled model knows, without generating; most other facts of the relation have the value that tempts.
     "atlas?form=contrast": Generated("primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast"),
