@@ -150,6 +150,7 @@ def table(summary: AblationSummary) -> Table:
         Column("p_critical_corrected", "p critical", wording.p_value),
         Column("critical", "Critical", lambda critical: "●" if critical else "", number=False),
     ]
+    margin = Column("margin", "Margin lost, nats", row=_margin)
     decided = [Column("items", "Items"), Column("decided", "Decided", str, number=False)]
     return Table(
         "heads",
@@ -163,6 +164,7 @@ def table(summary: AblationSummary) -> Table:
             Column("head", "Head"),
             Column("accuracy", "Accuracy", row=lambda row: _number(row, "accuracy", "low", "high")),
             Column("drop", "Drop", row=lambda row: _number(row, "drop", "drop_low", "drop_high")),
+            *([margin] if rows["margin"].notna().any() else []),
             *(decided if summary.stopped else tests),
         ),
         title="Every head",
@@ -171,6 +173,13 @@ def table(summary: AblationSummary) -> Table:
         mark=lambda row: bool(row["critical"]) or row["decided"] == "exceeds",
         marked=f"only what {wording.call(True)}" if summary.stopped else "critical only",
     )
+
+
+def _margin(row: Mapping[str, Any]) -> str:
+    if pd.isna(row["margin"]):
+        return wording.DASH
+    interval = wording.plain_interval(row["margin_low"], row["margin_high"], 3)
+    return f"{wording.figures(row['margin'], 3)} {interval}".replace("-", wording.MINUS)
 
 
 def _number(row: Mapping[str, Any], key: str, low: str, high: str) -> str:

@@ -173,7 +173,7 @@ def report(
         sections.append(_groups(summary, breakdowns))
     sections += [Section("Cells", "Every cell", (tables.cells(summary),))] if views else []
     sections.append(_study(summary))
-    models = list(dict.fromkeys(curve.model for curve in summary.curves))
+    models = [model.model for model in summary.models]
     named = wording.listed(models) if len(models) < 4 else f"{len(models)} models"
     return Page(
         title=visible(summary.study.title or (f"Layer ablation of {named}" if models else "Layer ablation")),
