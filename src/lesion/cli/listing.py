@@ -10,7 +10,7 @@ from lesion.core.study_file import Questions, StudyFile, shipped
 from lesion.plain import plain
 
 _TIME = re.compile(
-    r"((?:About |Under )?[a-z -]*(?:minutes?|hour)[a-z ]*?) on (?:a|two)(?: free)? CPU cores?", re.IGNORECASE
+    r"((?:About |Under )?[a-z -]*(?:minutes?|hour)[a-z ]*?) on (?:a|one|two)(?: free)? CPU cores?", re.IGNORECASE
 )
 _GPU = re.compile(r"One GPU with ([0-9]+ GB) or more")
 
