@@ -98,9 +98,10 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
 def _reference(digest: str, text: str, references: Mapping[str, Reference]) -> Reference:
     if digest not in references:
         raise UsageError(
-            f"'{short(text)}' names a reference of contributions, which text alone does not hold, and so no study takes"
-            " it yet; give lesion.Replace(ADDRESS, KIND, reference) to lesion.applied or model.generate, or read the"
-            " text with lesion.parse(text, references={digest: reference})."
+            f"'{short(text)}' names a reference of contributions, which text alone does not hold. A layer study makes"
+            " its own: lesion ablate MODEL --task TASK --replace mean,resample. In Python give"
+            " lesion.Replace(ADDRESS, KIND, reference) to lesion.applied or model.generate, or read the text with"
+            " lesion.parse(text, references={digest: reference})."
         )
     return references[digest]
 

@@ -41,7 +41,7 @@ def told(of) -> list[str]:
 def test_every_factor_names_its_critical_blocks_and_the_factor_at_which_half_is_left():
     of = summary({0.0: [0, 0, 79], 0.5: [0, 60, 80], 1.5: [80, 80, 0]})
     assert told(of) == [
-        "sums: critical under ×0 blocks 0 and 1; ×0.5 block 0; ×1.5 block 2.",
+        "sums: critical are blocks 0 and 1 under ×0, block 0 under ×0.5 and block 2 under ×1.5.",
         "sums: half of the accuracy is left at ×0.75 of block 0 and ×0.33 of block 1.",
     ]
 

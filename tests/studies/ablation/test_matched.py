@@ -88,7 +88,7 @@ def test_where_no_items_are_equally_hard_nothing_is_tested_and_that_is_said():
     (finding,) = matched.findings([of])
     assert finding.headline[0].replace(wording.SPACE, " ") == (
         "Blocks 0 and 1 are critical for sums and not for words: no comparison at equal difficulty, since only 0 pairs"
-        " of 60 and 60 items have the same probability."
+        " of 60 and 60 items have log-odds within 0.5 nats."
     )
 
 

@@ -65,7 +65,7 @@ def test_the_first_sentence_counts_the_verdicts_and_the_next_name_the_pair_with_
 def test_the_order_of_removal_is_told_against_random_ones():
     right = {(): range(60), (1,): range(60), (2,): range(5), (3,): range(59), (1, 3): range(50)}
     result = made(right, design=["cumulative"], order="1,3,2", random_orders=3)
-    assert "Removed one after another, in order, 2 of 3 can go before less than half" in result.findings[0]
+    assert "Removed one after another, in order, 2 of 3 blocks can be removed with at least half" in result.findings[0]
     first = result.steps[(result.steps["order"] == 0) & (result.steps["removed"] == 1)].iloc[0]
     others = result.steps[(result.steps["order"] > 0) & (result.steps["removed"] == 1)]["value"]
     assert first["beyond_random"] == pytest.approx(np.mean(others) - first["value"])

@@ -103,9 +103,9 @@ def _sentences(of: Doses) -> list[str]:
     for curve in of.curves:
         layers = [cell.layer for cell in curve.marked]
         by_factor.append(
-            f"{wording.factor(float(curve.factor))} {wording.numbered('block', layers) if layers else 'none'}"
+            f"{wording.numbered('block', layers) if layers else 'no block'} under {wording.factor(float(curve.factor))}"
         )
-    sentences = [f"{about}: critical under {'; '.join(by_factor)}."]
+    sentences = [f"{about}: critical are {wording.listed(by_factor)}."]
     halves = sorted(
         ((half, layer) for layer in of.layers if (half := of.half(layer)) is not None),
         key=lambda pair: (-pair[0], pair[1]),

@@ -206,7 +206,7 @@ def _sentence(of: Matched) -> str:
     if not of.places:
         return (
             f"{claim}: no comparison at equal difficulty, since only {wording.counted(of.count, 'pair')} of"
-            f" {of.available[0]} and {of.available[1]} items have the same probability."
+            f" {of.available[0]} and {of.available[1]} items have log-odds within {CALIPER:g} nats."
         )
     standing = of.standing
     verdict = "this stands for none" if not standing else f"this stands for {wording.layer_runs(standing, ' and')}"

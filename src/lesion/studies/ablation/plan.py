@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,18 @@ from lesion import atomic
 from lesion.edits.edit import address
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
-from lesion.statistics import critical, spared
-from lesion.statistics.paired import holm
+from lesion.statistics import critical
+from lesion.statistics.critical import SHARE
+from lesion.statistics.paired import ALPHA, holm
+from lesion.statistics.spared import SPARED
 from lesion.studies.ablation.result import AblationSummary, Cell, Outcome, Planned
 from lesion.studies.ablation.study import Study
 
 FILE = "hypotheses.json"
+RULE = (
+    f"critical: an exact paired test rejects a loss of {100 * SHARE:g} % of the baseline's accuracy or less; spared:"
+    f" one rejects a loss of {100 * SPARED:g} % or more; p Holm-corrected over the plan's tests, at most {ALPHA:g}"
+)
 FORM = "lesion plan"
 DIGITS = 12
 
@@ -36,7 +42,9 @@ def content(study: Study, models: Sequence[str] | None = None) -> dict[str, Any]
         "models": [chosen.name for chosen in study.models] if models is None else list(models),
         "items": items,
         "seed": study.seed,
-        "rules": [critical.rule(), spared.rule()],
+        "prompts": {choice.name: choice.prompt_style for choice in study.tasks if choice.name in tasks},
+        "decoding": study.decoding.model_dump(mode="json"),
+        "rule": RULE,
     }
 
 
@@ -46,7 +54,7 @@ def digest(of: dict[str, Any]) -> str:
 
 
 def register(folder: Path, study: Study, answers: int) -> str | None:
-    """Write the plan of a study into its folder, or hold the study to the plan that is there.
+    """Write the plan of a study into its folder, or hold the study to the plan that is there (`hold`).
 
     Args:
         folder: of the study.
@@ -59,18 +67,7 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
     Raises:
         LesionError: the folder has another plan, or a damaged one, or it cannot be written.
     """
-    known = read(folder)
-    if known is not None:
-        now = content(study, known["content"]["models"])
-        missing = set(known["content"]["models"]) - {chosen.name for chosen in study.models}
-        if digest(now) != known["sha256"] or missing:
-            raise LesionError(
-                f"{folder / FILE} was made on {known['made']}, and this study has {_difference(known['content'], now)}"
-                f"{' and not all of its models' if missing else ''}. A plan holds what was expected before the answers"
-                " came: run the study as planned, or evaluate the new hypotheses in another folder (--out)."
-            )
-        return None
-    if not study.hypotheses:
+    if hold(folder, study) or not study.hypotheses:
         return None
     fixed = content(study)
     made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -85,9 +82,44 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
     return f"Planned before any answer, in {FILE}: {number} hypotheses, SHA-256 {digest(fixed)[:DIGITS]}."
 
 
+def hold(folder: Path, study: Study) -> bool:
+    """Whether a folder has a plan, to which a study is held.
+
+    Raises:
+        LesionError: the study has other hypotheses, items, prompts, decoding or seed, or not all of the plan's models.
+    """
+    known = read(folder)
+    if known is not None:
+        now = content(study, known["content"]["models"])
+        missing = set(known["content"]["models"]) - {chosen.name for chosen in study.models}
+        if digest(now) != known["sha256"] or missing:
+            raise LesionError(
+                f"{folder / FILE} was made on {known['made']}, and this study has {_difference(known['content'], now)}"
+                f"{' and not all of its models' if missing else ''}. A plan holds what was expected before the answers"
+                " came: run the study as planned, or evaluate the new hypotheses in another folder (--out)."
+            )
+    return known is not None
+
+
+def refuse_not_evaluated(study: Study, model: str, places: Collection[str]) -> None:
+    """Refuse hypotheses about places that a study does not evaluate; `places`: the addresses of a model's edits.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for each in study.hypotheses:
+        if each.place not in places:
+            raise UsageError(
+                f"A hypothesis is about {each.place}, which this study does not evaluate in {model}; add its block to"
+                " edits.layers, or name one that the model has."
+            )
+
+
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
     """In what a study differs from its plan, in words."""
-    parts = [key for key in ("hypotheses", "items", "seed", "rules") if there.get(key) != here[key]]
+    parts = [
+        key for key in ("hypotheses", "items", "prompts", "decoding", "seed", "rule") if there.get(key) != here[key]
+    ]
     return f"other {' and '.join(parts)}" if parts else "the same tests"
 
 
@@ -168,7 +200,7 @@ def prospects(study: Study) -> list[str]:
     sentences = []
     for choice in study.tasks:
         items = study.items_of(choice)
-        if items is None or choice.name not in {each.task for each in study.hypotheses}:
+        if items is None or (choice.name, "critical") not in {(each.task, each.expect) for each in study.hypotheses}:
             continue
         parts = []
         for share in (1.0, 0.75, 0.5, 0.25):

@@ -20,11 +20,13 @@ def findings(planned: Planned | None) -> list[Finding]:
         return []
     known = [outcome for outcome in planned.outcomes if outcome.confirmed is not None]
     confirmed = sum(bool(outcome.confirmed) for outcome in known)
-    when = "before any answer" if planned.answers == 0 else f"after {planned.answers:,} answers, so no plan"
+    when = (
+        "before any answer in this folder" if planned.answers == 0 else f"after {planned.answers:,} answers, so no plan"
+    )
     open_ = len(planned.outcomes) - len(known)
     lead = (
         f"Written down on {planned.made[:10]}, {when} (plan {planned.digest}): {confirmed} of"
-        f" {len(known)} hypothes{'is' if len(known) == 1 else 'es'} confirmed"
+        f" {len(planned.outcomes)} hypothes{'is' if len(planned.outcomes) == 1 else 'es'} confirmed"
         f"{f', {open_} not measured yet' if open_ else ''}. All else on this page was looked at afterwards."
     )
     return [Finding("Planned", (lead,), tuple(_sentence(outcome) for outcome in planned.outcomes))]

@@ -207,7 +207,10 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]
     examples = examples if several else [own[0].sentences[0]]
     lead = heads or ([] if several else list(own[0].headline))
-    verdict = (*lead[:2], *examples[: 1 if lead else 2])
+    if views[0].factor is None and lead:
+        examples = []  # of one factor among several
+    planned = [text for of in plan_report.findings(summary.planned) for text in of.headline]
+    verdict = (*planned, *lead[:2], *examples[: 1 if lead else 2])
     view = views[0]
     marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
     task = max(marked, key=lambda name: marked[name])
@@ -223,8 +226,9 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
         return Opening(verdict, replace(figure, name=""))
     map_of = Panel((charts.drops(view, view.panels[task], full_drop(view.curves)),), f"{task}: drop in points")
     caption = (
-        "Accuracy lost with one block switched off at a time, a row per model. Orange: lost, blue: gained. Boxed:"
-        f" {wording.call(view.stopped)}. The same number is another depth in a model with more blocks."
+        f"Accuracy lost with {_view_name(view)}, a row per {'kind' if view.factor is None else 'model'}. Orange: lost,"
+        f" blue: gained. Boxed: {wording.call(view.stopped)}."
+        f"{'' if view.factor is None else ' The same number is another depth in a model with more blocks.'}"
     )
     return Opening(verdict, Figure("", (map_of,), caption))
 

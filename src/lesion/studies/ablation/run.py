@@ -11,13 +11,13 @@ from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import BASELINE
+from lesion.edits.edit import BASELINE, address
 from lesion.edits.reference import Reference
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.ablation.invariance.distances import from_base
-from lesion.studies.ablation.plan import register
+from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.references import pending_of, references_of
@@ -49,6 +49,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
         for note in notes_on_other_plan(run.folder, study.stop):
             run.watcher.note(note)
     _look_ahead(study, run)
+    hold(run.folder, study)
     plan: dict[str, Sequence[PlaceEdit]] = {}
     with run.evaluation(study, items) as evaluation:
         expected = {each.task for each in study.hypotheses}
@@ -60,6 +61,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             swept = study.edits
+            refuse_not_evaluated(study, chosen.name, {address(layer, unit) for layer in layers for unit in swept.unit})
             sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
             of_tasks = references_of(evaluation, chosen, model) if swept.kinds else {}
             digests = {name: of_tasks[name].digest for name in chances if name in of_tasks}

@@ -118,7 +118,7 @@ class Study(Questions):
         BeforeValidator(lambda value: None if value is False else value, json_schema_input_type=bool | None),
     ] = option(
         None,
-        help="First score the gold solutions under every edit (cheap; ranks layers).",
+        help="First score gold solutions under every edit (cheap): ranks layers; compares tasks at equal difficulty.",
         must="true or false",
         panel=STATISTICS,
     )
@@ -129,6 +129,9 @@ class Study(Questions):
     def _evaluated(self) -> Study:
         if self.hypotheses and self.stop is not None:
             raise ValueError("hypotheses are tested on the full table; leave out stop.")
+        about = [(each.task, each.place, each.factor) for each in self.hypotheses]
+        if (twice := next((each for each in about if about.count(each) > 1), None)) is not None:
+            raise ValueError(f"two hypotheses are about {twice[1]} and {twice[0]}; write down one of them.")
         names = [choice.name for choice in self.tasks]
         known = (*self.edits.factor, *self.edits.kinds)
         for each in self.hypotheses:

@@ -97,7 +97,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         facts = entries(summary.study.model_dump(mode="json", exclude_none=True))
         models = (section for number, tasks in enumerate(by_model.values()) for section in _model(tasks, number))
         first, finding = summary.tasks[0], prose.findings(summary)[0]
-        lead = (f"{finding.subject}: {finding.headline[0]}", *finding.headline[1:2])
+        lead = (f"{finding.subject}: {finding.headline[0]}", *finding.headline[1:3])
         return Page(
             title=visible(summary.study.title or f"Direct and total effects of the blocks of {which}"),
             eyebrow="effects of blocks",

@@ -103,6 +103,12 @@ def _strongest(study: InteractionStudy, sets: Sequence[Interaction]) -> list[str
 
 
 def _window(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
+    if len(sets) == 1:
+        only = sets[0].together
+        return (
+            f"The only window, {places(study, sets[0].layers)}, costs {amount(study, only.value)}"
+            f" {within(study, only.low, only.high)} {unit(study)}."
+        )
     least = min(sets, key=lambda each: each.together.value or 0.0)
     return (
         f"The window that costs least is {places(study, least.layers)}: {amount(study, least.together.value)}"
@@ -123,8 +129,8 @@ def _cumulative(summary: InteractionSummary, task: str, steps: Sequence[Step]) -
     survived = [_survived([step for step in steps if step.order == number], half) for number in _orders(steps)]
     own, random = survived[0], sorted(survived[1:])
     text = (
-        f"Removed one after another, {named}, {own} of {len(summary.layers)} can go before less than half of the"
-        " unedited accuracy is left"
+        f"Removed one after another, {named}, {own} of {len(summary.layers)} blocks can be removed with at least"
+        " half of the unedited accuracy left"
     )
     if not random:
         return f"{text}."
@@ -150,6 +156,11 @@ def _shapley(summary: InteractionSummary, task: str, shares: Sequence[Share]) ->
     top = max(shares, key=lambda share: share.value.value or 0.0)
     total = summary.removal(task, *summary.layers).drop
     assert total is not None
+    if not any((share.value.low or 0.0) > 0 for share in shares):
+        return (
+            f"No Shapley value of {len(shares)} blocks is above 0 beyond chance; together they cost"
+            f" {amount(study, total.value)} {unit(study)}."
+        )
     return (
         f"The largest Shapley value is that of {places(study, [top.layer])}: {amount(study, top.value.value)}"
         f" {within(study, top.value.low, top.value.high)} of the {amount(study, total.value)} {unit(study)} that all"

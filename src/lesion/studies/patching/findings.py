@@ -52,13 +52,17 @@ def _stream(task: PatchedTask) -> str:
     """Over which blocks the residual stream of which token carries the answer."""
     carried = []
     for position in WHERE:
-        cells = [c for c in task.of("denoise", "block") if c.position == position and (c.effect.value or 0) >= HALF]
+        cells = [cell for cell in task.of("denoise", "block") if cell.position == position and significant(cell)]
+        cells = [cell for cell in cells if (cell.effect.value or 0.0) >= HALF]
         if cells:
             best = max(cells, key=lambda cell: cell.effect.value or 0.0)
             layers = wording.numbered("block", [cell.layer for cell in cells])
             carried.append((cells[0].layer, f"at the {WHERE[position]} after {layers} (up to {share(best.effect)})"))
     if not carried:
-        return "The residual stream at no class of positions restores half of the difference: the answer is spread."
+        return (
+            "At no class of positions is it shown, corrected over all cells, that the clean residual stream restores"
+            f" half of the difference ({wording.counted(task.pairs, 'pair')})."
+        )
     return (
         "Put into the corrupted run, the clean residual stream restores at least half of the difference"
         f" {wording.listed([text for _, text in sorted(carried)])}."
