@@ -83,9 +83,13 @@ def layers(tmp_path) -> Path:
 
 
 def test_screens_are_compared_with_the_drops_of_a_layer_study(layers, tmp_path):
-    result = library.effects(model("llama"), str(tmp_path / "sums.jsonl"), items=5, study=layers, unit=["block", "mlp"])
+    listener = Listener()
+    task = str(tmp_path / "sums.jsonl")
+    result = library.effects(model("llama"), task, items=5, study=layers, unit=["block", "mlp"], watcher=listener)
     assert list(result.screens["screen"]) == ["direct", "loss", "influence"]
     assert set(result.screens["unit"]) == {"block"}  # the layer study switched whole blocks off
+    (note,) = (note for note in listener.notes if "no comparison with the drops" in note)
+    assert "with the mlp of every block switched off" in note
     assert (result.screens["items"] == 30).all()
     known = result.screens["rho"].dropna()
     assert known.between(-1, 1).all()

@@ -19,7 +19,7 @@ from lesion.studies.effects.class_summary import by_class
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
 from lesion.studies.effects.result import EffectsSummary, TaskEffects
-from lesion.studies.effects.screens import Drops, read_drops
+from lesion.studies.effects.screens import Drops, notes_on_gaps, read_drops
 from lesion.studies.effects.study import EffectsStudy
 from lesion.studies.effects.summary import summarised
 from lesion.tasks.catalogue import find
@@ -53,6 +53,8 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
             model = run.load(questions, chosen, tasks=tasks, finite=True)
             if drops is not None:
                 drops.refuse_another(chosen.name, model.fingerprint)
+                for note in notes_on_gaps(drops, study, chosen.name, len(model.anatomy.blocks)):
+                    run.watcher.note(note)
             evaluation.add(chosen.name, model)
             swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
             edits = [edit for edit in swept if isinstance(edit, Scale)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,18 @@ class Drops:
         if not baseline or any(edit not in frames for edit in edits):
             return None
         return np.stack([frames[edit]["correct"].to_numpy(dtype=bool) for edit in edits])
+
+
+def notes_on_gaps(drops: Drops, study: EffectsStudy, model: str, blocks: int) -> Iterator[str]:
+    """For every task and unit that the layer study has not evaluated in full, why its drops are not compared with."""
+    for choice in study.tasks:
+        for unit in study.unit:
+            if drops.right(model, choice.name, unit, blocks) is None:
+                what = "every block" if unit == "block" else f"the {unit} of every block"
+                yield (
+                    f"{model}, {choice.name}: no comparison with the drops of {drops.folder}, which does not have all"
+                    f" answers with {what} switched off; run it with --layers all for this task and unit."
+                )
 
 
 def read_drops(study: EffectsStudy) -> Drops:
