@@ -17,14 +17,23 @@ def plan(
 ) -> None:
     """Write down what a layer study expects, with a hash, before it has any answer."""
     from lesion.core.database import FILE as DATABASE
+    from lesion.core.layers import parse_layers
     from lesion.core.store import Store
+    from lesion.edits.edit import address
+    from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.studies.ablation.plan import FILE, prospects, read, register
+    from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)
     if not isinstance(given, Study):
         raise UsageError(f"{study} is a study of kind {getattr(given, 'kind', '')}; a plan is of a layer study.")
+    for chosen in given.models:
+        blocks = peek(chosen.source, revision=chosen.revision)
+        if blocks is not None:
+            layers = parse_layers(given.edits.layers, blocks, chosen.name)
+            places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
+            refuse_not_evaluated(given, chosen.name, places)
     for sentence in prospects(given):
         say(sentence)
     there = 0

@@ -41,7 +41,7 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
         elif detail["type"] == "missing":
             text = f"{key} is missing; give {expected}."
         elif detail["type"] == "value_error":
-            text = f"{key}: {short(str(detail['ctx']['error']), 300)}"
+            text = (f"{key}: " if key else "") + short(str(detail["ctx"]["error"]), 300)
         else:
             text = f"{key} must be {expected}, not {_shown(detail['input'])}."
         # The branches of a union each complain about the same value: once is enough.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from oracle import Oracle
+from oracle import Listener, Oracle
 
-from commandline import lesion, write
+from commandline import lesion, refused, write
 from lesion.edits.edit import ScaleBlock
 from lesion.errors import LesionError, UsageError
 from lesion.report import wording
@@ -135,3 +135,34 @@ def test_without_hypotheses_or_about_what_is_not_evaluated_there_is_no_plan(sums
         study(sums, {**CRITICAL, "place": "1.mlp"})
     with pytest.raises(UsageError, match="hypotheses"):
         study(sums, {**CRITICAL, "expect": "broken"})
+    with pytest.raises(UsageError, match=r"two hypotheses are about 1 and"):
+        study(sums, CRITICAL, {**CRITICAL, "expect": "spared"})
+
+
+def test_a_planned_place_has_to_be_evaluated(sums, tmp_path):
+    with pytest.raises(UsageError, match=r"about 9, which this study does not evaluate in tiny:llama"):
+        evaluate(study(sums, {**CRITICAL, "place": "9"}), tmp_path / "a")
+    with pytest.raises(UsageError, match=r"about 1, which this study does not evaluate"):
+        evaluate(study(sums, CRITICAL, edits={"layers": "0"}), tmp_path / "b")
+    evaluate(study(sums, CRITICAL), tmp_path / "c")
+    with pytest.raises(UsageError, match=r"about 1, which this study does not evaluate"):
+        evaluate(study(sums, CRITICAL, edits={"layers": "0"}), tmp_path / "c")
+
+
+def test_the_command_refuses_a_place_that_the_model_does_not_have(sums, tmp_path, capsys):
+    file = tmp_path / "study.toml"
+    far = study(sums, {**CRITICAL, "place": "8"}, models=["bundled:llama-base"])
+    file.write_text(far.to_toml(), encoding="utf-8")
+    done = lesion(capsys, "plan", file, "--out", tmp_path / "out")
+    refused(done, 2, "about 8, which this study does not evaluate in bundled:llama-base")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refused_run_leaves_the_folder_as_it_was(sums, tmp_path):
+    evaluate(study(sums, CRITICAL), tmp_path / "out")
+    with pytest.raises(LesionError, match="other items"):
+        evaluate(study(sums, CRITICAL, items=ITEMS + 1), tmp_path / "out")
+    listener = Listener()
+    run(study(sums, CRITICAL), tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Oracle(),
+        watcher=listener)  # fmt: skip
+    assert not [note for note in listener.notes if "does not ask for" in note]
