@@ -114,8 +114,9 @@ def test_another_model_in_the_folder_is_not_part_of_the_plan(sums, tmp_path):
 
 
 def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsys):
+    plan = study(sums, CRITICAL, models=["bundled:llama-base"])
     file = tmp_path / "study.toml"
-    file.write_text(study(sums, CRITICAL).to_toml(), encoding="utf-8")
+    file.write_text(plan.to_toml(), encoding="utf-8")
     done = lesion(capsys, "plan", file, "--out", tmp_path / "out")
     assert done.code == 0
     document = read(tmp_path / "out")
@@ -123,7 +124,8 @@ def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsy
     assert "power" in done.out
     again = lesion(capsys, "plan", file, "--out", tmp_path / "out")
     assert (again.code, "already" in again.out) == (0, True)
-    assert evaluate(study(sums, CRITICAL), tmp_path / "out").summary.planned.made == document["made"]
+    outcome = run(plan, tmp_path / "out", models={"bundled:llama-base": model("llama")}, make_engine=Oracle())
+    assert outcome.summary.planned.made == document["made"]
 
 
 def test_without_hypotheses_or_about_what_is_not_evaluated_there_is_no_plan(sums):
