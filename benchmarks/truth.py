@@ -1,6 +1,6 @@
 """Does a method find the place of a skill where the place is known? Every method on every kind of planted truth.
 
-    python benchmarks/truth.py --work truth/ --seeds 3 --out benchmarks/results/truth_cpu_2026-11
+    python benchmarks/truth.py --work truth/ --out benchmarks/results/truth_cpu_2026-11
 
 Makes the models (`lesion lab planted`) where they are missing, scores every method of `truth_methods.py` on the same
 models and items, and writes two files: OUT.csv, a row for each method, kind of truth and measure with its mean over
@@ -33,10 +33,11 @@ from lesion.labs.planted.scores import average_precision, mean, overlap, rank
 from lesion.statistics.critical import fewest_right
 from lesion.statistics.paired import wilson
 from sweep import machine
-from truth_methods import KINDS, METHODS, SELECTIONS, UNITS, Case, selection
+from truth_case import UNITS, Case
+from truth_methods import METHODS, SELECTIONS, selection
 
 LASER_KEEP = (0.95, 0.75, 0.5, 0.25)
-BLOCKS = Recipe.blocks
+BLOCKS, HEADS = Recipe.blocks, Recipe.blocks * Recipe.heads
 Row = dict[str, Any]
 
 
@@ -122,13 +123,13 @@ def alarms(case: Case) -> Iterable[Row]:
     if case.truth.kind == "compiled":
         for unit in UNITS:
             others = set(case.places(unit)) - set(case.true(unit))
-            for kind in KINDS:
+            for kind in case.kinds(unit):
                 false = case.critical(kind, unit, skill) & others
                 label = "alarms, places that carry nothing (compiled)"
                 yield row(case, unit, kind, label, len(false), places=len(others))
     for null, answers in nulls.items():
         for unit in UNITS:
-            for kind in KINDS:
+            for kind in case.kinds(unit):
                 named = case.critical(kind, unit, skill, answers)
                 places = case.places(unit)
                 yield row(case, unit, kind, f"alarms, {null}", len(named), places=len(places))
@@ -251,7 +252,8 @@ def page(rows: pd.DataFrame, summary: pd.DataFrame, seeds: int, seconds: float) 
     parts.append("## False alarms\n")
     parts.append(
         f"A skill at chance has 8 or 9 of 64 items right. With {BLOCKS} blocks a place can be critical from"
-        f" {fewest_right(BLOCKS)} right answers on, so that the rule names none there.\n"
+        f" {fewest_right(BLOCKS)} right answers on, with {HEADS} heads from {fewest_right(HEADS)} on, so that the rule"
+        " names none there.\n"
     )
     parts.append(alarm_table(rows))
     return "\n".join(parts)
@@ -261,7 +263,7 @@ def main() -> None:
     """Make the models, score the methods, write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the models; what it has is not made again")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", default=list(TRUTHS), choices=list(TRUTHS))
     parser.add_argument("--compiled", type=int, default=20, help="seeds of compiled models on which alarms are counted")
     parser.add_argument("--threads", type=int, default=1)

@@ -6,145 +6,20 @@ places that it names. Further methods are one function each, registered in `METH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
 import lesion
-from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Selection
-from lesion.labs.planted.run import MODEL
-from lesion.labs.planted.truth import read_masks, read_truth
-from lesion.models.load import Model
-from lesion.statistics.critical import critical_cells, pairs
-from lesion.tasks.task import Item, Task
+from truth_case import KINDS, Case, Report
+from truth_passes import Scores, beyond_controls, direct_effect, drift_elbow, on_skill, patching, repaired, total_effect
 
-UNITS = ("block", "branch")
-DRAWS = 3
 KEEP = 0.05
 """The share of every matrix that the density of a selection in a block is counted at."""
-Right = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a method says: scores by place, high where the skill lies, and the places it names at a level, if any."""
-
-    scores: Mapping[str, float]
-    named: frozenset[str] | None = None
-
-
-class Case:
-    """A planted model with its truth, tasks and everything that several methods need, computed once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.truth, self.masks = folder, read_truth(folder), read_masks(folder)
-        self.model: Model = lesion.load(str(folder / MODEL), dtype="float32", device="cpu")
-        names = (self.truth.skill, *self.truth.controls)
-        self.tasks: dict[str, Task] = {name: lesion.find_task(f"jsonl:{folder / name}.jsonl") for name in names}
-        self.items: dict[str, list[Item]] = {name: list(task.load()) for name, task in self.tasks.items()}
-        tokenizer = self.model.tokenizer
-        self.tokens = {
-            name: torch.tensor([tokenizer(item.question)["input_ids"] for item in items])
-            for name, items in self.items.items()
-        }
-        choices = self.items[self.truth.skill][0].choices
-        self.choices = torch.tensor(tokenizer(" ".join(choices), add_special_tokens=False)["input_ids"])
-        self.gold = {name: np.array([choices.index(item.gold) for item in items]) for name, items in self.items.items()}
-        self._logits: dict[tuple[str, str], NDArray[np.float64]] = {}
-        self._references: dict[str, Any] = {}
-
-    @property
-    def blocks(self) -> list[str]:
-        """Addresses of the blocks."""
-        return [str(block.index) for block in self.model.anatomy.blocks]
-
-    def places(self, unit: str) -> list[str]:
-        """Addresses of the blocks or branches."""
-        return self.blocks if unit == "block" else [f"{b}.{name}" for b in self.blocks for name in ("attention", "mlp")]
-
-    def true(self, unit: str) -> tuple[str, ...]:
-        """The true places of a unit."""
-        return tuple(map(str, self.truth.blocks)) if unit == "block" else self.truth.branches
-
-    def logits(self, task: str, edit: Any = None) -> NDArray[np.float64]:
-        """Log-probabilities of the choices among all words, on every item of a task, under an edit."""
-        key = (task, str(edit))
-        if key not in self._logits:
-            with torch.inference_mode(), nullcontext() if edit is None else lesion.applied(self.model, edit):
-                logits = self.model.network(self.tokens[task]).logits[:, -1].double()
-            self._logits[key] = logits.log_softmax(-1)[:, self.choices].numpy()
-        return self._logits[key]
-
-    def right(self, task: str, edit: Any = None, gold: NDArray[np.int64] | None = None) -> Right:
-        """Which items of a task are right under an edit."""
-        return np.asarray(self.logits(task, edit).argmax(-1) == (self.gold[task] if gold is None else gold))
-
-    def edits(self, kind: str, place: str, task: str) -> list[Any]:
-        """What a kind of ablation does to a place, one edit a draw; what replaces it comes from texts of the task."""
-        if kind == "zero":
-            layer, _, branch = place.partition(".")
-            scale = {"": lesion.ScaleBlock, "attention": lesion.ScaleAttention, "mlp": lesion.ScaleMlp}[branch]
-            return [scale(int(layer), 0.0)]
-        if task not in self._references:
-            texts = lesion.calibration(self.model, self.tasks[task], len(self.items[task]))
-            self._references[task] = lesion.reference(self.model, texts)
-        draws = range(DRAWS if kind == "resample" else 1)
-        return [lesion.Replace(place, kind, self._references[task], draw) for draw in draws]
-
-    def drops(self, kind: str, unit: str, task: str) -> dict[str, float]:
-        """The mean drop of accuracy over draws, by place."""
-        baseline = self.right(task).mean()
-        return {
-            place: float(np.mean([baseline - self.right(task, edit).mean() for edit in self.edits(kind, place, task)]))
-            for place in self.places(unit)
-        }
-
-    def lost(self, unit: str, task: str) -> dict[str, float]:
-        """The mean log-probability of the right choice that zero ablation takes, in nats, by place."""
-
-        def mean(edit: Any = None) -> float:
-            gold = self.gold[task]
-            return float(self.logits(task, edit)[np.arange(len(gold)), gold].mean())
-
-        return {place: mean() - mean(*self.edits("zero", place, task)) for place in self.places(unit)}
-
-    def critical(self, kind: str, unit: str, task: str, gold: NDArray[np.int64] | None = None) -> frozenset[str]:
-        """The places that are critical under every draw, Holm-corrected over the layers of block, attention or MLP."""
-        groups: dict[str, list[str]] = {}
-        for place in self.places(unit):
-            groups.setdefault(place.partition(".")[2], []).append(place)
-        baseline = self.right(task, None, gold)
-        critical: set[str] = set()
-        for places in groups.values():
-            edits = {place: self.edits(kind, place, task) for place in places}
-            by_draw = []
-            for draw in range(len(edits[places[0]])):
-                cells = [pairs(baseline, self.right(task, edits[place][draw], gold)) for place in places]
-                by_draw.append({p for p, named in zip(places, critical_cells(cells), strict=True) if named})
-            critical |= set.intersection(*by_draw)
-        return frozenset(critical)
-
-    @cached_property
-    def inputs(self) -> dict[str, Inputs]:
-        """What flows into every matrix, by task."""
-        observed = {}
-        for name, task in self.tasks.items():
-            (observed[name],) = lesion.observe(self.model, lesion.calibration(self.model, task, len(self.items[name])))
-        return observed
-
-    @property
-    def controls(self) -> tuple[Inputs, ...]:
-        """What flows in on the controls."""
-        return tuple(self.inputs[name] for name in self.truth.controls)
 
 
 def ablation(kinds: tuple[str, ...], unit: str) -> Callable[[Case], Report]:
@@ -244,17 +119,65 @@ def density(name: str) -> Callable[[Case], Report]:
 
 
 SELECTIONS = ("mathneuro", "wanda", "magnitude", "lape")
-KINDS = ("zero", "mean", "resample")
 SETS: dict[str, tuple[str, ...]] = {**{kind: (kind,) for kind in KINDS}, "all three": KINDS}
-METHODS: dict[str, dict[str, Callable[[Case], Report]]] = {
-    unit: {
+
+
+def head_ablation(method: Callable[[Case], Report]) -> Callable[[Case], Report]:
+    """A method of heads as one of blocks: a block has the score of its best head, and is named if one of them is."""
+
+    def of_blocks(case: Case) -> Report:
+        report = method(case)
+        best: dict[str, float] = {}
+        for head, score in report.scores.items():
+            block = head.partition(".")[0]
+            best[block] = max(best.get(block, score), score)
+        named = None if report.named is None else frozenset(head.partition(".")[0] for head in report.named)
+        return Report(best, named)
+
+    return of_blocks
+
+
+ONE_KIND: dict[str, Callable[[Case], Report]] = {
+    "zero": ablation(KINDS[:1], "head"),
+    "zero, beyond controls": contrast(KINDS[:1], "head"),
+    "zero, log-probability": log_probability("head"),
+    "zero, log-probability, beyond controls": log_probability_contrast("head"),
+}
+
+
+def _ablations(unit: str) -> dict[str, Callable[[Case], Report]]:
+    return {
         **{name: ablation(kinds, unit) for name, kinds in SETS.items()},
         **{f"{name}, beyond controls": contrast(kinds, unit) for name, kinds in SETS.items()},
         "zero, log-probability": log_probability(unit),
         "zero, log-probability, beyond controls": log_probability_contrast(unit),
-        **({"block influence": influence} if unit == "block" else {}),
-        **({f"{name}, density": density(name) for name in SELECTIONS} if unit == "block" else {}),
     }
-    for unit in UNITS
+
+
+def _passes(unit: str) -> dict[str, Callable[[Case], Report]]:
+    scored: dict[str, Scores] = {
+        "direct effect": partial(direct_effect, unit),
+        "total effect": partial(total_effect, unit),
+        "patching, last token": partial(patching, unit, "last"),
+        "patching, all tokens": partial(patching, unit, "all"),
+    }
+    return {
+        **{name: on_skill(scores) for name, scores in scored.items()},
+        **{f"{name}, beyond controls": beyond_controls(scores) for name, scores in scored.items()},
+        "repaired": on_skill(partial(repaired, unit)),
+    }
+
+
+METHODS: dict[str, dict[str, Callable[[Case], Report]]] = {
+    "block": {
+        **_ablations("block"),
+        **{f"heads, {name}": head_ablation(method) for name, method in ONE_KIND.items()},
+        **_passes("block"),
+        "block influence": influence,
+        "drift elbow": drift_elbow,
+        **{f"{name}, density": density(name) for name in SELECTIONS},
+    },
+    "branch": {**_ablations("branch"), **_passes("branch")},
+    "head": ONE_KIND,
 }
-"""By unit, every method that scores places of it. A method for heads, patching or direct effects goes here too."""
+"""By unit, every method that scores places of it."""
