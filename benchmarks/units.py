@@ -23,9 +23,9 @@ import torch
 import lesion
 from lesion.core.layers import parse_layers
 from lesion.edits.edit import Edit
-from lesion.edits.heads import ScaleHead
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import drawn
+from lesion.edits.units import ScaleHead
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model

@@ -43,7 +43,8 @@ GROUPS = {
     "Edits": [
         *("applied", "apply", "gated", "parse", "read_edit", "save_edit", "save_reordered", "perturb", "distance"),
         "BASELINE",
-        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "ScaleHead", "ScaleGroup", "Replace", "Truncate"),
+        *("ScaleBlock", "ScaleAttention", "ScaleMlp", "ScaleHead", "ScaleGroup", "ScaleNeuron", "ScaleExpert"),
+        *("ScaleMatrix", "Replace", "Truncate"),
         *("ScaleParameters", "Compose"),
     ],
     "Selections of weights": ["MathNeuro", "Wanda", "LAPE", "Magnitude", "Listed", "Random"],

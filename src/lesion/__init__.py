@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lesion.edits.files.perturbed import distance, perturb
     from lesion.edits.files.reordering import save_reordered
     from lesion.edits.gates import gated
-    from lesion.edits.heads import ScaleGroup, ScaleHead
     from lesion.edits.reference import read_reference
     from lesion.edits.replace import Replace
     from lesion.edits.selections.listed import Listed
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from lesion.edits.selections.random_control import Random
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
     from lesion.edits.text import parse
+    from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
     from lesion.labs.memory.report import MemoryResult
@@ -101,8 +101,11 @@ _HOME = {
     "ScaleParameters": "lesion.edits.edit",
     "read_reference": "lesion.edits.reference",
     "Replace": "lesion.edits.replace",
-    "ScaleGroup": "lesion.edits.heads",
-    "ScaleHead": "lesion.edits.heads",
+    "ScaleExpert": "lesion.edits.units",
+    "ScaleGroup": "lesion.edits.units",
+    "ScaleHead": "lesion.edits.units",
+    "ScaleMatrix": "lesion.edits.units",
+    "ScaleNeuron": "lesion.edits.units",
     "LAPE": "lesion.edits.selections.neurons",
     "Listed": "lesion.edits.selections.listed",
     "Magnitude": "lesion.edits.selections.topk",
@@ -157,9 +160,12 @@ __all__ = [
     "Replace",
     "ScaleAttention",
     "ScaleBlock",
+    "ScaleExpert",
     "ScaleGroup",
     "ScaleHead",
+    "ScaleMatrix",
     "ScaleMlp",
+    "ScaleNeuron",
     "ScaleParameters",
     "Truncate",
     "TruncationResult",

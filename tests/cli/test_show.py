@@ -46,6 +46,18 @@ def test_it_says_how_many_heads_can_be_edited(family, heads):
     assert f"heads a block {heads}" in [" ".join(line.split()) for line in text(model(family)).splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("family", "units"),
+    [
+        ("llama", "48 neurons (0 to 47)"),
+        ("qwen2_moe", "4 experts (0 to 3); 48 neurons (0 to 47)"),
+        ("unknown", "units not known; an MLP can be edited as a whole"),
+    ],
+)
+def test_it_says_how_many_neurons_or_experts_can_be_edited(family, units):
+    assert f"MLP a block {units}" in [" ".join(line.split()) for line in text(model(family)).splitlines()]
+
+
 def test_alike_blocks_and_experts_are_one_line_each():
     lines = [" ".join(line.split()) for line in text(model("qwen2_moe")).splitlines()]
     assert "0, 2 attention.q 32 × 32 Linear float32 1,024" in lines

@@ -10,6 +10,7 @@ from lesion.arguments import validated
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
 from lesion.edits.gates import gated
 from lesion.edits.given import edit_for
+from lesion.edits.lowrank import scalable, with_scaled_weights
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.fingerprint import fingerprint
@@ -22,10 +23,10 @@ from lesion.models.soundness import not_finite
 def applied(model: Model, edit: EditLike) -> Iterator[Model]:
     """The model under `edit`, for every row of every forward pass inside the `with`; nested, edits add up.
 
-    Hooks scale what blocks and branches add to the residual stream; scaled parameters and truncated matrices are
-    written in place. Afterwards the weights are bit-identical: also after an exception, for tied weights, and for
-    modules spread over devices. Selections are made on the weights as they are on entry; nested, the inner one chooses
-    among edited weights.
+    Hooks scale what blocks, branches and inner units add to the residual stream; scaled parameters, truncated matrices,
+    and scaled matrices of experts and routers are written in place. Afterwards the weights are bit-identical: also
+    after an exception, for tied weights, and for modules spread over devices. Selections are made on the weights as
+    they are on entry; nested, the inner one chooses among edited weights.
 
     Args:
         model: whose network is edited, for everybody who uses it.
@@ -41,7 +42,7 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
         LesionError: it was read from a file made for another model; a forward pass did not run through an edited place;
             or the selected weights are none, all there are, or do not move (see `written`).
     """
-    edit = edit_for(model, edit)
+    edit = with_scaled_weights(edit_for(model, edit), model.anatomy)
     with gated(model) as gates:
         gates.assign_everywhere(of_places(edit))
         with written(model, of_weights(edit), of_spectra(edit)):
@@ -52,7 +53,9 @@ def as_it_is(model: Model) -> Model:
     """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded."""
     for block in model.anatomy.blocks:
         hooked = [bool(module._forward_hooks) for module in (block.module, *(each.tail for each in block.branches))]
-        hooked += [bool(each.heads.matrix.module._forward_pre_hooks) for each in block.branches if each.heads]
+        for matrix in block.matrices.values():
+            hooks = matrix.module._forward_hooks if scalable(matrix) else {}
+            hooked.append(bool(matrix.module._forward_pre_hooks or hooks))
         if any(hooked):
             raise UsageError(
                 f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"

@@ -21,10 +21,11 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
 
 BlockUnit = Literal["block", "attention", "mlp"]
 """What a block has one of, itself included."""
-HeadUnit = Literal["head", "group"]
-Unit = Literal["block", "attention", "mlp", "head", "group"]
+InnerUnit = Literal["head", "group", "neuron", "expert", "matrix"]
+"""What a block has several of (`units.py`)."""
+Unit = Literal["block", "attention", "mlp", "head", "group", "neuron", "expert", "matrix"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
-"""Those of which every block has one at most; heads (`heads.py`) are several."""
+"""Those of which every block has one at most."""
 Side = Literal["top", "bottom"]
 EditLike = Any
 """What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
@@ -49,9 +50,9 @@ def address(layer: int, unit: Unit) -> str:
 @validated
 @dataclass(frozen=True)
 class Scale:
-    """What `ScaleBlock`, `ScaleAttention`, `ScaleMlp` and edits of heads share: a block, counted from 0, and a finite
-    factor.
+    """What `ScaleBlock`, `ScaleAttention`, `ScaleMlp` and edits of inner units (`units.py`) share.
 
+    A block, counted from 0, and a finite factor.
     Factor 0 removes the contribution, 1 changes nothing.
 
     Raises:

@@ -18,7 +18,7 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
     """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
 
     float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations,
-    replacements and factors of heads are passed over (`table.py` has them).
+    replacements and factors of inner units are passed over (`table.py` has them).
 
     Raises:
         UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
@@ -93,11 +93,11 @@ def scale_output(
     return _scaled(output, _per_row(factor, output), ends)
 
 
-def scale_heads(
-    output: Float[Tensor, "batch length heads size"], factors: Float[Tensor, "rows heads"], ends: bool = False
-) -> Float[Tensor, "batch length heads size"]:
-    """What the heads of an attention give under each row's factors, one for every head; as of `scale_output`."""
-    return _scaled(output, factors[:, None, :, None], ends)
+def scale_slices(
+    given: Float[Tensor, "batch length slices size"], factors: Float[Tensor, "rows slices"], ends: bool = False
+) -> Float[Tensor, "batch length slices size"]:
+    """What a matrix is given under each row's factors, one for every slice of its input; as of `scale_output`."""
+    return _scaled(given, factors[:, None, :, None], ends)
 
 
 def _scaled(output: Tensor, factor: Tensor, ends: bool) -> Tensor:

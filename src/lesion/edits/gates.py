@@ -16,14 +16,15 @@ from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, UNITS, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
-from lesion.edits.head_rows import HeadRows
-from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
+from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable, scalable
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate
+from lesion.edits.unit_rows import UnitRows, unit_rows
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix, Storage
+from lesion.models.units import Experts, Site
 
 
 @validated
@@ -32,7 +33,7 @@ def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
     The weights are never touched: every module still runs, so that key-value caches stay aligned between rows. What it
-    adds to the residual stream is scaled, as a whole or head by head, replaced by a contribution of a reference, or
+    adds to the residual stream is scaled, as a whole or unit by unit, replaced by a contribution of a reference, or
     computed anew from the components of a truncated matrix that the row keeps. Works with a cache, with `generate`,
     with gradients and under `torch.inference_mode`.
 
@@ -64,8 +65,8 @@ class Gates:
         self._positions: Tensor | None = None
         self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
-        self._heads: dict[int, HeadRows] = {}
-        self._active: list[_Place | LowRank | HeadRows] = []
+        self._units: dict[Site, UnitRows] = {}
+        self._active: list[_Place | LowRank | UnitRows] = []
         self._handles: list[RemovableHandle] = []
         self._shared = addresses_by_module(model)
         self._matrices_of = _addresses_by_matrix(model)
@@ -80,8 +81,8 @@ class Gates:
 
         Raises:
             UsageError: an edit names a place that the model does not have, takes contributions of another model, or
-                truncates a matrix that is not the same for all tokens of a row (see `maskable`). The assignment stays
-                as it was.
+                truncates or scales a matrix that is not the same for all tokens of a row (see `maskable`). The
+                assignment stays as it was.
         """
         self._set(tabulate([edit_for(self._model, edit) for edit in edits], self._anatomy))
 
@@ -136,15 +137,15 @@ class Gates:
             for address, intervals in table.kept.items()
             if bool(table.truncates(address).any())
         ]
-        headed = [(self._heads_of(layer), factors) for layer, factors in table.heads.items() if len(factors.columns)]
+        scaled = [(self._units_of(site), factors) for site, factors in table.units.items() if len(factors.columns)]
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
         self._given_positions = positions
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-        self._active = [*active, *(matrix for matrix, _ in truncated), *(heads for heads, _ in headed)]
-        every: list[_Place | LowRank | HeadRows] = [*self._places.values(), *self._low_rank.values()]
-        for hung in [*every, *self._heads.values()]:
+        self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
+        every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
+        for hung in [*every, *self._units.values()]:
             hung.active = False
         for place in active:
             place.active = True
@@ -156,8 +157,8 @@ class Gates:
         self._draws = any(place.replacing is not None and place.replacing.draws for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
-        for heads, factors in headed:
-            heads.assign(factors, everywhere, growing)
+        for units, factors in scaled:
+            units.assign(factors, everywhere, growing)
 
     def _matrix(self, address: str, layer: int) -> LowRank:
         if address not in self._low_rank:
@@ -175,20 +176,25 @@ class Gates:
             low_rank.hang()
         return self._low_rank[address]
 
-    def _heads_of(self, layer: int) -> HeadRows:
-        if layer not in self._heads:
-            heads = self._anatomy.heads(layer)
-            self._refuse_shared(heads.matrix)
-            hung = self._heads[layer] = HeadRows(layer, heads)
+    def _units_of(self, site: Site) -> UnitRows:
+        if site not in self._units:
+            matrix = site.outputs[0] if isinstance(site, Experts) else site.matrix
+            if site.count == 1 and not isinstance(site, Experts) and not scalable(matrix):
+                raise UsageError(
+                    f"{matrix.address} of {self._anatomy.name} is {matrix.storage.kind}, which rows of a batch cannot"
+                    " scale each in their own way; make the edit so with `applied`."
+                )
+            self._refuse_shared(matrix)
+            hung = self._units[site] = unit_rows(site)
             self._count_rows(hung)
-            self._handles.append(heads.matrix.module.register_forward_pre_hook(hung.scale, with_kwargs=True))
-        return self._heads[layer]
+            self._handles.append(hung.hang())
+        return self._units[site]
 
     def _refuse_shared(self, matrix: Matrix) -> None:
         if len(same := self._matrices_of[matrix.module, matrix.storage]) > 1:
             raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
 
-    def _count_rows(self, hung: LowRank | HeadRows) -> None:
+    def _count_rows(self, hung: LowRank | UnitRows) -> None:
         """Have the rows counted that come to a block: a matrix in it may be given them without an axis of their own."""
 
         def look_at_input(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -240,7 +246,7 @@ class Gates:
                 f"call assign or select with as many edits as rows before the forward pass."
             )
 
-    def _arrived(self, stream: Tensor, place: _Place | LowRank | HeadRows) -> int:
+    def _arrived(self, stream: Tensor, place: _Place | LowRank | UnitRows) -> int:
         """How many rows came to the block of a place; all that are edited there must be among them."""
         rows = stream.shape[0]
         self._check_rows(rows)

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
-from lesion.edits.edit import Edit, ScaleParameters, Truncate, of_spectra, of_weights
+from lesion.edits.edit import Edit, ScaleParameters, Single, Truncate, composed, of_spectra, of_weights, parts
+from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.spectrum import Spectrum
+from lesion.edits.units import ScaleMatrix
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD, Anatomy
 from lesion.models.load import Model
@@ -39,8 +41,30 @@ def maskable(matrix: Matrix) -> bool:
     return not routed and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
 
 
+def scalable(matrix: Matrix) -> bool:
+    """Whether the rows of a batch can each scale a matrix by a factor of their own: a packed one too."""
+    return maskable(matrix) or (matrix.packed and matrix.storage.expert is None)
+
+
+def with_scaled_weights(edit: Edit, anatomy: Anatomy) -> Edit:
+    """The same edit with matrices that rows of a batch cannot scale as multiplied weights.
+
+    Raises:
+        UsageError: the model has no such matrix.
+    """
+
+    def written(part: Single) -> Single:
+        if not isinstance(part, ScaleMatrix) or scalable(anatomy.matrix(part.address)):
+            return part
+        return ScaleParameters(Magnitude(1.0, (part.address,)), part.factor)
+
+    every = [written(part) for part in parts(edit)]
+    return composed(every) if any(isinstance(part, ScaleMatrix) for part in parts(edit)) else edit
+
+
 def in_weights(edit: Edit, anatomy: Anatomy) -> Written:
     """What of an edit is written into the weights, and so is the same for all rows of a batch."""
+    edit = with_scaled_weights(edit, anatomy)
     weights, truncations = of_weights(edit), of_spectra(edit)
     if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
         return weights, truncations  # `lesion.edits.weights.written` says what is wrong
@@ -188,14 +212,14 @@ class LowRank:
         whole = output.reshape(rows, -1, output.shape[-1])
         bias = getattr(module, "bias", None)
         if isinstance(bias, Tensor):
-            added = added + _part(bias, storage).reshape(-1).to(dtype)
+            added = added + output_part(bias, storage).reshape(-1).to(dtype)
         result = whole.clone()
-        view = _part(result, storage)
+        view = output_part(result, storage)
         view[chosen] = added.to(output.dtype).unflatten(-1, view.shape[2:])
         return result.view(output.shape)
 
 
-def _part(tensor: Tensor, storage: Storage) -> Tensor:
+def output_part(tensor: Tensor, storage: Storage) -> Tensor:
     """Of a tensor whose last axis is the output of a module, what belongs to a matrix; shares memory."""
     if storage.groups == 1:
         return tensor[..., storage.start : storage.stop]

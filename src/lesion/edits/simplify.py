@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from lesion.edits.edit import BASELINE, Edit, Scale, ScaleParameters, Single, Truncate, Unit, composed, parts
-from lesion.edits.heads import number_of
+from lesion.edits.units import part_of
 
-ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp")
-Place = tuple[int, int, int]
-"""Block, unit in this order, and number of the head or group."""
+ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp", "expert", "neuron", "matrix")
+Place = tuple[int, int, int, str]
+"""Block, unit in this order, number of the head, group, expert or neuron, and name of the matrix."""
 
 
 def simplified(edit: Edit) -> Edit:
@@ -41,4 +41,6 @@ def simplified(edit: Edit) -> Edit:
 
 
 def _order(part: Scale) -> Place:
-    return part.layer, ORDER.index(part.unit), number_of(part) or 0
+    which = part_of(part)
+    named = isinstance(which, str)
+    return part.layer, ORDER.index(part.unit), 0 if named else int(which or 0), str(which) if named else ""

@@ -12,10 +12,11 @@ from torch import Tensor
 from lesion.edits.cuts import kept_by_all
 from lesion.edits.edit import UNITS, Compose, Edit, of_places, of_replacements, of_spectra
 from lesion.edits.factors import factors, refuse_unknown
-from lesion.edits.head_factors import HeadFactors, head_factors
 from lesion.edits.replace import Replace
+from lesion.edits.unit_factors import UnitFactors, unit_factors
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
+from lesion.models.units import Site
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Table:
         layers: the block in which it lies; the number of blocks for the head.
         replaced: at every place, the number of the replacement among `replacements`, −1 where there is none.
         replacements: all that some column has.
-        heads: by block, the factors of single heads that some column has.
+        units: by site, the factors of heads, neurons, experts and matrices that some column has.
     """
 
     scales: Float[Tensor, "blocks units columns"]
@@ -39,7 +40,7 @@ class Table:
     layers: Mapping[str, int]
     replaced: Int[Tensor, "blocks units columns"]
     replacements: tuple[Replace, ...]
-    heads: Mapping[int, HeadFactors]
+    units: Mapping[Site, UnitFactors]
 
     @property
     def blocks(self) -> int:
@@ -55,8 +56,8 @@ class Table:
         """The table of these columns, in this order; one may be named twice."""
         kept = {address: intervals.index_select(0, columns) for address, intervals in self.kept.items()}
         scales, replaced = (numbers.index_select(2, columns) for numbers in (self.scales, self.replaced))
-        heads = {layer: of_heads.select(columns) for layer, of_heads in self.heads.items()}
-        return replace(self, scales=scales, kept=kept, replaced=replaced, heads=heads)
+        units = {site: of_site.select(columns) for site, of_site in self.units.items()}
+        return replace(self, scales=scales, kept=kept, replaced=replaced, units=units)
 
     @property
     def edited(self) -> Bool[Tensor, "blocks units columns"]:
@@ -79,8 +80,8 @@ class Table:
             first = torch.where(
                 self.truncates(address), first.clamp(max=min(self.layers[address], self.blocks - 1)), first
             )
-        for layer, of_heads in self.heads.items():
-            first[of_heads.columns] = first[of_heads.columns].clamp(max=layer)
+        for site, of_site in self.units.items():
+            first[of_site.columns] = first[of_site.columns].clamp(max=site.layer)
         return first
 
 
@@ -88,7 +89,7 @@ def refuse_unknown_places(edit: Edit, anatomy: Anatomy) -> None:
     """Refuse an edit of a place that a model does not have; selections of weights are left out of account.
 
     Raises:
-        UsageError: it names a block, branch, head or matrix that is not there.
+        UsageError: it names a block, branch, unit or matrix that is not there.
     """
     tabulate([Compose((*of_places(edit).edits, *of_spectra(edit)))], anatomy)
 
@@ -97,7 +98,7 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
     """The table of edits of places and of spectra, a column for each.
 
     Raises:
-        UsageError: an edit addresses a block, branch, head or matrix that the model does not have, its factors on one
+        UsageError: an edit addresses a block, branch, unit or matrix that the model does not have, its factors on one
             place multiply to something that is not finite, it replaces a place twice or scales it too, or it
             multiplies weights.
         LesionError: it truncates a packed matrix.
@@ -118,7 +119,7 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
             here = [part for part in truncations if part.address == address]
             kept[address][column] = torch.tensor(kept_by_all(here, rank))
     scales = factors(edits, anatomy)
-    return Table(scales, kept, ranks, layers, *_replaced(edits, scales, anatomy), head_factors(edits, anatomy))
+    return Table(scales, kept, ranks, layers, *_replaced(edits, scales, anatomy), unit_factors(edits, anatomy))
 
 
 def _replaced(

@@ -14,7 +14,6 @@ from lesion.edits.edit import (
     SCALES,
     Compose,
     Edit,
-    HeadUnit,
     Scale,
     ScaleParameters,
     Single,
@@ -23,9 +22,8 @@ from lesion.edits.edit import (
     composed,
     number,
 )
-from lesion.edits.heads import ADDRESS as HEAD_ADDRESS
-from lesion.edits.heads import HEAD_EDITS
 from lesion.edits.replace import ADDRESS, Replace
+from lesion.edits.units import scale_at
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -35,13 +33,11 @@ if TYPE_CHECKING:
 
 _LONGEST_RANGE = 10_000
 _LIST = re.compile(r"[0-9]{1,9}(?:\s*,\s*[0-9]{1,9})+(?:\.(?:attention|mlp))?")
-_RANGE = re.compile(
-    r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.attention(?:\.(?:head|group)\.[0-9]{1,9})?|\.mlp)?"
-)
+_RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.(?:attention|mlp)(?:\.[A-Za-z0-9_-]+)*)?")
 # Not the sign of an exponent, as in 3×1e+06; a digest may end in the same letters.
 _PLUS = re.compile(r"(?:(?<![0-9.][eE])|(?<=@[0-9a-f]{16}))\+")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
-_TRUNCATION = re.compile(rf"(?P<address>{MATRIX.pattern})\s+(?P<side>[a-z]+)\s+(?P<keep>\S+)")
+_TRUNCATION = re.compile(rf"(?P<address>{MATRIX.pattern})\s+(?P<side>(?!x\s)[a-z]+)\s+(?P<keep>\S+)")
 _ARROW = re.compile("→|->")
 _REPLACEMENT = re.compile(r"(?P<kind>[a-z]+)(?:\s+(?P<draw>[0-9]{1,9}))?@(?P<digest>[0-9a-f]{16})")
 _NONE: Mapping[str, Selection] = {}
@@ -49,12 +45,9 @@ _NO_REFERENCES: Mapping[str, Reference] = {}
 
 
 def _scale(address: str, factor: float) -> Scale | None:
-    if (match := HEAD_ADDRESS.fullmatch(address)) is not None:
-        head_unit: HeadUnit = match["unit"]  # type: ignore[assignment]
-        return HEAD_EDITS[head_unit](int(match["layer"]), int(match["number"]), factor)
     match = ADDRESS.fullmatch(address)
     if match is None:
-        return None
+        return scale_at(address, factor)
     unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
     return SCALES[unit](int(match["layer"]), factor)
 
@@ -128,7 +121,8 @@ def parse(
     address, and `->` for `→`.
 
     Args:
-        text: `23×0`, `23.mlp×0.5`, a head `23.attention.head.4×0`, a range `0-3×0`, a weight
+        text: `23×0`, `23.mlp×0.5`, a head `23.attention.head.4×0`, a neuron
+            `23.mlp.neuron.17×0`, an expert `23.mlp.expert.2×0`, a matrix `23.mlp.up×0.5`, a range `0-3×0`, a weight
             `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, `23→mean@DIGEST`,
             `23.mlp→resample 3@DIGEST`, several joined by `+`, or `baseline`.
         selections: by digest, those that the text may name.
@@ -158,8 +152,8 @@ def _singles(piece: str, selections: Mapping[str, Selection], references: Mappin
             ) from None
         side: Any = match["side"]
         return [Truncate(match["address"], keep, side)]
-    # A label may hold an x, and so may the address of a weight; that of a block does not.
-    times = "×" if "@" in piece else r"(?<=\])\s*[×xX*]" if "]" in piece else "[×xX*]"
+    # A label may hold an x, and so may an address (`mlp.expert.2`); there the last one counts.
+    times = "×" if "@" in piece else r"(?<=\])\s*[×xX*]" if "]" in piece else "[×xX*](?=[^×xX*]*$)"
     name, *factors = (text.strip() for text in re.split(times, piece))
     try:
         factor = _decimal(factors[0]) if len(factors) == 1 else None
@@ -176,8 +170,8 @@ def _singles(piece: str, selections: Mapping[str, Selection], references: Mappin
         each = [f"{layer}{f'.{unit}' if unit else ''}×{number(factor)}" for layer in (*layers, end)]
         raise UsageError(f"'{short(piece)}' lists several blocks; join edits with +: {short(' + '.join(each))}.")
     raise UsageError(
-        f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0, 23.mlp×0.5 or"
-        " 23.attention.head.4×0, or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
+        f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0, 0-3×0, 23.mlp×0.5,"
+        " 23.mlp.up×0.5 or 23.attention.head.4×0, or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
     )
 
 

@@ -15,10 +15,10 @@ from lesion.brief import described
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
-from lesion.models.heads import Heads, heads_of
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
+from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
 
 if TYPE_CHECKING:  # their library takes seconds to load
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -36,12 +36,16 @@ class Branch:
             stream, a norm inside the branch included: [rows, length, hidden], OPT's [rows · length, hidden].
         matrices: the weight matrices by name, in the order in which they are used.
         heads: of an attention; None where it is not known that its output matrix reads the heads side by side.
+        neurons: of an MLP without experts; None where it is not known which matrix ends it.
+        experts: of an MLP that has them; None where they do not lie in one parameter.
     """
 
     name: str
     tail: nn.Module
     matrices: Mapping[str, Matrix]
     heads: Heads | None = None
+    neurons: Slices | None = None
+    experts: Experts | None = None
 
     def __repr__(self) -> str:
         return described(self, repr(self.name), list(self.matrices))
@@ -144,6 +148,49 @@ class Anatomy:
             )
         return attention.heads
 
+    def neurons(self, layer: int) -> Slices:
+        """The neurons of the MLP of a block: the columns of the matrix that ends it.
+
+        Raises:
+            UsageError: there is no such block, its MLP has experts, or it is not known which matrix ends it.
+        """
+        mlp = self.block(layer).mlp
+        if mlp is not None and mlp.neurons is not None:
+            return mlp.neurons
+        if mlp is not None and mlp.experts is not None:
+            raise UsageError(
+                f"The MLP of block {layer} of {self.name} has {mlp.experts.count} experts, each with neurons of its"
+                f" own, which are not numbered. Edit an expert, as {layer}.mlp.expert.0×0."
+            )
+        whole = f"{layer}.mlp" if mlp is not None else str(layer)
+        raise UsageError(
+            f"The neurons of block {layer} of {self.name} are not known: they are edited only where the table of"
+            f" architectures names the matrix that ends the MLP. Edit {whole} as a whole instead."
+        )
+
+    def experts(self, layer: int) -> Experts:
+        """The experts of the MLP of a block.
+
+        Raises:
+            UsageError: there is no such block, its MLP has no experts, or it is not known how its router reaches them.
+        """
+        mlp = self.block(layer).mlp
+        if mlp is not None and mlp.experts is not None:
+            return mlp.experts
+        if self.known and mlp is not None and mlp.neurons is not None:
+            others = [str(block.index) for block in self.blocks if block.mlp is not None and block.mlp.experts]
+            where = f" Blocks with experts: {', '.join(others)}." if others else ""
+            raise UsageError(
+                f"The MLP of block {layer} of {self.name} has no experts: every token goes through the whole of"
+                f" it.{where} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
+            )
+        whole = f"{layer}.mlp" if mlp is not None else str(layer)
+        raise UsageError(
+            f"Experts of block {layer} of {self.name} are not known: an expert is edited only where the table of"
+            f" architectures says how the router's weights reach it. Edit {whole} as a whole, or a matrix that"
+            f" `lesion show {self.name}` lists."
+        )
+
     def layer_of(self, address: str) -> int:
         """The block in which a matrix lies; the number of blocks for the head."""
         return len(self.blocks) if address == HEAD else int(address.partition(".")[0])
@@ -192,7 +239,11 @@ def _branch(
             # Expert by expert, so that gate, up and down of one expert stand together.
             matrices.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
             by_name = {matrix.name: matrix for matrix in matrices}
-            return Branch(name, tail, by_name, heads_of(by_name, config) if known and name == "attention" else None)
+            if not known:
+                return Branch(name, tail, by_name)
+            if name == "attention":
+                return Branch(name, tail, by_name, heads=heads_of(by_name, config))
+            return Branch(name, tail, by_name, neurons=neurons_of(by_name), experts=experts_of(by_name))
     if misfit is not None:
         raise misfit
     return None

@@ -13,7 +13,9 @@ NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
 
 
 def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
-    """Architecture, heads, size, dtype, storage, device, context, prompt style, tied weights and fingerprint."""
+    """Architecture, heads, neurons or experts, size, dtype, storage, device, context, prompt style, tied weights,
+    fingerprint.
+    """
     anatomy = model.anatomy
     architecture = type(model.network).__name__
     context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
@@ -24,6 +26,7 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
         ),
         ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
         ("heads a block", _heads(model)),
+        ("MLP a block", _mlps(model)),
         ("parameters", _parameters(model)),
         *((("weights stored", model.origin.storage),) if model.origin and model.origin.storage else ()),
         ("dtype", str(model.dtype).removeprefix("torch.")),
@@ -56,6 +59,18 @@ def _heads(model: Model) -> str:
             continue
         groups = f" in {heads.groups} key-value groups" if heads.groups < heads.count else ""
         kinds[f"{heads.count} (0 to {heads.count - 1}) of size {heads.size}{groups}"] = None
+    return "; ".join(kinds)
+
+
+def _mlps(model: Model) -> str:
+    """Neurons or experts, of every kind of block."""
+    kinds: dict[str, None] = {}
+    for block in model.anatomy.blocks:
+        mlp = block.mlp
+        experts, neurons = (None, None) if mlp is None else (mlp.experts, mlp.neurons)
+        units, noun = (experts, "experts") if experts is not None else (neurons, "neurons")
+        known = None if units is None else f"{units.count:,} {noun} (0 to {units.count - 1:,})"
+        kinds[known or "units not known; an MLP can be edited as a whole"] = None
     return "; ".join(kinds)
 
 

@@ -122,7 +122,12 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 def counted(number: int, noun: str) -> str:
     """`1 item`, `2,000 items`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """`items`, `matrices`."""
+    return f"{noun[:-2]}ices" if noun.endswith("matrix") else f"{noun}s"
 
 
 def capital(text: str) -> str:
@@ -186,13 +191,24 @@ def approximate(study: Mapping[str, Any]) -> str:
     return str(study.get("approximate") or "")
 
 
-UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP", "head": "head", "group": "key-value group"}
+UNIT_NAMES = {
+    "block": "block",
+    "attention": "attention",
+    "mlp": "MLP",
+    "head": "head",
+    "group": "key-value group",
+    "neuron": "neuron",
+    "expert": "expert",
+    "matrix": "matrix",
+}
 
 
-def place(unit: str, layer: int, head: int | None = None) -> str:
-    """`block 3`, `attention of block 3`, `MLP of block 3`, `head 3.5` (block and head, as in Wang et al. 2022)."""
-    if head is not None:
-        return f"{UNIT_NAMES[unit]}{SPACE}{layer}.{head}"
+def place(unit: str, layer: int, part: int | str | None = None) -> str:
+    """`block 3`, `attention of block 3`, `MLP of block 3`, `head 3.5` (block and head, as in Wang et al. 2022), `matrix
+    3.mlp.up`.
+    """
+    if part is not None:
+        return f"{UNIT_NAMES[unit]}{SPACE}{layer}.{part}"
     block = f"block{SPACE}{layer}"
     return block if unit == "block" else f"{UNIT_NAMES[unit]} of {block}"
 

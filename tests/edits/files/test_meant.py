@@ -94,6 +94,22 @@ def test_a_head_is_written_as_columns_and_the_bias_stays_also_before_a_norm(fami
     assert_same(tmp_path / "out", lesion.load(source), edit)
 
 
+@pytest.mark.parametrize(
+    ("family", "edit"),
+    [
+        ("llama", "1.mlp.neuron.3×0 + 0.mlp.neuron.47×-3 + 2.mlp.up×0.5"),
+        ("gpt2", "0.attention.q×0 + 1.mlp.in×0.5 + 1.mlp.neuron.3×9"),
+        ("phi3", "0.attention.v×2 + 1.mlp.gate×0.5"),
+        ("gemma2", "1.mlp.down×0.5 + 2.mlp.neuron.1×0"),
+        ("mixtral", "1.mlp.expert.2×0 + 0.mlp.expert.1×0.5 + 2.mlp.expert0.up×0.5 + 1.attention.k×0"),
+    ],
+)
+def test_neurons_experts_and_matrices_are_written_as_their_weights(family, edit, tmp_path):
+    source = checkpoint(tmp_path / "base", family)
+    lesion.apply(source, edit, tmp_path / "out")
+    assert_same(tmp_path / "out", lesion.load(source), edit)
+
+
 def test_a_block_of_gpt_neox_is_off_in_plain_transformers_too(tmp_path):
     source = checkpoint(tmp_path / "base", "gpt_neox")
     lesion.apply(source, ["1×0", "2×0.5"], tmp_path / "out")

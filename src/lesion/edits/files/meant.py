@@ -31,14 +31,15 @@ from lesion.edits.edit import (
 )
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.edit_file import EditFile
-from lesion.edits.heads import HeadEdit, query_heads
 from lesion.edits.selections.columns import Columns
-from lesion.edits.selections.selection import LONGEST_LABEL
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 from lesion.edits.selections.topk import Magnitude
+from lesion.edits.units import ScaleMatrix, UnitEdit, site_of
 from lesion.errors import UsageError
 from lesion.models.anatomy import Branch
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
+from lesion.models.units import Experts, Slices
 
 SAME = 1e-3
 """Two logits that differ by a smaller share of the largest are the same."""
@@ -88,8 +89,8 @@ def _as_file(edit: Edit, model: Model) -> EditFile:
 
 
 def as_weights(edit: Edit, model: Model) -> Edit:
-    """An edit with its scaled blocks and branches as multiplied weights: the last matrix of each branch; of heads the
-    columns of the output matrix that read them.
+    """An edit with its scaled blocks and branches as multiplied weights: the last matrix of each branch; of heads and
+    neurons the columns of the matrix that read them, of an expert its last matrix, of a matrix all of it.
 
     With the bias behind that matrix multiplied too (`bias_factors`), this is the same where a branch adds to the
     residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0, or
@@ -117,8 +118,8 @@ def bias_factors(places: Compose, model: Model) -> dict[str, float]:
     """By the address of a last matrix, the factor of the bias added to what it gives; none where it has no bias."""
     factors: dict[str, float] = {}
     for part in places.edits:
-        if isinstance(part, HeadEdit):
-            continue  # heads are multiplied before the matrix: its bias stays
+        if isinstance(part, UnitEdit):
+            continue  # a unit is multiplied before the bias is added
         for matrix in _last(part, model):
             if matrix.bias is not None:
                 factors[matrix.address] = factors.get(matrix.address, 1.0) * part.factor
@@ -192,14 +193,18 @@ def _last(part: Scale, model: Model) -> list[Matrix]:
 
 
 def _weights_of(part: Scale, model: Model) -> ScaleParameters:
-    """The last matrices of the branches of a place, multiplied; of heads the columns that read them."""
-    if isinstance(part, HeadEdit):
-        return ScaleParameters(_columns(part, model), part.factor)
+    """The last matrices of the branches of a place, multiplied; of units the weights that are theirs."""
+    if isinstance(part, UnitEdit):
+        return ScaleParameters(_of_unit(part, model), part.factor)
     addresses = tuple(matrix.address for matrix in _last(part, model))
     return ScaleParameters(Magnitude(1.0, addresses), part.factor)
 
 
-def _columns(part: HeadEdit, model: Model) -> Columns:
-    """What of the output matrix reads the heads of an edit."""
-    read, heads = query_heads(part, model.anatomy), model.anatomy.heads(part.layer)
-    return Columns(heads.matrix.address, read[0] * heads.size, (read[-1] + 1) * heads.size)
+def _of_unit(part: UnitEdit, model: Model) -> Selection:
+    """The columns that read heads or a neuron, the last matrix of an expert, or a whole matrix."""
+    site, numbers = site_of(part, model.anatomy)
+    if isinstance(site, Experts):
+        return Magnitude(1.0, (site.outputs[numbers[0]].address,))
+    if isinstance(part, ScaleMatrix) or not isinstance(site, Slices):
+        return Magnitude(1.0, (site.address,))
+    return Columns(site.address, numbers[0] * site.size, (numbers[-1] + 1) * site.size)

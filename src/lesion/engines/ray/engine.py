@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 from lesion.edits.edit import Edit, of_spectra, of_weights
-from lesion.edits.lowrank import maskable
+from lesion.edits.lowrank import in_weights
 from lesion.engines.engine import Request, Response
 from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
@@ -193,10 +193,8 @@ class Call:
     def _in_weights(self, request: Request) -> Hashable:
         """What of a request's edit is the same for all rows of a batch."""
         edit = request.edit
-        matrix = self.model.anatomy.matrix
         by_row = self.order.engine == "transformers"
-        cuts = tuple(cut for cut in of_spectra(edit) if not (by_row and maskable(matrix(cut.address))))
-        return of_weights(edit), cuts
+        return in_weights(edit, self.model.anatomy) if by_row else (of_weights(edit), of_spectra(edit))
 
     def _part(self, worker: Worker, part: Part) -> list[Response]:
         fresh = []

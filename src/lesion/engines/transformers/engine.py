@@ -16,7 +16,7 @@ import transformers
 
 from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_spectra
 from lesion.edits.gates import Gates, gated
-from lesion.edits.lowrank import BUDGET, Written, factor_bytes, in_weights, maskable
+from lesion.edits.lowrank import BUDGET, Written, factor_bytes, in_weights, maskable, with_scaled_weights
 from lesion.edits.replacing import refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
@@ -119,7 +119,8 @@ class TransformersEngine:
     def _by_row(self, edit: Edit) -> Compose:
         """What of an edit each row of a batch can have for itself."""
         matrix = self.model.anatomy.matrix
-        return Compose((of_places(edit), *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
+        places = of_places(with_scaled_weights(edit, self.model.anatomy))
+        return Compose((places, *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
 
     def _that_fit(self, group: Sequence[Request], truncated: Mapping[Edit, tuple[str, ...]]) -> Iterator[list[Request]]:
         """A group in parts, each with no more truncated matrices than their thin factors fit the memory for them."""

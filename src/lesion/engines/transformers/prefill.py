@@ -193,8 +193,8 @@ def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Ten
         whole = torch.tensor([0, table.ranks[address]])
         absent = without & (starts == table.layers[address])
         kept[address] = torch.where(absent[:, None], whole, intervals)
-    heads = {layer: factors.without(without & (starts == layer)) for layer, factors in table.heads.items()}
-    return replace(table, scales=scales, kept=kept, replaced=replaced, heads=heads)
+    units = {site: factors.without(without & (starts == site.layer)) for site, factors in table.units.items()}
+    return replace(table, scales=scales, kept=kept, replaced=replaced, units=units)
 
 
 def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Tensor]:

@@ -22,8 +22,8 @@ from lesion.edits.edit import (
     of_weights,
 )
 from lesion.edits.factors import factors
-from lesion.edits.heads import of_heads
 from lesion.edits.lowrank import Written
+from lesion.edits.units import of_units
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.closing import closing_of
@@ -166,13 +166,13 @@ class VllmEngine:
         return self._running.calls(method, *arguments)
 
     def know(self, edits: Iterable[Compose]) -> None:
-        """Tell the workers of edits of places that are new to them; refuses heads, replaced contributions, and places
-        that the model does not have.
+        """Tell the workers of edits of places that are new to them; refuses heads and other inner units, replaced
+        contributions, and places that the model does not have.
         """
         new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
-        for head in (part for edit in new for part in of_heads(edit)):
+        for unit in (part for edit in new for part in of_units(edit)):
             raise UsageError(
-                f"'{head}' multiplies heads at the input of an output matrix, and vLLM's gates only scale what whole"
+                f"'{unit}' multiplies one {unit.unit} inside a block, and vLLM's gates only scale what whole"
                 " blocks and branches add; use --engine transformers."
             )
         for part in (part for edit in new for part in of_replacements(edit)):

@@ -156,7 +156,7 @@ def of_model(model: ModelResult) -> list[Curve]:
     layers: dict[tuple[Unit, Factor], set[int]] = {}
     planned = {layer for result in model.tasks for layer in result.planned}
     for result in model.tasks:
-        for cell in (cell for cell in result.cells if cell.head is None):  # heads are maps: `heads.py`
+        for cell in (cell for cell in result.cells if cell.part is None):  # inner units are maps: `parts.py`
             layers.setdefault((cell.unit, cell.factor), set(planned)).add(cell.layer)
     return [
         Curve(model.model, model.model, result, unit, factor, cells, missing)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.edits.heads import number_of
+from lesion.edits.units import part_of
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
@@ -61,7 +61,7 @@ def measured(
                     unit=edit.unit,
                     factor=edit.factor,
                     reference=digest_of(edit, task),
-                    head=number_of(edit),
+                    part=part_of(edit),
                     perplexity=_estimate(perplexity(scores, tokens, level)),
                     ratio=ratio.model_copy(update=known_p),
                 )

@@ -13,15 +13,16 @@ from rich.text import Text
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import Unit
+from lesion.edits.units import Part
 from lesion.plain import plain
 from lesion.report import axes, plots, theme, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
-from lesion.studies.ablation import heads_report
+from lesion.studies.ablation import parts, parts_report
 from lesion.studies.ablation.result import AblationSummary, ModelResult, TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import Factor, is_heads
+from lesion.studies.ablation.sweep import Factor, is_inner
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "texts", "tokens", "perplexity", "low", "high"),
@@ -63,16 +64,16 @@ def _sentence(text: TextResult, unit: Unit, factor: Factor) -> str:
 
     said = [f"{text.task}: perplexity {_perplexity(text.baseline)}"]
     if known:
-        most = [f"{ratio(cell.ratio)} {under(wording.place(unit, cell.layer, cell.head))}" for cell in known[:MOST]]
+        most = [f"{ratio(cell.ratio)} {under(wording.place(unit, cell.layer, cell.part))}" for cell in known[:MOST]]
         said.append(wording.listed(most))
     if len(known) > MOST:
         last = known[-1]
-        said.append(f"least, {ratio(last.ratio)}, {under(wording.place(unit, last.layer, last.head))}")
+        said.append(f"least, {ratio(last.ratio)}, {under(wording.place(unit, last.layer, last.part))}")
     lost = [cell for cell in cells if cell.ratio.value is None]
     if lost:
         several = wording.numbered("block", [cell.layer for cell in lost])
-        if is_heads(unit):
-            several = wording.listed([wording.place(unit, cell.layer, cell.head) for cell in lost], "or")
+        if is_inner(unit):
+            several = wording.listed([wording.place(unit, cell.layer, cell.part) for cell in lost], "or")
         said.append(f"not a finite number {under(several)}")
     so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" if len(text.cells) < text.planned else ""
     return f"{'; '.join(said)}{so_far}."
@@ -94,11 +95,11 @@ def _perplexity(estimate: Estimate) -> str:
 def frame(summary: AblationSummary) -> pd.DataFrame:
     """One row per model, text task, unit, factor and layer, with the baseline beside it: what `perplexity.csv` holds.
 
-    `ratio` is the perplexity over the baseline's; NaN where a number is not finite. `head` is there where heads are.
+    `ratio` is the perplexity over the baseline's; NaN where a number is not finite. `part`: of inner units.
     """
     rows = [
         {"model": model.model, "task": text.task, "unit": cell.unit, "factor": cell.factor, "layer": cell.layer}
-        | {"head": cell.head, "texts": text.texts, "tokens": text.tokens}
+        | {"part": cell.part, "texts": text.texts, "tokens": text.tokens}
         | _ends("perplexity", cell.perplexity, "")
         | _ends("ratio", cell.ratio, "ratio_")
         | {"p": cell.ratio.p, "p_corrected": cell.ratio.p_corrected}
@@ -108,8 +109,8 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
         for cell in text.cells
     ]
     numbers = COLUMNS[COLUMNS.index("perplexity") :]
-    with_heads = any(row["head"] is not None for row in rows)
-    columns = [*COLUMNS[:5], *(["head"] if with_heads else []), *COLUMNS[5:]]
+    with_parts = any(row["part"] is not None for row in rows)
+    columns = [*COLUMNS[:5], *(["part"] if with_parts else []), *COLUMNS[5:]]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
 
 
@@ -131,7 +132,7 @@ def table(summary: AblationSummary) -> Table:
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
             *([Column("factor", "Factor", wording.factor_name)] if edits else []),
             Column("layer", "Block"),
-            *([Column("head", "Head", lambda head: "" if head is None else f"{head:.0f}")] if "head" in rows else []),
+            *([Column("part", "Part", lambda part: "" if part is None else str(part))] if "part" in rows else []),
             Column("perplexity", "Perplexity", row=lambda row: _perplexity(_estimate(row, "perplexity", ""))),
             Column("ratio", "× unedited", row=lambda row: ratio(_estimate(row, "ratio", "ratio_"))),
             Column("p_corrected", "p corrected", wording.p_value),
@@ -162,13 +163,17 @@ def _figures(summary: AblationSummary, model: ModelResult) -> Iterator[Figure]:
     kinds = dict.fromkeys((unit, factor) for _, unit, factor in _kinds(texts))
     for unit, factor in kinds:
         shown = [text for text in texts if text.of(unit, factor)]
+        if is_inner(unit):
+            shown = [text for text in shown if parts.drawable(text.of(unit, factor))]
+            if not shown:
+                continue
         place = "one block" if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of one block"
         how = wording.changed(factor)
         tokens = ", ".join(f"{text.task} {_perplexity(text.baseline)} on {text.tokens:,} tokens" for text in shown)
         yield Figure(
             "",
-            tuple(Panel((heads_report.ratios(text, unit, factor),), text.task) for text in shown)
-            if is_heads(unit)
+            tuple(Panel((parts_report.ratios(text, unit, factor),), text.task) for text in shown)
+            if is_inner(unit)
             else (Panel((_curves(shown, unit, factor),)),),
             f"{model.model}: perplexity with {place} {how} at a time, as many times that of the unedited model (dashed:"
             f" 1). Unedited: {tokens}.",
@@ -219,6 +224,6 @@ def terminal(summary: AblationSummary) -> list[TerminalTable]:
     return tables
 
 
-def _row(cell: TextUnderEdit) -> tuple[int, ...]:
-    """Block, and head where it is one."""
-    return (cell.layer,) if cell.head is None else (cell.layer, cell.head)
+def _row(cell: TextUnderEdit) -> tuple[Part, ...]:
+    """Block, and number or name of an inner unit."""
+    return (cell.layer,) if cell.part is None else (cell.layer, cell.part)

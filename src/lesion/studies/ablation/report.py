@@ -25,9 +25,9 @@ from lesion.studies.ablation import (
     dissociation,
     doses,
     groups,
-    heads_report,
     kinds,
     matched,
+    parts_report,
     plan_report,
     tables,
 )
@@ -90,9 +90,9 @@ class AblationResult(StudyResult[AblationSummary]):
         return perplexity.frame(self.summary)
 
     @property
-    def heads(self) -> pd.DataFrame:
-        """One row per model, task, factor, block and head: what `heads.csv` holds."""
-        return heads_report.frame(self.summary)
+    def parts(self) -> pd.DataFrame:
+        """One row per model, task, unit, factor, block and head, neuron, expert or matrix: what `parts.csv` holds."""
+        return parts_report.frame(self.summary)
 
     @property
     @override
@@ -156,7 +156,7 @@ def report(
         sections += [_accuracy(summary, views), _drops(summary, views)]
     more = (
         plan_report.section(summary.planned),
-        heads_report.section(summary),
+        parts_report.section(summary),
         kinds.section(summary),
         doses.section(summary),
         dissociation.section(views),
@@ -166,7 +166,7 @@ def report(
     sections += [section for section in more if section is not None]
     if screen.screens(summary):
         lines = tuple(screen.sentences(summary, seconds or {}))
-        maps: tuple[Block, ...] = tuple(heads_report.screens(summary))
+        maps: tuple[Block, ...] = tuple(parts_report.screens(summary))
         blocks = (Prose((SCREENED,)), Prose(items=lines), *maps, tables.screens(summary))
         sections.append(Section("Screen", "The screen: what the cuts take of the gold solutions", blocks))
     if breakdowns := groups.breakdowns(summary.curves, answers, items, summary.study.level):
@@ -193,13 +193,13 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     """
     own = prose.by_model(views[:1])
     if not own:
-        texts, of_text = heads_report.findings(summary), heads_report.section(summary)
+        texts, of_text = parts_report.findings(summary), parts_report.section(summary)
         if of_text is None:
             texts, of_text = perplexity.findings(summary), perplexity.section(summary)
         if of_text is None:
             return Opening()
-        chart = next(block for block in of_text.blocks if isinstance(block, Figure))
-        return Opening(texts[0].headline, replace(chart, name=""))
+        chart = next((replace(block, name="") for block in of_text.blocks if isinstance(block, Figure)), None)
+        return Opening(texts[0].headline, chart)
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     if not heads and len(summary.models) == 1:  # several factors: what they have in common says more than the first
         heads = [text for of in (*kinds.findings(summary), *doses.findings(summary)) for text in of.headline]
@@ -251,7 +251,7 @@ def _findings(
     blocks: list[Block] = []
     tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
     texts = {(model.model, text.task) for model in summary.models for text in model.texts}
-    texts |= set(heads_report.measured(summary))
+    texts |= set(parts_report.measured(summary))
     planned = [(model.model, task) for model in summary.models for task in tasks if (model.model, task) not in texts]
     if gaps := prose.missing(views, groups.answered(answers), planned):
         more = [f"… and {len(gaps) - MOST_GAPS} more."] if len(gaps) > MOST_GAPS else []
@@ -286,7 +286,7 @@ def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFr
     """Findings beyond which blocks are critical; those from single answers where these are at hand."""
     at_equal_difficulty = [] if answers is None else matched.compared(views, answers, summary.study.level)
     return [
-        *heads_report.findings(summary),
+        *parts_report.findings(summary),
         *kinds.findings(summary),
         *doses.findings(summary),
         *dissociation.findings(views),
@@ -428,4 +428,4 @@ def offered(summary: AblationSummary) -> list[Offered]:
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
     known = set(entries)
-    return [*entries, *(entry for entry in heads_report.offered(summary) if entry not in known)]
+    return [*entries, *(entry for entry in parts_report.offered(summary) if entry not in known)]

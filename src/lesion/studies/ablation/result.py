@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
 from lesion.edits.edit import Unit, address
-from lesion.edits.heads import scaling
+from lesion.edits.units import Part, scaling
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.statistics.critical import rule
@@ -29,26 +29,27 @@ class Scores(Endings):
 
 
 class Place(Value):
-    """One block, one branch of it or one head, under a factor or a replacement.
+    """One block, one branch or one inner unit of it, under a factor or a replacement.
 
     Attributes:
         factor: what multiplies it, or the kind of what replaces it: `mean`, `resample`, `resample 1`.
         reference: the digest of what a replacement is taken from.
-        head: the number of the head or key-value group; None of a block or branch.
+        part: the number of the head, key-value group, neuron or expert, or the name of the matrix; None of a block or
+            branch.
     """
 
     layer: int
     unit: Unit
     factor: Factor
     reference: str = Field(default="", exclude_if=lambda digest: not digest)
-    head: int | None = Field(default=None, exclude_if=lambda head: head is None)
+    part: Part | None = Field(default=None, exclude_if=lambda part: part is None)
 
     @property
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
         if isinstance(self.factor, str):
             return text_of(Replacement(address(self.layer, self.unit), self.factor, (("", self.reference),)), "")
-        return str(scaling(self.unit, self.layer, self.factor, self.head))
+        return str(scaling(self.unit, self.layer, self.factor, self.part))
 
 
 class Cell(Place, Scores):
@@ -91,7 +92,7 @@ class AtShare(Value):
 
 
 class Sensitivity(Value):
-    """What the rule can find under one unit and factor (`statistics.critical`); of heads without `shares`.
+    """What the rule can find under one unit and factor (`statistics.critical`); of inner units without `shares`.
 
     Attributes:
         tests: layers over which Holm's correction goes.

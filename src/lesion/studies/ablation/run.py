@@ -26,7 +26,7 @@ from lesion.studies.ablation.screening_run import pending_at_top, refuse_doubled
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, sweep, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, refuse_many_neurons, sweep, text_of
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 
@@ -62,6 +62,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             swept = study.edits
             refuse_not_evaluated(study, chosen.name, {address(layer, unit) for layer in layers for unit in swept.unit})
+            refuse_many_neurons(model.anatomy, swept.unit, layers, study.screen_top)
             sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
             of_tasks = references_of(evaluation, chosen, model) if swept.kinds else {}
             digests = {name: of_tasks[name].digest for name in chances if name in of_tasks}

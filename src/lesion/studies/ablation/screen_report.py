@@ -11,9 +11,10 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import decimals, terminal_table
 from lesion.studies.ablation.result import AblationSummary, Agreement, Loss, Screen
+from lesion.studies.ablation.sweep import is_inner
 
 FEW = 10
-"""So many heads of a task are in the terminal's table; the page has all."""
+"""So many inner units of a task are in the terminal's table; the page has all."""
 Seconds = Mapping[str, Mapping[str, Mapping[str, int | float]]]
 """How many answers took how many seconds, by model and part (`screen`, `study`): of `cost.json`."""
 
@@ -70,7 +71,7 @@ def loss_text(loss: Loss) -> str:
 
 def _agreement_text(agreement: Agreement) -> str:
     """`ρ = 0.93 [0.81, 0.98] over 8 blocks, 2 of them with equal drops`, or why there is none."""
-    noun = wording.UNIT_NAMES[agreement.unit] if agreement.unit in ("head", "group") else "block"
+    noun = wording.UNIT_NAMES[agreement.unit] if is_inner(agreement.unit) else "block"
     rho, over = agreement.rho, f"over {wording.counted(agreement.layers, noun)}"
     if rho.value is None:
         return f"no rank correlation {over}, since one side ranks nothing"
@@ -85,13 +86,13 @@ def _interval(low: float | None, high: float | None, digits: int) -> str:
 
 
 def terminal(model: str, of_tasks: Mapping[str, Screen]) -> Table:
-    """The terminal's table of one model's screens: a row per edit, a column per task; of heads those that lose most."""
+    """The terminal's table of one model's screens: a row per edit, a column per task; of inner units the first."""
     shown = terminal_table(f"{plain(model)} · screen: nats that gold solutions lose per token (rank)", [("edit", True)])
     for task, screen in of_tasks.items():
         heading = f"{plain(task)}\n{wording.counted(screen.items, 'item')}"
         shown.add_column(Text(heading), justify="right", overflow="fold")
     shown_of = [
-        [loss for loss in screen.losses if loss.head is None or loss.rank <= FEW] for screen in of_tasks.values()
+        [loss for loss in screen.losses if loss.part is None or loss.rank <= FEW] for screen in of_tasks.values()
     ]
     texts = [{loss.edit: f"{loss_text(loss)} ({loss.rank})" for loss in screen.losses} for screen in of_tasks.values()]
     for edit in dict.fromkeys(loss.edit for losses in shown_of for loss in losses):

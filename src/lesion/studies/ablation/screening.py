@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.edits.heads import number_of
+from lesion.edits.units import part_of
 from lesion.report.wording import counted
 from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement
@@ -163,7 +163,7 @@ def screened(
                 unit=edit.unit,
                 factor=edit.factor,
                 reference=digest_of(edit, result.task),
-                head=number_of(edit),
+                part=part_of(edit),
                 lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
                 lost_per_answer=lost[place].mean(),
                 nonfinite=int((~np.isfinite(lost[place])).sum()),

@@ -22,8 +22,9 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention, mlp, head (one by one), or group (key-value group).",
-        must="block, attention, mlp, head or group, or a list of these",
+        help="Part of each block to scale: block, attention, mlp, or one by one head, group (key-value group), matrix,"
+        " expert or neuron.",
+        must="block, attention, mlp, head, group, matrix, expert or neuron, or a list of these",
         many="repeat",
     )
     layers: Layers = LAYERS
@@ -44,11 +45,11 @@ class EditPlan(Table):
 
     @model_validator(mode="after")
     def _drawn(self) -> EditPlan:
-        heads = [unit for unit in self.unit if unit not in UNITS]
-        if self.replace and heads:
+        inner = [unit for unit in self.unit if unit not in UNITS]
+        if self.replace and inner:
             raise ValueError(
-                f"replace is of blocks, attention and MLP, not of a {heads[0]}; leave out replace, or give {heads[0]}"
-                " in a study of its own."
+                f"replace is of blocks, attention and MLP, not of the unit {inner[0]}; leave out replace, or give"
+                f" {inner[0]} in a study of its own."
             )
         if self.draws > 1 and "resample" not in self.replace:
             raise ValueError("draws is of resample; give replace = 'resample' with it, or leave it out.")

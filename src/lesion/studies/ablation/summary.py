@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, UNITS
-from lesion.edits.heads import number_of
+from lesion.edits.units import part_of
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,
@@ -175,7 +175,7 @@ def _cells(
             unit=edit.unit,
             factor=edit.factor,
             reference=digest_of(edit, task),
-            head=number_of(edit),
+            part=part_of(edit),
             drop=Estimate.of(drop, p[place], corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
@@ -233,7 +233,7 @@ def _stopped_task(
                 unit=edit.unit,
                 factor=edit.factor,
                 reference=digest_of(edit, task),
-                head=number_of(edit),
+                part=part_of(edit),
                 drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
                 decided=decisions[task, text],
                 baseline=baselines[count],

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lesion.edits.edit import UNITS, Edit, Scale, Unit, address
-from lesion.edits.heads import HEAD_EDITS, scaling
 from lesion.edits.replace import Replace
 from lesion.edits.text import parse
+from lesion.edits.units import Part, scaling
 from lesion.errors import UsageError
+from lesion.report.wording import capital, numbered
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
     from lesion.edits.reference import Reference
@@ -85,21 +86,60 @@ def read(text: str, references: Mapping[str, str]) -> PlaceEdit:
     return edit
 
 
-def is_heads(unit: Unit) -> bool:
+MOST_NEURONS = 1000
+"""A sweep of more neurons has to be screened (`--screen-top`)."""
+
+
+def is_inner(unit: Unit) -> bool:
     """Whether a unit is one of which a block has several."""
-    return unit in HEAD_EDITS
+    return unit not in UNITS
 
 
 def edits_of_block(anatomy: Anatomy, unit: Unit, layer: int, factor: float) -> list[Scale]:
-    """The edits of one unit of one block: a single one, or of heads and key-value groups one each.
+    """The edits of one unit of one block: a single one, or of units of which it has several one each.
 
     Raises:
-        UsageError: the heads of the block are not known.
+        UsageError: the block has no such units, or they are not known.
     """
-    if not is_heads(unit):
-        return [scaling(unit, layer, factor)]
-    heads = anatomy.heads(layer)
-    return [scaling(unit, layer, factor, number) for number in range(heads.count if unit == "head" else heads.groups)]
+    return [scaling(unit, layer, factor, part) for part in _inner(anatomy, unit, layer)]
+
+
+def _inner(anatomy: Anatomy, unit: Unit, layer: int) -> Sequence[Part | None]:
+    if unit == "head":
+        return range(anatomy.heads(layer).count)
+    if unit == "group":
+        return range(anatomy.heads(layer).groups)
+    if unit == "neuron":
+        return range(anatomy.neurons(layer).count)
+    if unit == "expert":
+        return range(anatomy.experts(layer).count)
+    if unit == "matrix":
+        return list(anatomy.block(layer).matrices)
+    return [None]
+
+
+def refuse_many_neurons(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], top: int | None) -> None:
+    """Refuse to generate under more neurons than anybody waits for; a screen chooses among them.
+
+    Args:
+        anatomy: of the model.
+        units, layers: of the sweep.
+        top: edits to which the screen limits generation; None without a screen.
+
+    Raises:
+        UsageError: there are more than `MOST_NEURONS`, and no screen limits them.
+    """
+    if "neuron" not in units or top is not None:
+        return
+    counts = {layer: anatomy.neurons(layer).count for layer in layers}
+    if (count := sum(counts.values())) > MOST_NEURONS:
+        fewer = [f"--layers {layer} ({own:,} neurons)" for layer, own in counts.items() if own <= MOST_NEURONS][:1]
+        raise UsageError(
+            f"{capital(numbered('block', layers))} of {anatomy.name} {'has' if len(layers) == 1 else 'have'} {count:,}"
+            f" neurons, and every item would be answered under each of them; at most {MOST_NEURONS:,} are swept so. Add"
+            " --screen-top 20, which scores the gold solutions under each and generates under the 20 that take most"
+            f"{', or give ' + fewer[0] if fewer else ''}."
+        )
 
 
 def sweep(
@@ -110,7 +150,7 @@ def sweep(
     kinds: Sequence[str] = (),
     references: Mapping[str, str] | None = None,
 ) -> list[PlaceEdit]:
-    """One edit per unit, factor and layer, in that order, of heads one per head; then the kinds of replacement.
+    """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement.
 
     Args:
         anatomy: of the model.
@@ -119,7 +159,7 @@ def sweep(
         references: the digest of each task's reference, which replacements name.
 
     Raises:
-        UsageError: the model has no such block, or no such branch is known in it, or its heads are not known.
+        UsageError: the model has no such block, or no such branch or units are known in it.
     """
     for layer in layers:
         block = anatomy.block(layer)

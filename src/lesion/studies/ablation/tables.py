@@ -15,7 +15,7 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
-from lesion.studies.ablation import heads_report
+from lesion.studies.ablation import parts_report
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View
@@ -231,7 +231,7 @@ def screens(summary: AblationSummary) -> Table:
     """What the gold solutions lose under every cut."""
     rows: list[dict[str, object]] = [
         {"model": model, "task": task, "unit": loss.unit, "factor": loss.factor}
-        | {"layer": loss.layer if loss.head is None else f"{loss.layer}.{loss.head}"}
+        | {"layer": loss.layer if loss.part is None else f"{loss.layer}.{loss.part}"}
         | {"items": of_task.items, "lost": loss.lost.value, "shown": screen.loss_text(loss), "rank": loss.rank}
         for model, of_tasks in screen.screens(summary).items()
         for task, of_task in of_tasks.items()
@@ -278,11 +278,11 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
     tables = [Wide(_by_layer(view, label)) for view in summary.views for label in view.labels]
     tables += [Wide(screen.terminal(model, of_tasks)) for model, of_tasks in screen.screens(summary).items()]
     texts = [Wide(each) for each in perplexity.terminal(summary)]
-    of_heads = [Wide(each) for each in heads_report.terminal(summary)]
-    caption = caption if summary.curves or of_heads else ""
+    of_parts = [Wide(each) for each in parts_report.terminal(summary)]
+    caption = caption if summary.curves or of_parts else ""
     about_text = (f"{perplexity.METHOD} Brackets are {level} intervals.",) if texts else ()
     lines = filter(None, (caption, *about_text, *prose.sensitivity(summary), *screen.sentences(summary, seconds)))
-    return Group(*tables, *of_heads, *texts, *(Text(plain(line), style="dim") for line in lines))
+    return Group(*tables, *of_parts, *texts, *(Text(plain(line), style="dim") for line in lines))
 
 
 def _by_layer(view: View, label: str) -> TerminalTable:

@@ -11,14 +11,15 @@ from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, parts, with_factor
-from lesion.edits.heads import of_heads, query_heads
 from lesion.edits.matched import matched_controls
 from lesion.edits.replace import Replace
 from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
+from lesion.edits.units import of_units, site_of
 from lesion.edits.weights import written
 from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
+from lesion.models.units import Experts, Slices
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.evaluation_items import Used
@@ -193,13 +194,21 @@ def _without(edit: Edit) -> str:
 
 
 def _weights(edit: Edit, address: str, anatomy: Anatomy) -> int:
-    """How many weights of a matrix an edit changes or takes out of play; of heads, those that read them."""
+    """How many weights of a matrix an edit changes or takes out of play; of heads and neurons those that read them, of
+    an expert all.
+    """
     out, into = anatomy.matrix(address).shape
     if _touches(edit, address):
         return out * into
-    own = [part for part in of_heads(edit) if address == anatomy.heads(part.layer).matrix.address]
-    heads = {head for part in own for head in query_heads(part, anatomy)}
-    return len(heads) * out * anatomy.heads(own[0].layer).size if own else 0
+    sliced: dict[Slices, set[int]] = {}
+    for part in of_units(edit):
+        site, numbers = site_of(part, anatomy)
+        if isinstance(site, Experts):
+            if anatomy.matrix(address).storage.expert == numbers[0] and anatomy.layer_of(address) == site.layer:
+                return out * into
+        elif isinstance(site, Slices) and site.address == address:
+            sliced.setdefault(site, set()).update(numbers)
+    return sum(len(numbers) * out * site.size for site, numbers in sliced.items())
 
 
 def _touches(edit: Edit, address: str) -> bool:

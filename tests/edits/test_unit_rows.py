@@ -10,9 +10,9 @@ from torch import Tensor
 from lesion.edits.apply import applied, as_it_is
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import gated
-from lesion.edits.head_rows import HeadRows
-from lesion.edits.heads import ScaleGroup, ScaleHead
 from lesion.edits.table import tabulate
+from lesion.edits.unit_rows import InputRows
+from lesion.edits.units import ScaleGroup, ScaleHead
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from tiny import FAMILIES, model, tiny, tokenizer
@@ -109,9 +109,11 @@ def test_in_half_precision_the_product_is_rounded_once():
     """1.1 in bfloat16 is 1.1016: the product with a float32 factor rounds to other numbers."""
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(2, 5, 32, generator=generator).bfloat16()
-    heads = HeadRows(1, model("llama").anatomy.heads(1))
-    table = tabulate([BASELINE, ScaleHead(1, 2, 1.1)], model("llama").anatomy)
-    heads.assign(table.heads[1], everywhere=False, growing=False)
+    subject = model("llama")
+    site = subject.anatomy.heads(1)
+    heads = InputRows(site)
+    table = tabulate([BASELINE, ScaleHead(1, 2, 1.1)], subject.anatomy)
+    heads.assign(table.units[site], everywhere=False, growing=False)
     heads.rows = 2
     (scaled,), _ = heads.scale(torch.nn.Identity(), (given,), {})
     expected = given.clone()
@@ -124,8 +126,9 @@ def test_a_removed_head_is_gone_where_it_is_not_finite():
     given = torch.ones(1, 1, 32)
     given[..., 8:16] = torch.nan
     subject = model("llama")
-    heads = HeadRows(1, subject.anatomy.heads(1))
-    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).heads[1], everywhere=True, growing=False)
+    site = subject.anatomy.heads(1)
+    heads = InputRows(site)
+    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True, growing=False)
     heads.rows = 1
     (scaled,), _ = heads.scale(torch.nn.Identity(), (given,), {})
     assert torch.equal(scaled[0, 0], torch.tensor([1.0] * 8 + [0.0] * 8 + [1.0] * 16))
@@ -135,13 +138,14 @@ def test_the_table_holds_edited_heads_alone_and_selects_them_by_column():
     subject = model("llama")
     edits = [BASELINE, ScaleHead(2, 1), ScaleHead(0, 3, 0.5), Compose((ScaleHead(2, 0), ScaleHead(2, 1, 2)))]
     table = tabulate(edits, subject.anatomy)
-    assert sorted(table.heads) == [0, 2]
+    heads = {site.layer: site for site in table.units}
+    assert sorted(heads) == [0, 2]
     assert table.first_edited().tolist() == [3, 2, 0, 2]
     chosen = table.select(torch.tensor([3, 1, 3, 0]))
-    assert chosen.heads[2].columns.tolist() == [0, 0, 1, 2, 2]
-    assert chosen.heads[2].heads.tolist() == [0, 1, 1, 0, 1]
-    assert chosen.heads[2].factors.tolist() == [0, 2, 0, 0, 2]
-    assert len(chosen.heads[0].columns) == 0
+    assert chosen.units[heads[2]].columns.tolist() == [0, 0, 1, 2, 2]
+    assert chosen.units[heads[2]].numbers.tolist() == [0, 1, 1, 0, 1]
+    assert chosen.units[heads[2]].factors.tolist() == [0, 2, 0, 0, 2]
+    assert len(chosen.units[heads[0]].columns) == 0
 
 
 def test_factors_that_come_to_1_change_nothing_and_those_that_overflow_are_refused():
@@ -194,7 +198,8 @@ def test_one_output_matrix_of_two_blocks_is_refused():
 
 def test_an_output_matrix_that_is_not_given_all_heads_is_refused():
     subject = model("llama")
-    heads = HeadRows(1, subject.anatomy.heads(1))
-    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).heads[1], everywhere=True, growing=False)
-    with pytest.raises(LesionError, match="not given its 4 heads side by side"):
+    site = subject.anatomy.heads(1)
+    heads = InputRows(site)
+    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True, growing=False)
+    with pytest.raises(LesionError, match="not given its 32 inputs side by side"):
         heads.scale(torch.nn.Identity(), (torch.ones(1, 1, 16),), {})

@@ -1,4 +1,4 @@
-"""A sweep over heads: every head once, corrected over all of them, as maps on the page and in the terminal."""
+"""A sweep over inner units: every one once, corrected over all of them, as maps on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from oracle import Oracle
 from rich.console import Console
 
 from commandline import write
-from lesion.edits.heads import ScaleGroup, ScaleHead
+from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.statistics.paired import holm, mcnemar_exact
+from lesion.studies.ablation import parts
+from lesion.studies.ablation import sweep as sweeping
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import sweep
+from lesion.studies.ablation.sweep import read, refuse_many_neurons, sweep
 from runs import run_ablation as run
 from tiny import model
 
 ITEMS = 14
+WRONG = {"1.attention.head.2×0", "1.mlp.up×0", "2.mlp.expert.3×0", "1.mlp.neuron.7×0"}
 HEADS = [f"{layer}.attention.head.{head}×0" for layer in range(3) for head in range(4)]
 
 
 class Exact(Oracle):
-    """Always right, but for head 1.2, without which nothing is."""
+    """Always right, but without one unit of a kind: then never."""
 
     def say(self, request):
         answer = super().say(request)
-        wrong = str(request.edit) == "1.attention.head.2×0"
+        wrong = str(request.edit) in WRONG
         return answer if answer.scores else type(answer)("wrong" if wrong else "right", 3, "stop")
 
 
@@ -44,7 +47,7 @@ def sums(tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def tinies() -> dict:
-    return {"tiny:llama": model("llama"), "tiny:unknown": model("unknown")}
+    return {f"tiny:{family}": model(family) for family in ("llama", "mixtral", "qwen2_moe", "unknown")}
 
 
 def study(*tasks: Path, **values) -> Study:
@@ -62,6 +65,75 @@ def test_a_sweep_has_every_head_of_the_chosen_layers_and_groups_beside():
     assert sweep(anatomy, ["group"], [1], [0.0, 2.0]) == [
         ScaleGroup(1, group, factor) for factor in (0.0, 2.0) for group in range(2)
     ]
+
+
+def test_matrices_experts_and_neurons_are_swept_one_by_one():
+    anatomy, dense = model("mixtral").anatomy, model("llama").anatomy
+    assert sweep(anatomy, ["expert"], [2], [0.0]) == [ScaleExpert(2, expert) for expert in range(4)]
+    names = [f"attention.{name}" for name in "qkvo"] + ["mlp.gate", "mlp.up", "mlp.down"]
+    assert sweep(dense, ["matrix"], [0, 1], [0.5]) == [
+        ScaleMatrix(layer, name, 0.5) for layer in (0, 1) for name in names
+    ]
+    assert sweep(dense, ["neuron"], [1], [0.0]) == [ScaleNeuron(1, neuron) for neuron in range(48)]
+    # Each reads back from the text under which a study keeps it.
+    for edit in sweep(anatomy, ["matrix", "expert"], [1], [0.0]):
+        assert read(str(edit), {}) == edit
+
+
+@pytest.mark.parametrize(
+    ("family", "unit", "layers", "first", "columns"),
+    [
+        ("llama", "matrix", "1", "1.mlp.up", 7),
+        ("mixtral", "expert", "1-2", "2.3", 4),
+        ("llama", "neuron", "1", "1.7", 0),
+    ],
+)
+def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
+    family, unit, layers, first, columns, sums, tinies, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parts, "MOST_COLUMNS", 40)
+    folder = tmp_path / "out"
+    settings = {"models": [f"tiny:{family}"], "edits": {"unit": unit, "layers": layers}}
+    outcome = run(study(sums, **settings), folder, models=tinies, make_engine=Exact())
+    outcome.report()
+    rows = outcome.parts
+    assert [f"{row.layer}.{row.part}" for row in rows[rows["drop"] == 1].itertuples()] == [first]
+    assert rows["part"].nunique() == (columns or 48)
+    (finding,) = outcome.found()
+    count = f"of {len(rows)} {wording.plural(unit)}"
+    # 14 items cannot show it among as many as 48.
+    called = f"{unit} {first} is critical {count}" if columns else f"no {unit} is critical {count}; it cannot be told"
+    assert called in plain(finding.headline[0])
+    assert (folder / "figures" / "parts-1.svg").is_file() == bool(columns)
+    console = Console(width=140, file=io.StringIO())
+    console.print(outcome.text())
+    assert "100●" in console.file.getvalue()
+    assert f"How much each {unit} takes" in plain((folder / "report.html").read_text("utf-8"))
+
+
+def test_too_many_neurons_are_refused_with_their_number_and_what_to_type(sums, tinies, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeping, "MOST_NEURONS", 50)
+    oracle = Exact()
+    with pytest.raises(UsageError) as refusal:
+        run(study(sums, edits={"unit": "neuron"}), tmp_path / "out", models=tinies, make_engine=oracle)
+    said = plain(str(refusal.value))
+    assert said.startswith("Blocks 0–2 of tiny:llama have 144 neurons")
+    assert "--screen-top 20" in said
+    assert "--layers 0 (48 neurons)" in said
+    assert oracle.asked == []
+    refuse_many_neurons(tinies["tiny:llama"].anatomy, ["neuron"], [0, 1, 2], 20)
+
+
+def test_a_sweep_of_experts_names_blocks_without_any_before_anything_is_asked(sums, tinies, tmp_path):
+    oracle = Exact()
+    with pytest.raises(UsageError, match=r"block 1 of tiny:qwen2_moe has no experts.*Blocks with experts: 0, 2"):
+        run(
+            study(sums, models=["tiny:qwen2_moe"], edits={"unit": "expert"}),
+            tmp_path / "out",
+            models=tinies,
+            make_engine=oracle,
+        )
+    assert oracle.asked == []
 
 
 def test_every_item_is_asked_once_under_each_head_and_p_is_corrected_over_all_of_them(sums, tinies, tmp_path):
@@ -87,12 +159,12 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     folder = tmp_path / "out"
     outcome = run(study(sums, edits={"unit": ["head", "group", "block"]}), folder, models=tinies, make_engine=Exact())
     outcome.report()
-    table = pd.read_csv(folder / "heads.csv")
-    assert [f"{row.layer}.{row.head}" for row in table[table["critical"] & (table["unit"] == "head")].itertuples()] == [
+    table = pd.read_csv(folder / "parts.csv")
+    assert [f"{row.layer}.{row.part}" for row in table[table["critical"] & (table["unit"] == "head")].itertuples()] == [
         "1.2"
     ]
     assert table["tests"].tolist() == [12] * 12 + [6] * 6
-    assert sorted(path.name for path in (folder / "figures").glob("heads-*.svg")) == ["heads-1.svg", "heads-2.svg"]
+    assert sorted(path.name for path in (folder / "figures").glob("parts-*.svg")) == ["parts-1.svg", "parts-2.svg"]
     assert len(pd.read_csv(folder / "layers.csv")) == 3
     found = plain(" ".join(outcome.findings))
     assert "head 1.2 is critical of 12 heads" in found
@@ -101,19 +173,19 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     console.print(outcome.text())
     assert "100●" in console.file.getvalue()
     page = plain((folder / "report.html").read_text("utf-8"))
-    assert "How much each head takes" in page
+    assert "How much each part of a block takes" in page
     assert "This study is not finished" not in page
     again = AblationResult.recall(folder)
-    assert again.heads.equals(outcome.heads)
+    assert again.parts.equals(outcome.parts)
 
 
 def test_an_unfinished_sweep_counts_the_heads_that_have_no_answers_yet(sums, tinies, tmp_path):
     with pytest.raises(RuntimeError, match="the engine died"):
         run(study(sums), tmp_path / "out", models=tinies, make_engine=Exact(lives=13 * ITEMS - 5))
     result = AblationResult.recall(tmp_path / "out")
-    cells = len(result.heads)
+    cells = len(result.parts)
     assert 0 < cells < 12
-    assert set(result.heads["tests"]) == {12}
+    assert set(result.parts["tests"]) == {12}
     assert f"of the {cells} measured so far, of 12 heads" in plain(" ".join(result.findings))
 
 
@@ -123,7 +195,7 @@ def test_running_text_under_heads_is_told_head_by_head(tinies, tmp_path):
     outcome = run(study(f"text:{text}", edits={"unit": "head", "layers": "1"}), folder, models=tinies)
     outcome.report()
     table = pd.read_csv(folder / "perplexity.csv")
-    assert table["head"].tolist() == [0, 1, 2, 3]
+    assert table["part"].tolist() == [0, 1, 2, 3]
     assert "without head 1." in plain(" ".join(outcome.findings))
     assert (folder / "figures" / "perplexity.svg").is_file()
 

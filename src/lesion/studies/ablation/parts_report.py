@@ -1,4 +1,4 @@
-"""Heads of a layer study on its page and in the terminal: which are critical, and maps of blocks × heads."""
+"""Inner units of a layer study on its page and in the terminal: which are critical, and maps of blocks × parts."""
 
 from __future__ import annotations
 
@@ -18,44 +18,57 @@ from lesion.report.blocks import Block, Figure, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
-from lesion.studies.ablation import charts, heads, screen_report, tables
+from lesion.studies.ablation import charts, parts, screen_report, tables
 from lesion.studies.ablation.curves import Curve, full_drop
 from lesion.studies.ablation.result import AblationSummary, Cell, Loss, TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import Factor
 
 MOST = 10
-"""So many heads are named in a sentence."""
+"""So many parts are named in a sentence."""
 FEW = 5
-"""So many heads are named of those that move the difference of two tokens."""
+"""So many parts are named of those that move the difference of two tokens."""
 ROOMY = 12
-"""Cells of maps of so many heads have room for a number."""
+"""Cells of maps of so many columns have room for a number."""
+TERMINAL = 40
+"""So many parts of a block have a column in the terminal; of more the largest drops are listed."""
 MARGIN = ("margin", "margin_low", "margin_high", "margin_p_corrected")
 COLUMNS = (
-    *("model", "task", "unit", "factor", "layer", "head", "items", "accuracy", "low", "high"),
+    *("model", "task", "unit", "factor", "layer", "part", "items", "accuracy", "low", "high"),
     *("drop", "drop_low", "drop_high", "p", "p_corrected", "p_critical_corrected", "critical", "p_spared_corrected"),
     *("spared", "decided", "truncated", "unparsed", "baseline_accuracy", "tests"),
     *MARGIN,
 )
 NUMBERS = (*MARGIN, "p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
-WHAT = (
+HEADS = (
     "A head is removed at the input of the attention's output matrix: the other heads and the bias stay. Heads are"
-    " named block.head, as 9.6; p-values are corrected over all heads of one task, those too that have no answers yet."
+    " named block.head, as 9.6"
 )
+WHAT: dict[Unit, str] = {
+    "head": HEADS,
+    "group": HEADS,
+    "neuron": "A neuron is removed at the input of the MLP's last matrix: the other neurons and the bias stay. Neurons"
+    " are named block.neuron, as 9.306",
+    "expert": "An expert is removed where the router chose it: the routing weights of the others stay as they are, and"
+    " no other expert takes its place. Experts are named block.expert, as 9.6",
+    "matrix": "A matrix is multiplied, its bias left alone",
+}
 
 
 def findings(summary: AblationSummary) -> list[Finding]:
-    """Which heads are critical and which change anything, a finding per model."""
-    by_model: dict[str, list[str]] = {}
-    for curve in heads.maps(summary):
-        by_model.setdefault(curve.model, []).append(_sentence(curve))
+    """Which parts are critical and which change anything, a finding per model and unit."""
+    by_unit: dict[tuple[str, Unit], list[str]] = {}
+    for curve in parts.maps(summary):
+        by_unit.setdefault((curve.model, curve.unit), []).append(_sentence(curve))
     several = len(summary.models) > 1
-    return [
-        Finding(f"{model}, heads" if several else "Heads", (own[0],), tuple(own[1:])) for model, own in by_model.items()
-    ]
+    found = []
+    for (model, unit), own in by_unit.items():
+        noun = wording.plural(wording.UNIT_NAMES[unit])
+        found.append(Finding(f"{model}, {noun}" if several else wording.capital(noun), (own[0],), tuple(own[1:])))
+    return found
 
 
 def _sentence(curve: Curve) -> str:
-    noun, count = wording.UNIT_NAMES[curve.unit], heads.tests(curve)
+    noun, count = wording.UNIT_NAMES[curve.unit], parts.tests(curve)
     of = f"of {wording.counted(count, noun)}"
     if len(curve.cells) < count:
         so_far = "" if curve.result.screen and curve.result.screen.top else " so far"
@@ -75,13 +88,13 @@ def _sentence(curve: Curve) -> str:
     drop = largest.drop
     return (
         f"{text}. Largest drop: {wording.points(drop.value)} points {wording.interval(drop.low, drop.high)} of"
-        f" {wording.percent(curve.result.baseline.accuracy.value)}, {heads.named([largest], curve.unit)}."
+        f" {wording.percent(curve.result.baseline.accuracy.value)}, {parts.named([largest], curve.unit)}."
         f"{_by_margin(curve)}"
     )
 
 
 def _by_margin(curve: Curve) -> str:
-    """Which heads write towards the right token and which against it, of a task that compares two tokens."""
+    """Which parts write towards the right token and which against it, of a task that compares two tokens."""
     known = [(cell, cell.margin) for cell in curve.cells if cell.margin is not None and cell.margin.value is not None]
     if not known:
         return ""
@@ -95,10 +108,11 @@ def _by_margin(curve: Curve) -> str:
             low, high = sorted((sign * (margin.low or 0.0), sign * (margin.high or 0.0)))
             most = f"{wording.figures(abs(margin.value or 0.0), 3)} nats {wording.plain_interval(low, high, 3)}"
             rest = f" and {len(own) - FEW} more" if len(own) > FEW else ""
-            first = heads.named([cell for cell, _ in own[:FEW]], curve.unit)
-            sides.append(f"{verb} without {first}{rest} (most: {heads.named([cell], curve.unit)}, {most})")
+            first = parts.named([cell for cell, _ in own[:FEW]], curve.unit)
+            sides.append(f"{verb} without {first}{rest} (most: {parts.named([cell], curve.unit)}, {most})")
     if not sides:
-        return " No head moves the difference of the two tokens' log-probabilities beyond chance."
+        noun = wording.UNIT_NAMES[curve.unit]
+        return f" No {noun} moves the difference of the two tokens' log-probabilities beyond chance."
     difference = "log p(right) − log p(tempting)"
     return f" The difference {difference} {', and '.join(sides)}; p < .05, corrected."
 
@@ -108,25 +122,26 @@ def _changes(cell: Cell) -> bool:
 
 
 def _listed(cells: Sequence[Cell], curve: Curve) -> str:
-    """The heads by falling drop; of many the first, and how many more there are."""
+    """The parts by falling drop; of many the first, and how many more there are."""
     ordered = sorted(cells, key=lambda cell: -(cell.drop.value or 0.0))
     if len(ordered) <= MOST:
-        return heads.named(ordered, curve.unit)
-    return f"{heads.named(ordered[:MOST], curve.unit)} and {len(ordered) - MOST} more"
+        return parts.named(ordered, curve.unit)
+    return f"{parts.named(ordered[:MOST], curve.unit)} and {len(ordered) - MOST} more"
 
 
 def frame(summary: AblationSummary) -> pd.DataFrame:
-    """One row per model, task, factor, block and head: what `heads.csv` holds.
+    """One row per model, task, unit, factor, block and part: what `parts.csv` holds.
 
-    Accuracies, drops and rates in 0…1; NaN where not known. `tests` is over how many heads p is corrected.
+    Accuracies, drops and rates in 0…1; NaN where not known. `part` is the number of a head, neuron or
+    expert, or the name of a matrix; `tests`: over how many of them p is corrected.
     """
     rows = []
-    for curve in heads.maps(summary):
+    for curve in parts.maps(summary):
         for cell in curve.cells:
             accuracy, drop = cell.accuracy, cell.drop
             rows.append(
                 {"model": curve.model, "task": curve.task, "unit": cell.unit, "factor": cell.factor}
-                | {"layer": cell.layer, "head": cell.head, "items": cell.items}
+                | {"layer": cell.layer, "part": cell.part, "items": cell.items}
                 | {"accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high}
                 | {"drop": drop.value, "drop_low": drop.low, "drop_high": drop.high}
                 | {"p": drop.p, "p_corrected": drop.p_corrected, "p_critical_corrected": cell.p_critical_corrected}
@@ -134,14 +149,14 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"p_spared_corrected": cell.p_spared_corrected}
                 | {"spared": math.nan if cell.spared is None else cell.spared}
                 | {"decided": cell.decided or math.nan, "truncated": cell.truncated, "unparsed": cell.unparsed}
-                | {"baseline_accuracy": curve.baseline_of(cell).accuracy.value, "tests": heads.tests(curve)}
+                | {"baseline_accuracy": curve.baseline_of(cell).accuracy.value, "tests": parts.tests(curve)}
                 | dict[str, Any](tables.margin_of(cell))
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 
 
 def table(summary: AblationSummary) -> Table:
-    """Every head: `heads.csv`."""
+    """Every part: `parts.csv`."""
     rows = frame(summary)
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     models, edits = rows["model"].nunique() > 1, len(rows[["unit", "factor"]].drop_duplicates()) > 1
@@ -150,10 +165,12 @@ def table(summary: AblationSummary) -> Table:
         Column("p_critical_corrected", "p critical", wording.p_value),
         Column("critical", "Critical", lambda critical: "●" if critical else "", number=False),
     ]
+    units = list(dict.fromkeys(rows["unit"]))
+    noun = wording.capital(wording.UNIT_NAMES[units[0]]) if len(units) == 1 else "Part"
     margin = Column("margin", "Margin lost, nats", row=_margin)
     decided = [Column("items", "Items"), Column("decided", "Decided", str, number=False)]
     return Table(
-        "heads",
+        "parts",
         rows,
         (
             *([Column("model", "Model", number=False)] if models else []),
@@ -161,15 +178,15 @@ def table(summary: AblationSummary) -> Table:
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
             *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
             Column("layer", "Block"),
-            Column("head", "Head"),
+            Column("part", noun, str, number=False),
             Column("accuracy", "Accuracy", row=lambda row: _number(row, "accuracy", "low", "high")),
             Column("drop", "Drop", row=lambda row: _number(row, "drop", "drop_low", "drop_high")),
             *([margin] if rows["margin"].notna().any() else []),
             *(decided if summary.stopped else tests),
         ),
-        title="Every head",
+        title=f"Every {noun.lower()}",
         caption=f"Accuracies in % and drops in points, with {level} intervals. The corrections are Holm's over all"
-        " heads of one model, task and factor.",
+        " parts of one kind, of one model, task and factor.",
         mark=lambda row: bool(row["critical"]) or row["decided"] == "exceeds",
         marked=f"only what {wording.call(True)}" if summary.stopped else "critical only",
     )
@@ -187,13 +204,22 @@ def _number(row: Mapping[str, Any], key: str, low: str, high: str) -> str:
 
 
 def section(summary: AblationSummary) -> Section | None:
-    """A map per model, task and factor, and the table; None of a study without heads."""
-    drawn = heads.maps(summary)
+    """A map per model, task, unit and factor, and the table; None of a study without inner units."""
+    drawn = parts.maps(summary)
     if not drawn:
         return None
     full = full_drop(drawn)
-    figures: list[Block] = [_figure(summary, curve, number, full) for number, curve in enumerate(drawn, 1)]
-    return Section("Heads", "How much each head takes", (Prose((WHAT,)), *figures, table(summary)))
+    shown = [curve for curve in drawn if parts.drawable(curve.cells)]
+    figures: list[Block] = [_figure(summary, curve, number, full) for number, curve in enumerate(shown, 1)]
+    units: list[Unit] = list(dict.fromkeys(curve.unit for curve in drawn))
+    noun = wording.UNIT_NAMES[units[0]] if len(units) == 1 else "part of a block"
+    what = dict.fromkeys(WHAT[unit] for unit in units)
+    text = (
+        f"{'. '.join(what)}; p-values are corrected over all parts of one kind and one task, those too that have no"
+        " answers yet."
+    )
+    title = wording.capital(wording.plural(noun)) if len(units) == 1 else "Parts"
+    return Section(title, f"How much each {noun} takes", (Prose((text,)), *figures, table(summary)))
 
 
 def _figure(summary: AblationSummary, curve: Curve, number: int, full: float) -> Figure:
@@ -207,14 +233,14 @@ def _figure(summary: AblationSummary, curve: Curve, number: int, full: float) ->
         f" Orange: lost, blue: gained; full colour at {wording.points(full, 0)} points. Boxed:"
         f" {wording.call(curve.stopped)}. Dashed: not measured. The unedited model has {unedited} of {n} items right."
     )
-    return Figure(f"heads-{number}", (Panel((drops(curve, full),), title),), caption)
+    return Figure(f"parts-{number}", (Panel((drops(curve, full),), title),), caption)
 
 
 def drops(curve: Curve, full: float) -> alt.LayerChart:
-    """Drops in points, a row per block and a column per head; boxed: marked, dashed: not measured."""
-    cells = {(cell.layer, cell.head): cell for cell in curve.cells}
+    """Drops in points, a row per block and a column per part; boxed: marked, dashed: not measured."""
+    cells = {(cell.layer, cell.part): cell for cell in curve.cells}
     layers = sorted({layer for layer, _ in cells})
-    numbers = range(1 + max(number or 0 for _, number in cells))
+    numbers = parts.columns(curve.cells)
     rows = []
     for layer in layers:
         for number in numbers:
@@ -223,7 +249,7 @@ def drops(curve: Curve, full: float) -> alt.LayerChart:
             if cell is None:
                 rows.append(row | {"tip": "not measured"})
                 continue
-            tip = f"{curve.task} · {heads.named([cell], curve.unit)}\n{charts.numbers(curve, cell)}"
+            tip = f"{curve.task} · {parts.named([cell], curve.unit)}\n{charts.numbers(curve, cell)}"
             text = wording.points(cell.drop.value, 0) if len(numbers) <= ROOMY else ""
             row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}
             rows.append(row | charts.named(curve, cell))
@@ -231,12 +257,14 @@ def drops(curve: Curve, full: float) -> alt.LayerChart:
 
 
 def screens(summary: AblationSummary) -> list[Figure]:
-    """What gold solutions lose under every head: a map per model and task with a screen of heads."""
+    """What gold solutions lose under every part: a map per model and task with a screen of inner units."""
     figures: list[Figure] = []
     for model, result in summary.results:
         losses = result.screen.losses if result.screen else ()
-        for unit, factor in dict.fromkeys((loss.unit, loss.factor) for loss in losses if loss.head is not None):
+        for unit, factor in dict.fromkeys((loss.unit, loss.factor) for loss in losses if loss.part is not None):
             own = [loss for loss in losses if (loss.unit, loss.factor) == (unit, factor)]
+            if not parts.drawable(own):
+                continue
             full = max(0.001, max((abs(loss.lost.value or 0.0) for loss in own), default=0.0))
             rows = [_lost(loss) for loss in own]
             caption = (
@@ -249,19 +277,20 @@ def screens(summary: AblationSummary) -> list[Figure]:
 
 
 def _lost(loss: Loss) -> dict[str, object]:
-    tip = f"{wording.place(loss.unit, loss.layer, loss.head)}: {screen_report.loss_text(loss)}, rank {loss.rank}"
-    return {"x": loss.head, "y": loss.layer, "text": "", "marked": False, "value": loss.lost.value, "tip": tip}
+    tip = f"{wording.place(loss.unit, loss.layer, loss.part)}: {screen_report.loss_text(loss)}, rank {loss.rank}"
+    return {"x": loss.part, "y": loss.layer, "text": "", "marked": False, "value": loss.lost.value, "tip": tip}
 
 
 def _map(rows: Sequence[Mapping[str, object]], unit: Unit, full: float) -> alt.LayerChart:
-    """Cells with `x` (head), `y` (block) and what else a heat map takes, as a map of blocks × heads."""
+    """Cells with `x` (part), `y` (block) and what else a heat map takes, as a map of blocks × parts."""
     frame, across = pd.DataFrame(rows, columns=charts.HEAT), f"{wording.UNIT_NAMES[unit]} of the block"
-    numbers, layers = range(1 + int(frame["x"].max())), sorted(set(frame["y"]))
+    layers, names = sorted(set(frame["y"])), list(dict.fromkeys(frame["x"]))
+    numbers = names if unit == "matrix" else range(1 + int(frame["x"].max()))
     return heatmap.heat(frame, across, "block", full=full, columns=numbers, rows=layers, height=18)
 
 
 def ratios(text: TextResult, unit: Unit, factor: Factor) -> alt.LayerChart:
-    """How many times the perplexity becomes, a row per block and a column per head; colour by its logarithm."""
+    """How many times the perplexity becomes, a row per block and a column per part; colour by its logarithm."""
     cells = text.of(unit, factor)
     rows = [_ratio(cell) for cell in cells]
     sizes = [abs(math.log(cell.ratio.value)) for cell in cells if cell.ratio.value]
@@ -271,28 +300,40 @@ def ratios(text: TextResult, unit: Unit, factor: Factor) -> alt.LayerChart:
 def _ratio(cell: TextUnderEdit) -> dict[str, object]:
     value = cell.ratio.value
     tip = "not finite" if value is None else f"×{wording.figures(value, 3)}"
-    row: dict[str, object] = {"x": cell.head, "y": cell.layer, "text": "", "marked": False}
-    row |= {"tip": f"{wording.place(cell.unit, cell.layer, cell.head)}: {tip}"}
+    row: dict[str, object] = {"x": cell.part, "y": cell.layer, "text": "", "marked": False}
+    row |= {"tip": f"{wording.place(cell.unit, cell.layer, cell.part)}: {tip}"}
     return row | {"value": math.log(value) if value else None}
 
 
 def terminal(summary: AblationSummary) -> list[TerminalTable]:
-    """The terminal's tables: drops in points, a row per block and a column per head, `●` where critical."""
+    """The terminal's tables: drops in points, a row per block and a column per part, `●` where critical; of more parts
+    than there is room for, those with the largest drops.
+    """
     tables = []
-    for curve in heads.maps(summary):
+    for curve in parts.maps(summary):
         accuracy = curve.result.baseline.accuracy
         how = f"{wording.UNIT_NAMES[curve.unit]} ×{curve.factor:g}"
         title = (
             f"{plain(curve.model)} · {plain(curve.task)} · {how} · drop in points of {wording.percent(accuracy.value)}"
             f" ({wording.counted(curve.items, 'item')})"
         )
-        cells = {(cell.layer, cell.head): cell for cell in curve.cells}
-        numbers = range(1 + max(number or 0 for _, number in cells))
+        numbers = parts.columns(curve.cells)
+        if len(numbers) > TERMINAL:
+            tables.append(_largest(curve, title))
+            continue
+        cells = {(cell.layer, cell.part): cell for cell in curve.cells}
         shown = terminal_table(title, [("block", True), *((str(number), True) for number in numbers)])
         for layer in sorted({layer for layer, _ in cells}):
             shown.add_row(str(layer), *(_short(cells.get((layer, number))) for number in numbers))
         tables.append(shown)
     return tables
+
+
+def _largest(curve: Curve, title: str) -> TerminalTable:
+    shown = terminal_table(f"{title} · the largest", [(curve.unit, False), ("drop", True), ("p corrected", True)])
+    for cell in sorted(curve.cells, key=lambda cell: -(cell.drop.value or 0.0))[:MOST]:
+        shown.add_row(f"{cell.layer}.{cell.part}", _short(cell), wording.p_value(cell.drop.p_corrected))
+    return shown
 
 
 def _short(cell: Cell | None) -> Text:
@@ -302,17 +343,17 @@ def _short(cell: Cell | None) -> Text:
 
 
 def offered(summary: AblationSummary) -> list[Offered]:
-    """What the item browser offers of heads: the unedited model, then the heads by falling drop."""
+    """What the item browser offers of parts: the unedited model, then the parts by falling drop."""
     entries: list[Offered] = []
-    for curve in heads.maps(summary):
+    for curve in parts.maps(summary):
         entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
         how = "removed" if curve.factor == 0 else f"× {curve.factor:g}"
         for cell in sorted(curve.cells, key=lambda cell: -(cell.drop.value or 0.0)):
-            label = f"{heads.named([cell], curve.unit)} {how}, drop {wording.points(cell.drop.value)}"
+            label = f"{parts.named([cell], curve.unit)} {how}, drop {wording.points(cell.drop.value)}"
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
     return list(dict.fromkeys(entries))
 
 
 def measured(summary: AblationSummary) -> list[tuple[str, str]]:
-    """Every model and task of which heads were measured."""
-    return [(curve.model, curve.task) for curve in heads.maps(summary)]
+    """Every model and task of which inner units were measured."""
+    return [(curve.model, curve.task) for curve in parts.maps(summary)]
