@@ -112,7 +112,7 @@ def test_a_person_may_type_the_same_edit_in_other_ways(text):
             "23×a",
             "-1×0",
             "23.norm×0",
-            "23.mlp.up×0",
+            "23.up×0",
             "23×0×1",
             "２３×0",
             "9" * 5000 + "×0",

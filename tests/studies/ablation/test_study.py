@@ -316,7 +316,7 @@ def _message(text: str) -> str:
         ),
         (
             "models = 'a'\ntasks = 't'\n[edits]\nunit = ['block',\n 'mpl']",
-            'f.toml, line 5: edits.unit must be block, attention, mlp, head or group, or a list of these, not "mpl".',
+            'f.toml, line 5: edits.unit must be block, attention, mlp, head, group, matrix, expert or neuron, or a list of these, not "mpl".',
         ),
         (
             "models = 'a'\ntasks = 't'\nedits.factor = inf",
@@ -347,7 +347,7 @@ def test_a_fault_is_told_with_its_line_and_what_would_be_right(text, message):
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_file():
-    lines = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'neuron'\nlayers = 'x'\nfactr = 1\n").split("\n")
+    lines = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'neurons'\nlayers = 'x'\nfactr = 1\n").split("\n")
     assert lines[0] == "f.toml has 6 faults:"
     assert [line.split(":")[0].strip() for line in lines[3:]] == ["line 2", "line 4", "line 5", "line 6"]
     assert "tasks is missing" in lines[1]
