@@ -78,7 +78,10 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         (["--layers", "1-3"], "there is no block 3: {model} has blocks 0 to 2."),
         (["--layers", "3-1"], "The range 3-1 runs backwards; write 1-3."),
         (["--layers", "two"], "'two' does not name layers; write all, or numbers and ranges such as 0-3,7."),
-        (["--unit", "neurons"], "edits.unit must be block, attention, mlp, head, group, matrix, expert or neuron, or a list"),
+        (
+            ["--unit", "neurons"],
+            "edits.unit must be block, attention, mlp, head, group, matrix, expert or neuron, or a list",
+        ),
         (["--factor", "nan"], "edits.factor must be a finite number"),
         (["--factor", "half"], "--factor takes numbers"),
         (["--items", "0"], "items must be a whole number from 1, or all"),

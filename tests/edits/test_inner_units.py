@@ -111,6 +111,8 @@ def test_matrices_of_experts_and_routers_are_scaled_in_the_weights_and_put_back_
     matrix.write(values * 0.5)
     torch.testing.assert_close(edited, logits(subject.network, ids))
     matrix.write(values)
+    with applied(subject, ScaleMatrix(1, name, 1)):
+        torch.testing.assert_close(logits(subject.network, ids), logits(model("mixtral").network, ids))
     with gated(subject) as gates, pytest.raises(UsageError, match=rf"1.{name} .* rows of a batch cannot scale"):
         gates.assign([ScaleMatrix(1, name, 0.5)])
 

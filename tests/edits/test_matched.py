@@ -11,6 +11,7 @@ from lesion.edits.matched import matched_controls
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import parse
+from lesion.edits.units import part_of
 from lesion.errors import UsageError
 from lesion.models.load import load
 from tiny import model
@@ -23,7 +24,7 @@ def block_of(part) -> int:
 def shape_of(part) -> tuple:
     """All of a part but its block."""
     if isinstance(part, Scale):
-        return part.unit, part.factor
+        return part.unit, part.factor, part_of(part)
     return part.address.partition(".")[2], part.side, part.keep
 
 
@@ -33,7 +34,11 @@ def eight():
 
 
 @pytest.mark.parametrize(
-    "text", ["3×0", "1-2.mlp×0.5", "3.mlp.up top 0.1", "2×0+4.mlp×0.5", "3×0 + 3.mlp.up bottom 0.1", "6×0 + 2×2"]
+    "text",
+    [
+        *("3×0", "1-2.mlp×0.5", "3.mlp.up top 0.1", "2×0+4.mlp×0.5", "3×0 + 3.mlp.up bottom 0.1", "6×0 + 2×2"),
+        "3.mlp.neuron.7×0 + 3.mlp.neuron.9×0 + 4.mlp.up×0.5",
+    ],
 )
 def test_places_move_to_as_many_other_blocks_and_all_else_stays(eight, text):
     edit = parse(text)

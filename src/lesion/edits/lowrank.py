@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
-from lesion.edits.edit import Edit, ScaleParameters, Single, Truncate, composed, of_spectra, of_weights, parts
+from lesion.edits.edit import Compose, Edit, ScaleParameters, Single, Truncate, of_spectra, of_weights, parts
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.spectrum import Spectrum
@@ -37,13 +37,16 @@ def maskable(matrix: Matrix) -> bool:
     They can where it is (a part of) the weight of a plain linear module, which sees every row. Experts see the tokens
     that are routed to them, whatever row they come from: they are truncated in the weights.
     """
-    routed = matrix.storage.expert is not None or matrix.name.startswith("expert")
-    return not routed and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
+    return not _routed(matrix) and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
+
+
+def _routed(matrix: Matrix) -> bool:
+    return matrix.storage.expert is not None or matrix.name.startswith("expert")
 
 
 def scalable(matrix: Matrix) -> bool:
     """Whether the rows of a batch can each scale a matrix by a factor of their own: a packed one too."""
-    return maskable(matrix) or (matrix.packed and matrix.storage.expert is None)
+    return maskable(matrix) or (matrix.packed and not _routed(matrix))
 
 
 def with_scaled_weights(edit: Edit, anatomy: Anatomy) -> Edit:
@@ -53,13 +56,13 @@ def with_scaled_weights(edit: Edit, anatomy: Anatomy) -> Edit:
         UsageError: the model has no such matrix.
     """
 
-    def written(part: Single) -> Single:
+    every: list[Single] = []
+    for part in parts(edit):
         if not isinstance(part, ScaleMatrix) or scalable(anatomy.matrix(part.address)):
-            return part
-        return ScaleParameters(Magnitude(1.0, (part.address,)), part.factor)
-
-    every = [written(part) for part in parts(edit)]
-    return composed(every) if any(isinstance(part, ScaleMatrix) for part in parts(edit)) else edit
+            every.append(part)
+        elif part.factor != 1:
+            every.append(ScaleParameters(Magnitude(1.0, (part.address,)), part.factor))
+    return Compose(tuple(every))
 
 
 def in_weights(edit: Edit, anatomy: Anatomy) -> Written:
