@@ -33,6 +33,9 @@ def plan(
         if blocks is not None:
             layers = parse_layers(given.edits.layers, blocks, chosen.name)
             places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
+            # How many heads a block has is known with the model alone.
+            headed = [each.place for each in given.hypotheses if each.unit in ("head", "group")]
+            places |= {place for place in headed if int(place.partition(".")[0]) in layers}
             refuse_not_evaluated(given, chosen.name, places)
     for sentence in prospects(given):
         say(sentence)

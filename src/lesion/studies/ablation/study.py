@@ -65,9 +65,16 @@ class Hypothesis(Table):
     """What is expected of one place, written down before any answer is there (`lesion plan`)."""
 
     task: Text = Field(description="the name of a task of the study")
-    place: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.attention|\.mlp)?$")] = Field(
-        description="a block or branch, for example '13' or '13.mlp'"
+    place: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.attention(\.(head|group)\.[0-9]{1,9})?|\.mlp)?$")] = Field(
+        description="a block, branch or head, for example '13', '13.mlp' or '13.attention.head.4'"
     )
+
+    @property
+    def unit(self) -> str:
+        """What the place is: block, attention, mlp, head or group."""
+        parts = self.place.split(".")
+        return "block" if len(parts) == 1 else parts[-2] if len(parts) == 4 else parts[1]
+
     expect: Literal["critical", "spared"] = Field(description="critical or spared")
     factor: Number | Literal["mean", "resample"] = Field(default=0.0, description="a number, mean or resample")
 
@@ -135,10 +142,9 @@ class Study(Questions):
         names = [choice.name for choice in self.tasks]
         known = (*self.edits.factor, *self.edits.kinds)
         for each in self.hypotheses:
-            unit = each.place.partition(".")[2] or "block"
             if each.task not in names:
                 raise ValueError(f"a hypothesis is about {each.task}, which is not among the tasks; add it there.")
-            if unit not in self.edits.unit or each.factor not in known:
+            if each.unit not in self.edits.unit or each.factor not in known:
                 raise ValueError(
                     f"a hypothesis is about {each.place} under {each.factor}, which the study does not evaluate; add"
                     " its unit to edits.unit, and its factor to edits.factor or its kind to edits.replace."
