@@ -105,6 +105,8 @@ def test_a_hypothesis_may_name_a_head_and_a_head_that_there_is_not_is_refused(su
     (outcome,) = result.summary.planned.outcomes
     assert outcome.place == "1.attention.head.2"
     assert outcome.drop is not None
+    (finding,) = findings(result.summary.planned)
+    assert f"tiny:llama: Head{wording.SPACE}1.2 spares {sums}" in finding.sentences[0]
     missing = study(sums, {"task": "", "place": "1.attention.head.99", "expect": "spared"}, **edits)
     with pytest.raises(UsageError, match=r"about 1\.attention\.head\.99, which this study does not evaluate"):
         evaluate(missing, tmp_path / "missing")

@@ -48,9 +48,8 @@ def _finding(task: PatchedTask, several: bool) -> Finding:
             else "the corruption does not change the logit difference beyond chance"
         )
         return Finding(subject, (f"Where the answer is carried cannot be told: {why}.",), (runs,))
-    stream = (_stream(task),) if task.of("denoise", "block") else ()
-    headline, *more = (*stream, *_writers(task), *_heads(task))
-    return Finding(subject, (headline, *more), (runs,))
+    stream = [_stream(task)] if task.of("denoise", "block") else []
+    return Finding(subject, (*stream, *_writers(task), *_heads(task)), (runs,))
 
 
 def _stream(task: PatchedTask) -> str:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.patching.study import POSITIONS, Position
+from lesion.studies.patching.study import POSITIONS
 from lesion.tasks.continuations import encode_contrast
 from lesion.tasks.corruption import corruptions_of
 from lesion.tasks.task import Item, Task
@@ -45,10 +45,10 @@ class Pair:
         return tuple(at for at, (a, b) in enumerate(zip(self.clean, self.corrupted, strict=True)) if a != b)
 
     @cached_property
-    def positions(self) -> Mapping[Position, tuple[int, ...]]:
+    def positions(self) -> Mapping[str, tuple[int, ...]]:
         """The positions of every class that is not empty, in the order of `POSITIONS`."""
         first, end, final = self.different[0], len(self.clean) - 1, self.different[-1]
-        classes: dict[Position, tuple[int, ...]] = {
+        classes: dict[str, tuple[int, ...]] = {
             "earlier different": tuple(at for at in self.different[:-1] if at != end),
             "last different": (final,) if final != end else (),
             "next": (final + 1,) if final + 1 < end else (),

@@ -27,7 +27,8 @@ from lesion.errors import LesionError
 from lesion.models.heads import Heads
 from lesion.models.load import Model
 from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.result import Direction, Kind
+from lesion.studies.patching.result import Direction
+from lesion.studies.patching.study import Kind
 
 
 class Place(NamedTuple):
