@@ -18,8 +18,8 @@ def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
     sets = summary.of(task, "pairs")
     rows = [
         {
-            "x": each.places[0],
-            "y": each.places[1],
+            "x": prose.short(each.places[0]),
+            "y": prose.short(each.places[1]),
             "value": None if each.verdict == "cannot tell" else each.beyond.value,
             "text": "?" if each.verdict == "cannot tell" else amount(summary.study, each.beyond.value),
             "tip": tip(summary, each),
@@ -27,7 +27,7 @@ def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
         }
         for each in sets
     ]
-    names = list(summary.places)
+    names = [prose.short(place) for place in summary.places]
     known = [abs(row["value"]) for row in rows if row["value"] is not None]  # type: ignore[arg-type]
     full = max([*known, 0.1])
     noun = prose.noun(summary.study)
@@ -129,7 +129,7 @@ def shapley_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
 
 
 def _name(summary: InteractionSummary, share: Share) -> str:
-    return f"block {share.place}" if prose.noun(summary.study) == "block" else share.place
+    return f"block {share.place}" if prose.noun(summary.study) == "block" else prose.short(share.place)
 
 
 def _scale(summary: InteractionSummary) -> float:

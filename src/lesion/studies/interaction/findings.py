@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lesion.edits.heads import ADDRESS as HEAD_ADDRESS
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
 from lesion.studies.interaction.result import Interaction, InteractionSummary, Share, Step
@@ -39,9 +40,15 @@ def unit(study: InteractionStudy) -> str:
 def places(study: InteractionStudy, addresses: Sequence[str]) -> str:
     """`blocks 3 and 5`, `attention of blocks 3 and 5`; of places that were named one by one, `3.mlp and 5`."""
     if study.places:
-        return wording.listed(addresses)
+        return wording.listed([short(place) for place in addresses])
     what = wording.numbered("block", [int(place.partition(".")[0]) for place in addresses])
     return what if study.unit == "block" else f"{wording.UNIT_NAMES[study.unit]} of {what}"
+
+
+def short(address: str) -> str:
+    """A head as `head 23.4`, another place by its address."""
+    match = HEAD_ADDRESS.fullmatch(address)
+    return wording.place(match["unit"], int(match["layer"]), int(match["number"])) if match else address
 
 
 def noun(study: InteractionStudy) -> str:

@@ -44,7 +44,8 @@ def sets(summary: InteractionSummary) -> Table:
         "interactions",
         _frame(rows, ["task", "design", "places", "sum", "together", "beyond", "verdict"]),
         (
-            *plain_columns(number=False, task="Task", design="Design", places="Places"),
+            *plain_columns(number=False, task="Task", design="Design"),
+            Column("places", "Places", _shorter, number=False),
             Column("alone", "Alone", lambda text: " + ".join(number(float(each)) for each in text.split(","))),
             Column("together", "Together", row=_ranged("together", number)),
             Column("beyond", "Beyond the sum", row=_ranged("beyond", number)),
@@ -54,6 +55,10 @@ def sets(summary: InteractionSummary) -> Table:
         caption=f"In {prose.unit(summary.study)}. p: corrected by Holm's method over the sets of one design and task.",
         mark=lambda row: row["verdict"] in ("redundant", "one path"),
     )
+
+
+def _shorter(places: str) -> str:
+    return ", ".join(map(prose.short, places.split(","))) or "none"
 
 
 def _texts_of(numbers: Iterable[float]) -> str:
@@ -74,7 +79,7 @@ def removals(summary: InteractionSummary) -> Table:
         _frame(rows, ["task", "places", "items", "value", "drop"]),
         (
             *plain_columns(number=False, task="Task"),
-            Column("places", f"Places {prose.done(summary.study)}", lambda text: text or "none", number=False),
+            Column("places", f"Places {prose.done(summary.study)}", _shorter, number=False),
             Column("items", "Items"),
             Column("value", _measured(summary), row=_ranged("value", number)),
             Column("drop", "Drop", row=_ranged("drop", number)),
@@ -99,7 +104,7 @@ def steps(summary: InteractionSummary) -> Table:
             *plain_columns(number=False, task="Task"),
             Column("order", "Order", lambda order: f"random {order}" if order else "this"),
             Column("removed", wording.capital(prose.done(summary.study))),
-            Column("place", "Last place", number=False),
+            Column("place", "Last place", prose.short, number=False),
             Column(
                 "value", "Accuracy" if summary.study.measure == "accuracy" else "Mean", row=_ranged("value", number)
             ),
@@ -123,7 +128,7 @@ def shares(summary: InteractionSummary) -> Table:
         _frame(rows, ["task", "place", "value", "sampling", "alone", "last"]),
         (
             *plain_columns(number=False, task="Task"),
-            Column("place", "Place", number=False),
+            Column("place", "Place", prose.short, number=False),
             Column("value", "Shapley value", row=_ranged("value", number)),
             Column("sampling", "Other orders, same items", row=sampling),
             Column("alone", "First of all", number),
