@@ -62,6 +62,20 @@ def test_agreement_has_its_subject_in_the_other_number():
     assert (other.gold, other.choices[1]) == (item.choices[1], item.gold)
 
 
+def test_an_invented_fact_becomes_one_about_another_person_in_the_same_wording():
+    task = find("primer:atlas?form=contrast")
+    known = {item.id: item for item in task.load()}
+    item = task.load()[7]
+    others = list(corruptions_of(task, item))
+    assert len(others) > 50
+    for other in others:
+        own = known[other.id]
+        assert (own.group, own.gold) == (item.group, other.gold)
+        assert other.gold != item.gold
+        apart = [(a, b) for a, b in zip(item.question.split(), other.question.split(), strict=True) if a != b]
+        assert 1 <= len(apart) <= 2  # first and family name
+
+
 def test_rows_of_one_group_corrupt_each_other(tmp_path):
     rows = [
         {"prompt": f"{n} is", "answer": a, "tempting": "no", "group": g} for n, a, g in ("aax", "bby", "cax", "dbx")

@@ -20,6 +20,7 @@ def plan(
     from lesion.core.layers import parse_layers
     from lesion.core.store import Store
     from lesion.edits.edit import address
+    from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study
     from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
@@ -33,6 +34,9 @@ def plan(
         if blocks is not None:
             layers = parse_layers(given.edits.layers, blocks, chosen.name)
             places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
+            # How many heads or experts a block has is known with the model alone.
+            inner = [each.place for each in given.hypotheses if scale_at(each.place, 0.0)]
+            places |= {place for place in inner if int(place.partition(".")[0]) in layers}
             refuse_not_evaluated(given, chosen.name, places)
     for sentence in prospects(given):
         say(sentence)

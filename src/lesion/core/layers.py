@@ -1,4 +1,4 @@
-"""Layers in text form: `all`, or numbers and ranges such as `0-3,7`."""
+"""Layers in text form: `all`, or numbers and ranges such as `0-3,7`; and places, such as `13.mlp`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
+from lesion.core.fields import Text
 from lesion.core.options import option
-from lesion.edits.edit import parts, path_of
+from lesion.edits.edit import Scale, parts, path_of
 from lesion.edits.files.presence import refuse_absent
 from lesion.edits.text import parse
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.plain import short
 
 ALL = "all"
@@ -119,3 +120,22 @@ def refuse_no_edit(edits: Sequence[str], blocks: Mapping[str, int]) -> None:
         layers = {int(match[0]) for match in map(_BLOCK.match, map(str, parts(parse(text)))) if match}
         for name, count in blocks.items():
             parse_layers(sorted(layers) or ALL, count, name)
+
+
+def removal(value: str) -> Scale:
+    """The edit that removes a place: a block, a branch or an inner unit of a block, by its address.
+
+    Raises:
+        ValueError: it is not the address of one.
+    """
+    try:
+        edit = parse(f"{value}×0")
+    except LesionError as error:
+        raise ValueError(f"'{short(value)}' names no place; write 23, 23.mlp or 23.attention.head.4.") from error
+    if not isinstance(edit, Scale):
+        raise ValueError(f"'{short(value)}' is not one place; write 23, 23.mlp or 23.attention.head.4.")
+    return edit
+
+
+Place = Annotated[Text, AfterValidator(lambda value: removal(value).address)]
+"""A block, branch or inner unit of a block, by its address."""

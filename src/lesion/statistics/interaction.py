@@ -138,3 +138,15 @@ def orders_of(places: Sequence[int], count: int, seed: int) -> tuple[list[tuple[
         return list(permutations(places)), True
     generator = np.random.default_rng(seed)
     return [tuple(int(place) for place in generator.permutation(places)) for _ in range(count)], False
+
+
+def other_orders(order: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
+    """`count` different orders of the same places, drawn with a seed, none of which is this one; all, if fewer are."""
+    count = min(count, math.factorial(min(len(order), 12)) - 1)
+    generator = np.random.default_rng(seed)
+    drawn: dict[tuple[int, ...], None] = {}
+    while len(drawn) < count:
+        other = tuple(int(place) for place in generator.permutation(sorted(order)))
+        if other != tuple(order):
+            drawn[other] = None
+    return list(drawn)

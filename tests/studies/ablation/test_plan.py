@@ -98,6 +98,22 @@ def test_a_plan_that_was_changed_after_it_was_made_is_refused(sums, tmp_path):
         recall(tmp_path / "out")
 
 
+def test_a_hypothesis_may_name_a_head_and_a_head_that_there_is_not_is_refused(sums, tmp_path):
+    edits = {"edits": {"unit": ["head"], "layers": "1"}}
+    plan = study(sums, {"task": "", "place": "1.attention.head.2", "expect": "spared"}, **edits)
+    result = evaluate(plan, tmp_path / "heads")
+    (outcome,) = result.summary.planned.outcomes
+    assert outcome.place == "1.attention.head.2"
+    assert outcome.drop is not None
+    (finding,) = findings(result.summary.planned)
+    assert f"tiny:llama: Head{wording.SPACE}1.2 spares {sums}" in finding.sentences[0]
+    missing = study(sums, {"task": "", "place": "1.attention.head.99", "expect": "spared"}, **edits)
+    with pytest.raises(UsageError, match=r"about 1\.attention\.head\.99, which this study does not evaluate"):
+        evaluate(missing, tmp_path / "missing")
+    with pytest.raises(UsageError, match="add its unit"):
+        study(sums, {"task": "", "place": "1.attention.head.2", "expect": "spared"}, edits={"layers": "1"})
+
+
 def test_hypotheses_that_come_after_answers_are_said_to_be_no_plan(sums, tmp_path):
     evaluate(study(sums), tmp_path / "out")
     outcome = evaluate(study(sums, CRITICAL), tmp_path / "out")

@@ -26,7 +26,7 @@ FAMILIES = {
 
 def places(lesion_model):
     blocks = range(len(lesion_model.anatomy.blocks))
-    return sweep(lesion_model.anatomy, ("block", "attention", "mlp"), blocks, [0.0])
+    return sweep(lesion_model.anatomy, ("block", "attention", "mlp", "head"), blocks, [0.0])
 
 
 def head_outputs(network, text):
@@ -88,6 +88,25 @@ def test_embedding_offset_and_all_direct_effects_add_up_to_the_logit(case, text)
     for units in ({"block"}, {"attention", "mlp"}):
         parts = [value for place, value in own.direct.items() if (place.partition(".")[2] or "block") in units]
         assert own.embedding + own.offset + sum(parts) == pytest.approx(own.logit, abs=1e-4)
+
+
+def test_heads_and_the_bias_of_their_output_matrix_add_up_to_what_the_attention_writes(case):
+    family, lesion_model, measured, _ = case
+    own, network = measured[TEXT], lesion_model.network
+    biases = {"gpt2": "attn.c_proj", "gpt_neox": "attention.dense"}
+    for block in lesion_model.anatomy.blocks:
+        heads = [value for place, value in own.direct.items() if place.startswith(f"{block.index}.attention.head.")]
+        assert len(heads) == network.config.num_attention_heads
+        written = 0.0
+        if family in biases:  # behind a LayerNorm, its scale frozen
+            bias = block.module.get_submodule(biases[family]).bias.detach().double().numpy()
+            norm, weight = network.get_submodule(FAMILIES[family]), network.get_output_embeddings().weight
+            scale = 1 / np.sqrt(streams(lesion_model, TEXT)[-1][-len(TEXT.gold) :].var(1) + norm.eps)
+            rows = weight.detach().double().numpy()
+            centred = (bias - bias.mean()) * norm.weight.detach().double().numpy()
+            towards = [(rows[token] - rows.mean(0)) @ centred for token in TEXT.gold]
+            written = float(np.mean(scale * towards))
+        assert sum(heads) + written == pytest.approx(own.direct[f"{block.index}.attention"], abs=1e-4)
 
 
 @pytest.mark.parametrize("text", [TEXT, TEMPTED])

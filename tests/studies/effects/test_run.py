@@ -50,6 +50,16 @@ def test_a_study_of_a_bundled_model_leaves_page_and_tables_and_measures_nothing_
     assert (grown.evaluated, grown.planned) == (1, 3)
 
 
+def test_heads_have_maps_and_rows_of_their_own(tmp_path):
+    llama, task = model("llama"), str(questions(tmp_path / "sums.jsonl", 3))
+    result = library.effects(llama, task, unit=["head"], out=tmp_path / "out")
+    blocks, heads = len(llama.anatomy.blocks), llama.network.config.num_attention_heads
+    assert result.table[["layer", "head"]].to_numpy().tolist() == [[b, h] for b in range(blocks) for h in range(heads)]
+    result.report()
+    assert {"effects-heads.svg", "lens.svg"} <= {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert set(result.classes["head"]) == set(range(heads))
+
+
 def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
     llama, task = model("llama"), str(questions(tmp_path / "sums.jsonl", 4))
     first = library.effects(llama, task, out=tmp_path / "out")

@@ -96,6 +96,17 @@ def test_each_planted_kind_of_place_is_told_apart(task):
     assert unit.by_blocks.value == pytest.approx(1 - made["frozen"][:, 2].sum() / made["direct"][:, 2].sum())
 
 
+def test_a_place_that_one_half_of_the_items_chooses_is_measured_on_the_other():
+    made = items()
+    for row, item in enumerate(made):
+        item.direct["3"], item.frozen["3"], item.total["3"] = 2.0 + 0.01 * (-1) ** (row // 2), 2.0, (2.0, 1.0)[row % 2]
+        for block in "0124":  # nothing is repaired there
+            item.total[block] = item.direct[block] + 0.5 + 0.1 * (row % 3)
+    (unit,) = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False).units
+    written = np.mean([item.direct["3"] for item in made[::2]])
+    assert unit.repaired.value == pytest.approx(1 - 2.0 / written)  # on all items it would be about a quarter
+
+
 def test_the_slope_is_that_of_least_squares_and_its_interval_that_of_a_plain_bootstrap(task):
     made = arrays()
     (unit,) = task.units

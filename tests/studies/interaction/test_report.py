@@ -24,12 +24,13 @@ def made(right: dict[tuple[int, ...], range], **options) -> InteractionResult:
     """A study whose items are right under a set of blocks removed where they lie in its range; others, under none."""
     layers = sorted({layer for layers in right for layer in layers})
     study = InteractionStudy.make(model=HOSTILE, tasks=["sums"], layers=layers, **options)
-    plan = planned(study, layers, layers)
+    places = [str(layer) for layer in layers]
+    plan = planned(study, places, places)
     rows = []
-    for layers_of in {(), *((layer,) for layer in layers), *plan.sets}:
-        edit = " + ".join(f"{layer}×0" for layer in layers_of) or "baseline"
+    for places_of in {(), *((place,) for place in places), *plan.sets}:
+        edit = " + ".join(f"{place}×{study.factor:g}" for place in places_of) or "baseline"
         for item in range(ITEMS):
-            correct = item in right.get(layers_of, range(0))
+            correct = item in right.get(tuple(map(int, places_of)), range(0))
             rows.append(("sums", edit, str(item), correct, "1", "1", "stop", ()))
     frame = pd.DataFrame(rows, columns=["task", "edit", "item", "correct", "parsed", "text", "finish", "scores"])
     answers = Answers(study, frame, {"sums": [str(item) for item in range(ITEMS)]})
@@ -42,13 +43,13 @@ PAIR = {(): range(60), (2,): range(55), (5,): range(54), (2, 5): range(10), (7,)
 def test_each_verdict_has_its_word():
     right = {**PAIR, (2, 7): range(30), (5, 7): range(30)}
     result = made(right)
-    verdicts = {each.layers: each.verdict for each in result.summary.interactions}
+    verdicts = {tuple(map(int, each.places)): each.verdict for each in result.summary.interactions}
     assert verdicts == {(2, 5): "redundant", (2, 7): "no sign", (5, 7): "no sign"}
     # The items that 2 or 5 spoil are spoilt by 7 too; a third of the items would make the test sure.
     right |= {(2,): range(40), (2, 7): range(30)}
-    assert {each.layers: each.verdict for each in made(right).summary.interactions}[2, 7] == "one path"
+    assert {tuple(map(int, each.places)): each.verdict for each in made(right).summary.interactions}[2, 7] == "one path"
     right |= {(2,): range(20)}
-    floor = {each.layers: each.verdict for each in made(right).summary.interactions}
+    floor = {tuple(map(int, each.places)): each.verdict for each in made(right).summary.interactions}
     assert floor[2, 7] == "cannot tell"
 
 
@@ -69,12 +70,21 @@ def test_the_order_of_removal_is_told_against_random_ones():
     first = result.steps[(result.steps["order"] == 0) & (result.steps["removed"] == 1)].iloc[0]
     others = result.steps[(result.steps["order"] > 0) & (result.steps["removed"] == 1)]["value"]
     assert first["beyond_random"] == pytest.approx(np.mean(others) - first["value"])
+    scaled = made(right, design=["cumulative"], order="1,3,2", random_orders=99, factor=0.5)
+    orders = {number: tuple(part["place"]) for number, part in scaled.steps.groupby("order")}
+    assert len(orders) == len(set(orders.values())) == 6  # the order itself, and each of the five others once
+    assert "Multiplied by 0.5 one after another" in scaled.findings[0]
 
 
 def test_the_page_has_its_figures_and_tables_and_escapes_names(monkeypatch):
     monkeypatch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
     right = {(): range(60), (1,): range(50), (2,): range(40), (3,): range(45), (2, 3): range(30)}
     designs = ("pairs", "windows", "cumulative", "shapley")
+    every = made(right, design="shapley", permutations=6)
+    assert "(exact, all 6 orders)" in every.findings[0]
+    shares = tables.shares(every.summary)
+    (column,) = (column for column in shares.columns if column.key == "sampling")
+    assert {column.write(row) for row in shares.records} == {"exact, all 6 orders"}
     result = made(right, design=designs, permutations=3)
     page = result.page()
     text = html(page)

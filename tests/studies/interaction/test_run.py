@@ -45,7 +45,7 @@ def test_every_set_is_evaluated_once(result, accuracies):
 
 
 def test_pairs_are_what_plain_accuracies_say(result, accuracies):
-    table = result.table[result.table["design"] == "pairs"].set_index("layers")
+    table = result.table[result.table["design"] == "pairs"].set_index("places")
     assert len(table) == 6
     for first, second in itertools.combinations(LAYERS, 2):
         row = table.loc[f"{first},{second}"]
@@ -58,12 +58,12 @@ def test_pairs_are_what_plain_accuracies_say(result, accuracies):
 
 
 def test_a_window_is_a_run_of_blocks_that_are_named(result):
-    assert list(result.table[result.table["design"] == "windows"]["layers"]) == ["3,4"]
+    assert list(result.table[result.table["design"] == "windows"]["places"]) == ["3,4"]
 
 
 def test_shapley_values_of_all_orders_are_exact_and_add_up(result, accuracies):
     full = accuracies[frozenset(LAYERS)]
-    shares = result.shapley.set_index("block")
+    shares = result.shapley.set_index("place")
     assert result.summary.every_order
     assert shares["value"].sum() == pytest.approx(accuracies[frozenset()] - full)
     for place in LAYERS:
@@ -71,18 +71,20 @@ def test_shapley_values_of_all_orders_are_exact_and_add_up(result, accuracies):
         for order in itertools.permutations(LAYERS):
             before = frozenset(order[: order.index(place)])
             marginal.append(accuracies[before] - accuracies[before | {place}])
-        assert shares.loc[place, "value"] == pytest.approx(np.mean(marginal))
-        assert shares.loc[place, "alone"] == pytest.approx(accuracies[frozenset()] - accuracies[frozenset({place})])
+        assert shares.loc[str(place), "value"] == pytest.approx(np.mean(marginal))
+        assert shares.loc[str(place), "alone"] == pytest.approx(
+            accuracies[frozenset()] - accuracies[frozenset({place})]
+        )
 
 
 def test_the_least_important_goes_first_and_every_order_ends_with_all_removed(result, accuracies):
-    alone = [accuracies[frozenset({layer})] for layer in result.summary.order]
+    alone = [accuracies[frozenset({int(place)})] for place in result.summary.order]
     assert alone == sorted(alone, reverse=True)
     steps = result.steps
     assert sorted(set(steps["order"])) == [0, 1, 2]
     assert set(steps[steps["removed"] == 4]["value"]) == {accuracies[frozenset(LAYERS)]}
     own = steps[(steps["order"] == 0) & (steps["removed"] == 2)].iloc[0]
-    assert own["value"] == accuracies[frozenset(result.summary.order[:2])]
+    assert own["value"] == accuracies[frozenset(map(int, result.summary.order[:2]))]
 
 
 def test_a_rerun_evaluates_nothing_and_a_further_place_only_what_it_adds(result, llama):
@@ -93,12 +95,12 @@ def test_a_rerun_evaluates_nothing_and_a_further_place_only_what_it_adds(result,
     assert lesion.result(result.folder).summary == result.summary
     most_first = lesion.interact(llama, layers=LAYERS, design="cumulative", order="most", random_orders=0, **shared)
     assert most_first.evaluated == 0
-    alone = result.shapley.set_index("block")["alone"]
+    alone = result.shapley.set_index("place")["alone"]
     assert alone.loc[list(most_first.summary.order)].is_monotonic_decreasing
     grown = lesion.interact(llama, layers=(0, 1, 3), **shared)
     assert grown.evaluated == 8 * 3  # block 0 alone, with block 1, with block 3
     given = lesion.interact(llama, layers=(1, 3), design="cumulative", order=(3, 1), **shared)
-    assert (given.evaluated, given.summary.order) == (0, (3, 1))
+    assert (given.evaluated, given.summary.order) == (0, ("3", "1"))
 
 
 def test_log_probabilities_of_gold_answers_add_in_nats(llama):
@@ -115,18 +117,40 @@ def test_log_probabilities_of_gold_answers_add_in_nats(llama):
         assert (row["verdict"] == "cannot tell") == (row["sum"] >= loss)
 
 
+def test_places_of_any_unit_are_removed_together_and_multiplied(llama):
+    named = ["3.attention.head.1", "3.mlp", "1"]
+    result = lesion.interact(
+        llama, "primer:atlas", places=named, design=("pairs", "shapley"), measure="gold", factor=-1, items=4
+    )
+    scores = result.answers.groupby("edit")["scores"].agg(lambda each: np.mean([one[0] for one in each]))
+    table = result.table.set_index("places")
+    head, mlp, both = "3.attention.head.1×-1", "3.mlp×-1", "3.attention.head.1×-1 + 3.mlp×-1"
+    assert table.loc["3.attention.head.1,3.mlp", "beyond"] == pytest.approx(
+        scores[head] + scores[mlp] - scores["baseline"] - scores[both]
+    )
+    assert set(result.shapley["place"]) == set(named)
+    with pytest.raises(lesion.UsageError, match=r"There is no 3.attention.head.99"):
+        lesion.interact(llama, "primer:atlas", places=["3.attention.head.99", "1"], items=2)
+
+
 STUDY = ("interact", "bundled:llama-base", "--task", "primer:arithmetic", "--out", "new")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--layers", "3"), "needs at least two blocks, and --layers 3 is one"),
+        (("--layers", "3"), "needs at least two places, and layers 3 is one"),
         (("--layers", "3,9"), "there is no block 9: bundled:llama-base has blocks 0 to 7"),
         (("--design", "pairs,pears"), "pairs, windows, cumulative or shapley"),
         (("--design", "windows", "--layers", "1,3,5"), "has no such run; name more blocks, or give a smaller window"),
-        (("--design", "cumulative", "--layers", "1,3", "--order", "1,2"), "must name each of the blocks 1, 3 once"),
+        (("--design", "cumulative", "--layers", "1,3", "--order", "1,2"), "must name each of 1, 3 once"),
         (("--order", "1;2"), "'1;2' is no order"),
+        (("--factor", "1"), "factor is 1, which edits nothing"),
+        (("--places", "3,5.mlp", "--layers", "1-3"), "leave out layers and unit"),
+        (("--places", "3,5.mlp", "--design", "windows"), "leave out places, or give another design"),
+        (("--places", "3,up"), "'up' names no place"),
+        (("--places", "3,9.mlp"), "there is no block 9"),
+        (("--places", "3.mlp"), "needs at least two places, and places 3.mlp is one"),
     ],
 )
 def test_what_makes_no_set_is_refused_in_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):

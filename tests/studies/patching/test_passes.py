@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.passes import Patch, Place, modules_of, patched, read
-from lesion.studies.patching.result import DIRECTIONS, KINDS
+from lesion.studies.patching.passes import Patch, Place, patched, places_of, read, sites_of
+from lesion.studies.patching.result import DIRECTIONS
+from lesion.studies.patching.study import KINDS
 from tiny import model as tiny_model
 
 CLOSE = {"abs": 2e-4}
@@ -29,22 +30,45 @@ def stream(output):
     return output[0] if isinstance(output, tuple) else output
 
 
+OUTPUTS = ("o_proj", "out_proj", "dense")
+"""What transformers calls the matrix that reads the heads of an attention."""
+
+
 def plain(model, pair, direction, patch) -> tuple[float, float, float]:
     """Right logit, tempting logit and log-probability: two whole runs, the second with one hook."""
     source, base = (pair.clean, pair.corrupted) if direction == "denoise" else (pair.corrupted, pair.clean)
-    module, held = modules_of(model)[patch.place], []
+    place, held, config = patch.place, [], model.network.config
+    if place.kind == "head":
+        names = dict(model.anatomy.block(place.layer).module.named_modules())
+        (module,) = (part for name, part in names.items() if name.rpartition(".")[2] in OUTPUTS and "mlp" not in name)
+        size = module.in_features // config.num_attention_heads
+        columns = slice(place.head * size, (place.head + 1) * size)
+    else:
+        module, columns = sites_of(model)[place], slice(None)
+
+    def replaced(values):
+        there = values.clone()
+        flat = there.view(-1, there.shape[-1])  # [length, width], of one row
+        at = list(patch.positions)
+        flat[at, columns] = held[0].view(-1, there.shape[-1])[at, columns]
+        return there
 
     def put(module, args, output):
-        there = stream(output).clone()
-        flat = there.view(-1, there.shape[-1])  # [length, width], of one row
-        flat[list(patch.positions)] = held[0].view(-1, there.shape[-1])[list(patch.positions)]
+        there = replaced(stream(output))
         return (there, *output[1:]) if isinstance(output, tuple) else there
 
+    def hook(on_input, on_output):
+        if place.kind == "head":
+            return module.register_forward_pre_hook(lambda m, args: on_input(args[0]))
+        return module.register_forward_hook(on_output)
+
     with torch.no_grad(), ExitStack() as stack:
-        stack.callback(module.register_forward_hook(lambda m, a, output: held.append(stream(output).clone())).remove)
+        stack.callback(
+            hook(lambda x: held.append(x.clone()), lambda m, a, output: held.append(stream(output).clone())).remove
+        )
         model.network(torch.tensor([source]))
         stack.close()
-        stack.callback(module.register_forward_hook(put).remove)
+        stack.callback(hook(lambda x: (replaced(x),), put).remove)
         logits = model.network(torch.tensor([base])).logits[0, -1].double()
     return float(logits[pair.right]), float(logits[pair.tempting]), float(logits.log_softmax(-1)[pair.right])
 
@@ -61,7 +85,7 @@ def test_prompts_may_differ_at_both_ends(name):
 def compare(model, pair):
     """Hold every patch of a pair to plain hooks."""
     values = read(model, pair)[2]
-    patches = [Patch(place, positions) for place in modules_of(model) for positions in pair.positions.values()]
+    patches = [Patch(place, positions) for place in places_of(model) for positions in pair.positions.values()]
     assert {patch.place.kind for patch in patches} == set(KINDS)
     for direction in DIRECTIONS:
         for patch, readout in zip(patches, patched(model, pair, values, direction, patches), strict=True):
@@ -78,8 +102,8 @@ def test_the_whole_stream_restores_everything_and_its_own_values_change_nothing(
         assert tuple(readout) == pytest.approx(tuple(clean), **CLOSE)
     for readout in patched(model, pair, values, "noise", whole):
         assert tuple(readout) == pytest.approx(tuple(corrupted), **CLOSE)
-    itself = {place: of_place.flip(0) for place, of_place in values.items()}  # the corrupted run's own values
-    every = [Patch(place, pair.positions["all"]) for place in values]
+    itself = {site: of_site.flip(0) for site, of_site in values.items()}  # the corrupted run's own values
+    every = [Patch(place, pair.positions["all"]) for place in places_of(model)]
     for readout in patched(model, pair, itself, "denoise", every):
         assert tuple(readout) == pytest.approx(tuple(corrupted), **CLOSE)
 
@@ -87,7 +111,7 @@ def test_the_whole_stream_restores_everything_and_its_own_values_change_nothing(
 def test_the_number_of_rows_of_a_pass_changes_nothing_and_no_hook_stays():
     model, pair = tiny_model("llama"), PAIRS["one token"]
     values = read(model, pair)[2]
-    patches = [Patch(place, pair.positions["last"]) for place in reversed(list(values))]
+    patches = [Patch(place, pair.positions["last"]) for place in reversed(places_of(model))]
     together, alone = (patched(model, pair, values, "noise", patches, rows) for rows in (None, 1))
     for one, other in zip(together, alone, strict=True):
         assert tuple(one) == pytest.approx(tuple(other), **CLOSE)

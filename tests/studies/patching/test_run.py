@@ -73,12 +73,26 @@ def test_the_page_has_its_maps_and_a_prompt_is_text(model, rows, tmp_path):
     assert "denoise" not in str(result.verdict)
 
 
+def test_heads_are_patched_one_by_one_and_have_maps_and_a_table(model, rows, tmp_path):
+    lesion.patch(model, rows, layers=[1], unit="attention", position="last", out=tmp_path, progress=False)
+    result = lesion.patch(model, rows, layers=[1], unit="head", position=["last", "all"], out=tmp_path, progress=False)
+    table = result.table
+    count = model.network.config.num_attention_heads
+    assert table["head"].tolist() == [head for _ in range(2) for head in range(count) for _ in range(2)]
+    assert set(table["position"]) == {"last", "all"}
+    assert result.evaluated == result.planned - 2 * result.summary.tasks[0].pairs  # both runs were stored
+    text = result.report().read_text("utf-8")
+    assert "the strongest heads" in text
+    assert {"denoising-heads.svg", "noising-heads.svg"} <= {path.name for path in (tmp_path / "figures").iterdir()}
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (("--task", "primer:arithmetic"), "primer:arithmetic has no tempting tokens"),
         (("--task", "shuffled:ioi"), "shuffled:ioi has no rule by which to corrupt a prompt"),
         (("--task", "ioi", "--layers", "12"), "there is no block 12: bundled:llama-base has blocks 0 to 7"),
+        (("--task", "ioi", "--unit", "block", "--position", "all"), "restores everything by construction"),
         (("--task", "ioi", "--engine", "vllm"), "engine is vllm; activations are patched on transformers only"),
     ],
 )

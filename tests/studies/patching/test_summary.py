@@ -71,3 +71,26 @@ def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):
     (headline,) = findings._finding(task, several=False).headline
     assert "cannot be told" in headline
     assert why in headline.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_where_they_are_beyond_chance():
+    heads = [Place("head", 3, head) for head in range(3)]
+
+    def pair(index):
+        noise = 0.1 * (-1) ** index
+        moved = {0: 2.0 + noise, 1: -1.0 + noise, 2: noise}
+        patches = {
+            name_of(direction, place, "last"): Readout(sign * (moved[place.head] - 2.0), 0.0, 0.0)
+            for direction, sign in (("denoise", 1.0), ("noise", -1.0))
+            for place in heads
+        }
+        return Measured(PAIR, Readout(2.0, 0.0, -1.0), Readout(-2.0, 0.0, -2.0), patches)
+
+    about = {"model": "m", "task": "t", "blocks": 4, "left_out": []}
+    task = summarise([pair(index) for index in range(12)], heads, 0.95, **about)
+    assert task.at("denoise", "head", 3, "last", 1).effect.value == pytest.approx(-0.25)
+    most, against = findings._finding(task, several=False).headline
+    assert "restore most: 3.0 at the last token (50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
+    assert "corrupted there, breaks 50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
+    assert "away from the answer most: 3.1" in against
+    assert "3.2" not in most + against

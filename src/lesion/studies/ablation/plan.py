@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion import atomic
-from lesion.edits.edit import address
+from lesion.edits.units import scaling
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.statistics import critical
@@ -153,7 +153,7 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
     if document is None:
         return None
     cells = {
-        (model, result.task, address(cell.layer, cell.unit), cell.factor): cell
+        (model, result.task, scaling(cell.unit, cell.layer, 0.0, cell.part).address, cell.factor): cell
         for model, result in summary.results
         for cell in result.cells
     }

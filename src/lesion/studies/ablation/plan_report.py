@@ -33,8 +33,10 @@ def findings(planned: Planned | None) -> list[Finding]:
 
 
 def _sentence(outcome: Outcome) -> str:
-    layer, _, unit = outcome.place.partition(".")
-    place = wording.capital(wording.place(unit or "block", int(layer)))
+    layer, *parts = outcome.place.split(".")
+    head = int(parts[-1]) if len(parts) == 3 else None
+    unit = "block" if not parts else parts[0] if head is None else parts[1]
+    place = wording.capital(wording.place(unit, int(layer), head))
     how = "" if outcome.factor == 0 else f" {wording.changed(outcome.factor)}"
     verb = "is critical for" if outcome.expect == "critical" else "spares"
     claim = f"{outcome.model}: {place}{how} {verb} {outcome.task}"

@@ -11,7 +11,7 @@ from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import BASELINE, address
+from lesion.edits.edit import BASELINE
 from lesion.edits.reference import Reference
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
@@ -61,9 +61,9 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             swept = study.edits
-            refuse_not_evaluated(study, chosen.name, {address(layer, unit) for layer in layers for unit in swept.unit})
             refuse_many_neurons(model.anatomy, swept.unit, layers, study.screen_top)
-            sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
+            places = sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
+            refuse_not_evaluated(study, chosen.name, {edit.address for edit in places})
             of_tasks = references_of(evaluation, chosen, model) if swept.kinds else {}
             digests = {name: of_tasks[name].digest for name in chances if name in of_tasks}
             edits = sweep(model.anatomy, swept.unit, layers, swept.factor, swept.kinds, digests)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
 from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several, Text
-from lesion.core.layers import LAYERS, Layers, parse_layers
+from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import OneModel, Questions, Table
@@ -66,9 +66,15 @@ class Hypothesis(Table):
     """What is expected of one place, written down before any answer is there (`lesion plan`)."""
 
     task: Text = Field(description="the name of a task of the study")
-    place: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.attention|\.mlp)?$")] = Field(
-        description="a block or branch, for example '13' or '13.mlp'"
+    place: Place = Field(
+        description="a block, branch or part of one, for example '13', '13.mlp' or '13.attention.head.4'"
     )
+
+    @property
+    def unit(self) -> Unit:
+        """What the place is, as a sweep's unit is named."""
+        return removal(self.place).unit
+
     expect: Literal["critical", "spared"] = Field(description="critical or spared")
     factor: Number | Literal["mean", "resample"] = Field(default=0.0, description="a number, mean or resample")
 
@@ -136,10 +142,9 @@ class Study(Questions):
         names = [choice.name for choice in self.tasks]
         known = (*self.edits.factor, *self.edits.kinds)
         for each in self.hypotheses:
-            unit = each.place.partition(".")[2] or "block"
             if each.task not in names:
                 raise ValueError(f"a hypothesis is about {each.task}, which is not among the tasks; add it there.")
-            if unit not in self.edits.unit or each.factor not in known:
+            if each.unit not in self.edits.unit or each.factor not in known:
                 raise ValueError(
                     f"a hypothesis is about {each.place} under {each.factor}, which the study does not evaluate; add"
                     " its unit to edits.unit, and its factor to edits.factor or its kind to edits.replace."

@@ -42,6 +42,29 @@ def effects_chart(task: TaskEffects, unit: Unit) -> alt.LayerChart:
     return alt.layer(zero, chart)
 
 
+def heads_chart(task: TaskEffects, measure: str) -> alt.LayerChart:
+    """`direct` or `total` effect of every head: a map of blocks × heads, both measures in the same colours."""
+    heads = task.of("head")
+    full = max(abs(value) for head in heads for value in (head.direct.value or 0.0, head.total.value or 0.0))
+    rows = [
+        {
+            "x": head.layer,
+            "y": head.head,
+            "value": getattr(head, measure).value,
+            "text": "",
+            "marked": head.is_repaired_by_blocks,
+            "tip": f"{wording.capital(wording.place('head', head.layer, head.head))}\n"
+            + "\n".join(
+                f"{name} {wording.figures(estimate.value or 0.0, 3)}".replace("-", wording.MINUS)
+                for name, estimate in zip(EFFECTS, (head.direct, head.total), strict=True)
+            ),
+        }
+        for head in heads
+    ]
+    names = sorted({row["y"] for row in rows})
+    return heatmap.heat(pd.DataFrame(rows), "block", "head", full=full or 1.0, rows=names, height=20)
+
+
 def influence_chart(tasks: Sequence[TaskEffects]) -> alt.LayerChart:
     """Block influence by block, a curve per task."""
     rows = [

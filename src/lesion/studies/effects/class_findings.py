@@ -55,10 +55,11 @@ def _left(effect: ClassEffect) -> str:
 def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> str:
     """Per place the class that loses most, or the classes that are not told apart, or that nothing is lost."""
     most: dict[str, list[tuple[float, str]]] = {}
-    open_places, spared = [], []
+    open_places: list[str] = []
+    spared: list[PlaceClasses] = []
     for place in places:
         lost = sorted((each for each in place.effects if each.is_lost), key=_drop, reverse=True)
-        name = wording.place(unit, place.layer)
+        name = wording.place(unit, place.layer, place.head)
         if (shown := place.shown) is not None:
             others = [each for each in lost if each.name != shown.name and _drop(each) >= _drop(shown) / 2]
             also = "".join(f"; '{each.name}' {_left(each)}" for each in others)
@@ -68,7 +69,7 @@ def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> st
             more = [f"{len(lost) - NAMED} more"] if len(lost) > NAMED else []
             open_places.append(f"{name} ({wording.listed([*named, *more])})")
         else:
-            spared.append(place.layer)
+            spared.append(place)
     parts = [
         f"'{name}' ({_unedited(table, name)} unedited) loses most without {wording.listed([text for _, text in own])}"
         for own, name in sorted((sorted(own), name) for name, own in most.items())
@@ -77,8 +78,10 @@ def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> st
     if open_places:
         sentences.append(f"No class of gold token is shown to lose most without {wording.listed(open_places, 'or')}.")
     if spared:
-        blocks = wording.numbered("block", spared, " or")
+        blocks = wording.numbered("block", [place.layer for place in spared], " or")
         where = blocks if unit == "block" else f"{wording.UNIT_NAMES[unit]} of {blocks}"
+        if unit == "head":
+            where = f"any of {len(spared)} {'' if len(spared) == len(places) else 'other '}heads"
         sentences.append(f"No class of gold token loses any beyond chance without {where}.")
     return " ".join(sentences)
 

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lesion.core.values import Estimate
-from lesion.edits.edit import Scale, Unit
+from lesion.edits.edit import Scale
+from lesion.edits.units import ScaleHead
 from lesion.statistics.paired import holm, sign_flips, wilson
 from lesion.studies.effects.measurement import ClassSums
 from lesion.studies.effects.result import ClassBaseline, ClassEffect, ClassTable, PlaceClasses
@@ -141,26 +142,32 @@ def _table(
     baselines: dict[str, ClassBaseline] = {}
     places: list[PlaceClasses] = []
     for unit in dict.fromkeys(edit.unit for edit in edits):
-        addresses = [edit.address for edit in edits if edit.unit == unit]
+        own_edits = [edit for edit in edits if edit.unit == unit]
+        addresses = [edit.address for edit in own_edits]
         arrays = {name: _Sums.of(sums, name, addresses) for name in present}
         rates = {name: _Rates(sample, own) for name, own in arrays.items()}
         baselines = {name: own.baseline(name) for name, own in rates.items()}
         effects = [[own.effect(name, place) for name, own in rates.items()] for place in range(len(addresses))]
-        places += _tested(unit, effects, arrays, study.seed) if tested else _untested(unit, effects)
+        places += _tested(own_edits, effects, arrays, study.seed) if tested else _untested(own_edits, effects)
     classes = [baselines.get(name, ClassBaseline(name=name, items=0, tokens=0)) for name in names]
     return ClassTable(group=group, items=len(sums), classes=classes, places=places)
 
 
-def _untested(unit: Unit, effects: Sequence[Sequence[ClassEffect]]) -> list[PlaceClasses]:
-    return [PlaceClasses(unit=unit, layer=layer, effects=own) for layer, own in enumerate(effects)]
+def _untested(edits: Sequence[Scale], effects: Sequence[Sequence[ClassEffect]]) -> list[PlaceClasses]:
+    return [PlaceClasses(**_place(edit), effects=own) for edit, own in zip(edits, effects, strict=True)]
+
+
+def _place(edit: Scale) -> dict[str, Any]:
+    head = edit.head if isinstance(edit, ScaleHead) else None
+    return {"unit": edit.unit, "layer": edit.layer, "head": head}
 
 
 def _tested(
-    unit: Unit, effects: Sequence[Sequence[ClassEffect]], arrays: Mapping[str, _Sums], seed: int
+    edits: Sequence[Scale], effects: Sequence[Sequence[ClassEffect]], arrays: Mapping[str, _Sums], seed: int
 ) -> list[PlaceClasses]:
     """The places of a unit with the tests of every class, and of the class that loses most."""
     if not arrays:
-        return _untested(unit, effects)
+        return _untested(edits, effects)
     lost = np.stack([own.lost / own.tokens.mean() for own in arrays.values()], axis=1)
     p_drop, p_loss = (
         _by_sign_flips(values, seed) for values in (lost, np.stack([own.loss for own in arrays.values()], axis=1))
@@ -169,18 +176,18 @@ def _tested(
     most, p_most = _most(lost, seed)
     corrected_most = holm(p_most)
     places = []
-    for layer, own in enumerate(effects):
+    for index, (edit, own) in enumerate(zip(edits, effects, strict=True)):
         tested = [
             effect.model_copy(
                 update={
-                    "drop": _with(effect.drop, p_drop[place, layer], corrected_drop[place, layer]),
-                    "loss": _with(effect.loss, p_loss[place, layer], corrected_loss[place, layer]),
+                    "drop": _with(effect.drop, p_drop[row, index], corrected_drop[row, index]),
+                    "loss": _with(effect.loss, p_loss[row, index], corrected_loss[row, index]),
                 }
             )
-            for place, effect in enumerate(own)
+            for row, effect in enumerate(own)
         ]
-        winner = {"most": own[most[layer]].name, "p": p_most[layer], "p_corrected": corrected_most[layer]}
-        places.append(PlaceClasses(unit=unit, layer=layer, effects=tested, **(winner if len(own) > 1 else {})))
+        winner = {"most": own[most[index]].name, "p": p_most[index], "p_corrected": corrected_most[index]}
+        places.append(PlaceClasses(**_place(edit), effects=tested, **(winner if len(own) > 1 else {})))
     return places
 
 

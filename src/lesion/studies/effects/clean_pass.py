@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,21 +24,25 @@ class CleanPass:
     Attributes:
         streams: what enters block 0, and what every block gives, float32.
         branches: by address (`3.mlp`), what the attention or the MLP of a block adds, float32.
+        heads: by block, what its query heads give to the output matrix, side by side, and what that makes of them.
         raw: what the head gives at the last positions.
     """
 
     streams: list[Float[Tensor, "tokens width"]]
     branches: dict[str, Float[Tensor, "tokens width"]]
+    heads: dict[int, tuple[Float[Tensor, "tokens heads_size"], Float[Tensor, "tokens width"]]]
     raw: Float[Tensor, "kept vocabulary"]
 
     def contribution(self, edit: Scale) -> Float[Tensor, "tokens width"]:
-        """What a place adds to the stream."""
+        """What a block or branch adds to the stream."""
         if edit.unit != "block":
             return self.branches[edit.address]
         return self.streams[edit.layer + 1].double() - self.streams[edit.layer].double()
 
 
-def clean_pass(readout: Readout, read: Sequence[int], kept: int, *, branches: bool) -> CleanPass:
+def clean_pass(
+    readout: Readout, read: Sequence[int], kept: int, *, branches: bool, heads: Iterable[int] = ()
+) -> CleanPass:
     """Run a text through a model.
 
     Args:
@@ -46,6 +50,7 @@ def clean_pass(readout: Readout, read: Sequence[int], kept: int, *, branches: bo
         read: token ids.
         kept: how many last positions the head is wanted at.
         branches: whether what attention and MLP add is wanted.
+        heads: the blocks whose heads are wanted.
 
     Raises:
         LesionError: a stream cannot be read or is not finite, something stands between two blocks, or attention and
@@ -55,6 +60,8 @@ def clean_pass(readout: Readout, read: Sequence[int], kept: int, *, branches: bo
     entered: dict[object, Tensor] = {}
     left: dict[object, Tensor] = {}
     added: dict[object, Tensor] = {}
+    given: dict[object, Tensor] = {}
+    mixed: dict[object, Tensor] = {}
 
     def keep(store: dict[object, Tensor], key: object, stream: object, what: str) -> None:
         if not isinstance(stream, Tensor) or stream.numel() % len(read) or not bool(stream.isfinite().all()):
@@ -63,9 +70,9 @@ def clean_pass(readout: Readout, read: Sequence[int], kept: int, *, branches: bo
             )
         store[key] = stream.detach().reshape(len(read), -1).float().clone()  # a later module may write into it
 
-    def enters(index: int) -> Callable[..., None]:
+    def enters(store: dict[object, Tensor], index: int, name: str, what: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-            keep(entered, index, args[0] if args else kwargs.get("hidden_states"), f"enters block {index}")
+            keep(store, index, args[0] if args else kwargs.get(name), what)
 
         return hook
 
@@ -78,17 +85,24 @@ def clean_pass(readout: Readout, read: Sequence[int], kept: int, *, branches: bo
     with ExitStack() as stack, torch.inference_mode():
         for block in model.anatomy.blocks:
             index, module = block.index, block.module
-            stack.callback(module.register_forward_pre_hook(enters(index), with_kwargs=True).remove)
+            entering = enters(entered, index, "hidden_states", f"enters block {index}")
+            stack.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(leaves(left, index, f"leaves block {index}")).remove)
             for branch in block.branches if branches else ():
                 address = f"{index}.{branch.name}"
                 stack.callback(branch.tail.register_forward_hook(leaves(added, address, f"{address} adds")).remove)
+        for index in heads:
+            matrix, what = model.anatomy.heads(index).matrix.module, f"of heads of block {index}"
+            giving = enters(given, index, "input", f"the output matrix is given {what}")
+            stack.callback(matrix.register_forward_pre_hook(giving, with_kwargs=True).remove)
+            stack.callback(matrix.register_forward_hook(leaves(mixed, index, f"it makes {what}")).remove)
         ended = stack.enter_context(final(model, readout.module))
         ids = torch.tensor([list(read)], device=model.device)
         model.network(input_ids=ids, use_cache=False, logits_to_keep=kept)
     _refuse_other_additions(model, entered, left, added)
     streams = [entered[0], *(left[block.index] for block in model.anatomy.blocks)]
-    return CleanPass(streams, {str(address): stream for address, stream in added.items()}, ended[1][0, -kept:])
+    own = {index: (given[index], mixed[index]) for index in heads}
+    return CleanPass(streams, {str(address): stream for address, stream in added.items()}, own, ended[1][0, -kept:])
 
 
 @contextmanager

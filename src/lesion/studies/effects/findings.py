@@ -12,6 +12,9 @@ from lesion.studies.effects.class_findings import class_sentences
 from lesion.studies.effects.result import Effect, EffectsSummary, TaskEffects, UnitEffects
 from lesion.studies.effects.tables import SCREENS
 
+NAMED = 6
+"""So many heads are named in a sentence, those first that write most."""
+
 
 def findings(summary: EffectsSummary) -> list[Finding]:
     """A finding per model and task, and what limits them."""
@@ -26,6 +29,7 @@ def _finding(task: TaskEffects) -> Finding:
         _slope(first),
         _read_by_others(task, first),
         *(" ".join(_repaired(task, unit)) for unit in others),
+        *(_writers(task) if task.of("head") else ()),
         _lens(task),
     )
     headline = (*_repaired(task, first), *_screens(task))
@@ -37,19 +41,18 @@ def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
     places = task.of(unit.unit)
     repaired = [place for place in places if place.is_repaired]
     by_blocks = [place for place in places if place.is_repaired_by_blocks]
-    if not repaired or unit.repaired is None:
+    if not repaired:
         sentences = [
             f"No repair is shown: of {len(places)} {_plural(unit)} there is none whose removal takes less than it"
             " writes towards the right token, beyond chance."
         ]
     else:
         writes = "it writes" if len(repaired) == 1 else "they write"
-        sentences = [
-            f"Switching off {_named(unit, repaired)} takes less than {writes} towards the right token:"
-            f" {_share(unit.repaired)} is repaired."
-        ]
-    if by_blocks and unit.by_blocks is not None:
-        sentences.append(f"Later blocks make up for {_share(unit.by_blocks)} of what {_named(unit, by_blocks)} wrote.")
+        share = f": {_share(unit.repaired)} is repaired" if unit.repaired else ""
+        sentences = [f"Switching off {_named(unit, repaired)} takes less than {writes} towards the right token{share}."]
+    if by_blocks:
+        share = _share(unit.by_blocks) if unit.by_blocks else "a part"
+        sentences.append(f"Later blocks make up for {share} of what {_named(unit, by_blocks)} wrote.")
     if scaled := [place for place in repaired if not place.is_repaired_by_blocks]:
         none = "" if by_blocks else "No later block takes part in that, beyond chance. "
         sentences.append(f"{none}Behind {_named(unit, scaled)} the final norm scales up what is left.")
@@ -57,6 +60,11 @@ def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
 
 
 def _named(unit: UnitEffects, places: Sequence[Effect]) -> str:
+    if unit.unit == "head":
+        first = sorted(places, key=lambda place: -(place.direct.value or 0.0))[:NAMED]
+        names = [f"{place.layer}.{place.head}" for place in first]
+        more = [f"{len(places) - NAMED} more"] if len(places) > NAMED else []
+        return f"head{'' if len(places) == 1 else 's'}{wording.SPACE}{wording.listed([*names, *more])}"
     layers = wording.numbered("block", [place.layer for place in places])
     return layers if unit.unit == "block" else f"the {wording.UNIT_NAMES[unit.unit]} of {layers}"
 
@@ -68,9 +76,28 @@ def _most(task: TaskEffects, unit: UnitEffects) -> str:
         return ""
     most = max(chosen, key=lambda place: place.by_blocks.value or 0)
     return (
-        f"They make up for most in {wording.place(unit.unit, most.layer)}: it writes {_number(most.direct)} logits, and"
-        f" its removal takes {_number(most.total)}."
+        f"They make up for most in {wording.place(unit.unit, most.layer, most.head)}: it writes"
+        f" {_number(most.direct)} logits, and its removal takes {_number(most.total)}."
     )
+
+
+def _writers(task: TaskEffects) -> list[str]:
+    """The heads that write most towards the right token and against it, with what their removal takes."""
+    sentences = []
+    for sign, what in ((1, "towards the right token"), (-1, "against it")):
+        own = [each for each in task.of("head") if sign * (_end(each.direct, sign) or 0.0) > 0]
+        if own:
+            first = sorted(own, key=lambda each: -sign * (each.direct.value or 0.0))[:NAMED]
+            named = [f"{each.layer}.{each.head} ({_number(each.direct)}; {_number(each.total)})" for each in first]
+            sentences.append(f"Of {len(task.of('head'))} heads, {wording.listed(named)} write most {what}.")
+    if sentences:
+        sentences.append("In brackets the direct effect and, behind it, the total one, in logits.")
+    return sentences
+
+
+def _end(estimate: Estimate, sign: int) -> float | None:
+    """The end of an interval that is nearer to 0 from this side."""
+    return estimate.low if sign > 0 else estimate.high
 
 
 def _slope(unit: UnitEffects) -> str:
@@ -91,13 +118,13 @@ def _read_by_others(task: TaskEffects, unit: UnitEffects) -> str:
     most = min(read, key=lambda place: place.by_blocks.value or 0)
     return (
         f"{len(read)} of {len(places)} {_plural(unit)} {'does' if len(read) == 1 else 'do'} more through later blocks"
-        f" than directly, most {wording.place(unit.unit, most.layer)}: it writes {_number(most.direct)} logits, and its"
-        f" removal takes {_number(most.total)}."
+        f" than directly, most {wording.place(unit.unit, most.layer, most.head)}: it writes {_number(most.direct)}"
+        f" logits, and its removal takes {_number(most.total)}."
     )
 
 
 def _plural(unit: UnitEffects) -> str:
-    return {"block": "blocks", "attention": "attention branches", "mlp": "MLPs"}[unit.unit]
+    return {"block": "blocks", "attention": "attention branches", "mlp": "MLPs", "head": "heads"}[unit.unit]
 
 
 def _lens(task: TaskEffects) -> str:

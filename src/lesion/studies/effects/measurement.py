@@ -21,10 +21,12 @@ from lesion.core.values import Value
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.gates import Gates, gated
 from lesion.edits.table import tabulate
+from lesion.edits.units import ScaleHead
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import prefill, rows_to_score
 from lesion.errors import LesionError
 from lesion.studies.effects.clean_pass import clean_pass, final
+from lesion.studies.effects.head_effects import HeadContributions
 
 LOGITS = 1 << 25
 """Logits of one pass, over its rows, at most."""
@@ -83,7 +85,8 @@ class Measured(Value):
             the most probable one.
         logit: of the whole model.
         embedding, offset: the parts of it that come from what enters block 0, and from the biases of norm and head.
-        direct: by place (`3`, `3.attention`), what it adds to the logit through the frozen final norm.
+        direct: by place (`3`, `3.attention`, `3.attention.head.5`), what it adds to the logit through the frozen final
+            norm.
         total: by place, by how much the logit is lower when the place is switched off.
         frozen: by place, the same with the scale that the final norm has in the whole model. `direct` minus this is
             what later blocks make up for, this minus `total` what the norm does.
@@ -122,7 +125,10 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
             do not add up to what the block adds, or memory does not suffice for one row.
     """
     model, kept = readout.model, len(text.gold)
-    passed = clean_pass(readout, text.read, kept, branches=any(edit.unit != "block" for edit in edits))
+    headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
+    branches = any(edit.unit != "block" for edit in edits)
+    passed = clean_pass(readout, text.read, kept, branches=branches, heads=headed)
+    heads = {layer: HeadContributions(model, passed, layer) for layer in headed}
     last = passed.streams[-1][-kept:]
     frozen = readout.norm.frozen(last, model.name)
     gold = torch.tensor(text.gold, device=last.device)
@@ -131,6 +137,9 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
 
     def direct(contribution: Float[Tensor, "tokens width"]) -> float:
         return float((frozen(contribution[-kept:]) * directions).sum(-1).mean())
+
+    def contribution(edit: Scale) -> Float[Tensor, "tokens width"]:
+        return heads[edit.layer].of(edit.head) if isinstance(edit, ScaleHead) else passed.contribution(edit)
 
     layers = [*(readout.raw(stream[-kept:]) for stream in passed.streams[:-1]), passed.raw]
     scores = [_score(readout, raw, text) for raw in layers]
@@ -145,7 +154,7 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
         logit=_mean(clean.logit),
         embedding=direct(passed.streams[0]),
         offset=float(((frozen.norm.offset * directions).sum(-1) + head_bias).mean()),
-        direct={edit.address: direct(passed.contribution(edit)) for edit in edits},
+        direct={edit.address: direct(contribution(edit)) for edit in edits},
         total={place: _mean(clean.logit) - _mean(score.logit) for place, (score, _) in without.items()},
         frozen={place: gone for place, (_, gone) in without.items()},
         loss={place: _mean(clean.log_probability - score.log_probability) for place, (score, _) in without.items()},

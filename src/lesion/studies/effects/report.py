@@ -38,8 +38,11 @@ READING = (
     "Total effect: by how much the gold logit is lower when the place is switched off and all later blocks compute with"
     " what is left. Repaired: direct minus total (McGrath et al. 2023). A part of it is the final norm, which scales up"
     " what is left (Rushing and Nanda 2024); the rest is later blocks. That rest is tested by a t-test over items,"
-    " corrected by Holm over the places of a unit; repaired places are chosen and measured on the same items. Where the"
-    " rest is negative, later blocks read what is written and write more of their own.",
+    " corrected by Holm over the places of a unit. Which share of all is repaired is measured on items that did not"
+    " choose the places: each half of the items chooses for the other. Where the rest is negative, later blocks read"
+    " what is written and write more of their own.",
+    "A head writes through its columns of the attention's output matrix, and is switched off at the input of that: the"
+    " heads of a block and its bias add up to what the attention writes. A norm behind the matrix is frozen.",
     "Logit lens (nostalgebraist 2020): layer 0 is what enters block 0, layer l what block l − 1 gives; the last layer"
     " is the model as it is. Early streams are not in the basis of the head, so a low number there does not show that"
     " nothing is known.",
@@ -110,7 +113,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
             ),
             version=summary.version,
             tables=(tables.lens(summary), *(() if summary.study.study else (tables.screens(summary),))),
-            opening=Opening(lead, _effects(first, "", first.units[:1])),
+            opening=Opening(lead, _effects(first, "", first.units[:1])[0]),
         )
 
 
@@ -129,7 +132,9 @@ def _model(tasks: Sequence[TaskEffects], number: int) -> list[Section]:
         charts.legend(names),
     )
     effects = [
-        _effects(task, f"effects{after}{f'-{place}' if place else ''}", task.units) for place, task in enumerate(tasks)
+        figure
+        for place, task in enumerate(tasks)
+        for figure in _effects(task, f"effects{after}{f'-{place}' if place else ''}", task.units)
     ]
     classes = [
         figure
@@ -150,39 +155,48 @@ def _model(tasks: Sequence[TaskEffects], number: int) -> list[Section]:
     return [Section(model, f"Blocks of {model}", tuple(blocks), named=f"model{after}")]
 
 
-def _effects(task: TaskEffects, name: str, units: Sequence[UnitEffects]) -> Figure:
+def _effects(task: TaskEffects, name: str, units: Sequence[UnitEffects]) -> list[Figure]:
+    """Blocks and branches as points, heads as maps."""
     against = "the tempting token" if task.reference == "tempting" else "the mean over the vocabulary"
-    return Figure(
-        name,
-        tuple(
-            Panel((charts.effects_chart(task, unit.unit),), f"{task.task}: {wording.UNIT_NAMES[unit.unit]}")
-            for unit in units
-        ),
+    caption = (
         f"{task.model}, {task.task}: what each place writes towards the right token (direct) and what its removal takes"
-        f" (total), in logits against {against}.",
-        charts.legend(charts.EFFECTS),
-        small=len(units) > 1,
+        f" (total), in logits against {against}."
     )
+    panels = tuple(
+        Panel((charts.effects_chart(task, unit.unit),), f"{task.task}: {wording.UNIT_NAMES[unit.unit]}")
+        for unit in units
+        if unit.unit != "head"
+    )
+    figures = [Figure(name, panels, caption, charts.legend(charts.EFFECTS), small=len(panels) > 1)] if panels else []
+    if any(unit.unit == "head" for unit in units):
+        maps = tuple(
+            Panel((charts.heads_chart(task, measure),), f"{task.task}: {measure} effect of heads")
+            for measure in ("direct", "total")
+        )
+        boxed = f"{caption} Boxed: repaired by later blocks beyond chance."
+        figures.append(Figure(f"{name}-heads" if name else "", maps, boxed, columns=1, wide=True))
+    return figures
 
 
 def _classes(task: TaskEffects, name: str) -> list[Figure]:
     """What every place takes from every class of gold tokens, and the same by group of items."""
-    if task.classes is None:
+    units = [unit.unit for unit in task.units if unit.unit != "head"]  # those of heads are in the table
+    if task.classes is None or not units:
         return []
     cells = "in the cells the share that is still the most probable token, in percent"
-    first = task.units[0].unit
+    first = units[0]
     figures = [
         Figure(
             name,
             tuple(
-                Panel((charts.classes_chart(task.classes, unit.unit),), f"{task.task}: {wording.UNIT_NAMES[unit.unit]}")
-                for unit in task.units
+                Panel((charts.classes_chart(task.classes, unit),), f"{task.task}: {wording.UNIT_NAMES[unit]}")
+                for unit in units
             ),
             f"{task.model}, {task.task}: gold tokens by class; {cells}. Boxed: fewer than unedited, beyond chance.",
-            small=len(task.units) > 1,
+            small=len(units) > 1,
         )
     ]
-    if 1 < len(task.groups) <= DRAWN_GROUPS:
+    if 1 < len(task.groups) <= DRAWN_GROUPS and task.units[0].unit == first:
         panels = tuple(
             Panel((charts.classes_chart(table, first),), f"{table.group}: {wording.counted(table.items, 'item')}")
             for table in task.groups

@@ -30,7 +30,7 @@ class LensLayer(Value):
 
 
 class Effect(Value):
-    """One place: a block, or its attention or MLP. Means over items of means over gold tokens.
+    """One place: a block, its attention or MLP, or one of its query heads. Means over items of means over gold tokens.
 
     Attributes:
         direct: what it adds to the gold logit through the frozen final norm.
@@ -46,6 +46,7 @@ class Effect(Value):
 
     unit: Unit
     layer: int
+    head: int | None = None
     direct: Estimate
     total: Estimate
     repaired: Estimate
@@ -77,10 +78,14 @@ def _above(estimate: Estimate) -> bool:
 class UnitEffects(Value):
     """All places of one unit.
 
+    Places are chosen on one half of the items and measured on the other, and the other way round, so that the shares
+    are not those of places that were chosen for them.
+
     Attributes:
         slope: of the least-squares line of total on direct over the places.
-        repaired: of what the repaired places write, the share that their removal does not take; None without any.
-        by_blocks: of what those that later blocks repair write, the share that these make up for; None without any.
+        repaired: of what the repaired places write, the share that their removal does not take; None where neither half
+            shows any.
+        by_blocks: of what those that later blocks repair write, the share that these make up for; None likewise.
     """
 
     unit: Unit
@@ -159,6 +164,7 @@ class PlaceClasses(Value):
 
     unit: Unit
     layer: int
+    head: int | None = None
     effects: tuple[ClassEffect, ...]
     most: str | None = None
     p: Number = None

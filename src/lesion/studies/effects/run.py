@@ -51,13 +51,13 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     with run.evaluation(questions, tasks=tasks, text=study.to_toml(), shared=study.basis()) as evaluation:
         for chosen in study.models:
             model = run.load(questions, chosen, tasks=tasks, finite=True)
-            if drops is not None:
-                drops.refuse_another(chosen.name, model.fingerprint)
-                for note in notes_on_gaps(drops, study, chosen.name, len(model.anatomy.blocks)):
-                    run.watcher.note(note)
-            evaluation.add(chosen.name, model)
             swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
             edits = [edit for edit in swept if isinstance(edit, Scale)]
+            if drops is not None:
+                drops.refuse_another(chosen.name, model.fingerprint)
+                for note in notes_on_gaps(drops, study, chosen.name, edits):
+                    run.watcher.note(note)
+            evaluation.add(chosen.name, model)
             made, now = _model(study, evaluation, chosen, model, edits, drops)
             parts, measured = [*parts, *made], measured + now
             del model  # makes room for the next

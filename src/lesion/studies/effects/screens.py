@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from lesion.core.store import Store
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE, SCALES, Unit
+from lesion.edits.edit import BASELINE, Scale, Unit
 from lesion.errors import UsageError
 from lesion.statistics.agreement import correlations, permutation_p, profile
 from lesion.statistics.paired import rank_agreement
@@ -52,26 +52,24 @@ class Drops:
                 " this very model with --study, or leave it out."
             )
 
-    def right(self, model: str, task: str, unit: Unit, blocks: int) -> np.ndarray | None:
-        """[blocks + 1, items] right answers: unedited, then with each block's unit switched off; None if not all are
-        there.
-        """
+    def right(self, model: str, task: str, edits: Sequence[Scale]) -> np.ndarray | None:
+        """[edits + 1, items] right answers: unedited, then under each edit; None if not all are there."""
         name = next((own for own in self.tasks.get(model, ()) if canonical(own) == canonical(task)), None)
         own = self.answers[(self.answers["model_name"] == model) & (self.answers["task"] == name)]
         baseline = own[own["edit"] == str(BASELINE)]["item"].tolist()
         frames = complete(own, baseline)
-        edits = [str(BASELINE), *(str(SCALES[unit](layer, 0.0)) for layer in range(blocks))]
-        if not baseline or any(edit not in frames for edit in edits):
+        names = [str(BASELINE), *map(str, edits)]
+        if not baseline or any(name not in frames for name in names):
             return None
-        return np.stack([frames[edit]["correct"].to_numpy(dtype=bool) for edit in edits])
+        return np.stack([frames[name]["correct"].to_numpy(dtype=bool) for name in names])
 
 
-def notes_on_gaps(drops: Drops, study: EffectsStudy, model: str, blocks: int) -> Iterator[str]:
+def notes_on_gaps(drops: Drops, study: EffectsStudy, model: str, edits: Sequence[Scale]) -> Iterator[str]:
     """For every task and unit that the layer study has not evaluated in full, why its drops are not compared with."""
     for choice in study.tasks:
         for unit in study.unit:
-            if drops.right(model, choice.name, unit, blocks) is None:
-                what = "every block" if unit == "block" else f"the {unit} of every block"
+            if drops.right(model, choice.name, [edit for edit in edits if edit.unit == unit]) is None:
+                what = f"every {unit}" if unit in ("block", "head") else f"the {unit} of every block"
                 yield (
                     f"{model}, {choice.name}: no comparison with the drops of {drops.folder}, which does not have all"
                     f" answers with {what} switched off; run it with --layers all for this task and unit."

@@ -13,8 +13,9 @@ from lesion.core.fields import DTYPES, MODEL, SEED, Dtype, Seed, Several, Text, 
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
-from lesion.edits.edit import BlockUnit
 from lesion.errors import UsageError
+
+EffectUnit = Literal["block", "attention", "mlp", "head"]
 
 
 class EffectsStudy(ModelStudy):
@@ -45,10 +46,10 @@ class EffectsStudy(ModelStudy):
         name="task",
         many="repeat",
     )
-    unit: Several[BlockUnit] = option(
+    unit: Several[EffectUnit] = option(
         ("block", "attention", "mlp"),
-        help="Part of each block to measure: block, attention or mlp.",
-        must="block, attention or mlp, or a list of these",
+        help="Part of each block to measure: block, attention, mlp, or head (query heads one by one).",
+        must="block, attention, mlp or head, or a list of these",
         many="repeat",
     )
     items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(

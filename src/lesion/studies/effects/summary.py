@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.stats import ttest_1samp
 
 from lesion.activations.readout import EXACT
 from lesion.core.values import Estimate
 from lesion.edits.edit import Scale, Unit
+from lesion.edits.units import ScaleHead
 from lesion.statistics.agreement import DRAWS
-from lesion.statistics.paired import holm
+from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.effects.measurement import Measured
 from lesion.studies.effects.result import (
     Effect,
@@ -96,16 +97,16 @@ def summarised(
     units: list[UnitEffects] = []
     agreements: list[ScreenAgreement] = []
     for unit in study.unit:
-        places = [edit.address for edit in edits if edit.unit == unit]
+        own_edits = [edit for edit in edits if edit.unit == unit]
+        places = [edit.address for edit in own_edits]
         direct, total, frozen, loss = (
             np.array([[getattr(item, name)[place] for place in places] for item in measured])
             for name in ("direct", "total", "frozen", "loss")
         )
         influence = np.array([item.influence for item in measured])
-        own = _effects(sample, unit, direct, total, frozen, loss, influence)
-        effects += own
-        units.append(_unit(sample, unit, own, direct, total, frozen))
-        right = None if drops is None else drops.right(model, task, unit, len(places))
+        effects += _effects(sample, own_edits, direct, total, frozen, loss, influence)
+        units.append(_unit(sample, unit, direct, total, frozen))
+        right = None if drops is None else drops.right(model, task, own_edits)
         if right is not None:
             screens: dict[Screen, Items] = {"direct": direct, "loss": loss}
             if unit == "block":
@@ -137,26 +138,36 @@ def _exponential(estimate: Estimate) -> Estimate:
 
 
 def _effects(
-    sample: Sample, unit: Unit, direct: Items, total: Items, frozen: Items, loss: Items, influence: Items
+    sample: Sample,
+    edits: Sequence[Scale],
+    direct: Items,
+    total: Items,
+    frozen: Items,
+    loss: Items,
+    influence: Float[np.ndarray, "items blocks"],
 ) -> list[Effect]:
-    """Every place of a unit."""
-    # Where nothing follows, direct and frozen are one number but for rounding, of which there is nothing to test.
-    least = EXACT * float(np.abs(direct).max())
-    repaired, by_blocks = (_tested(sample, direct - other, least) for other in (total, frozen))
+    """Every place of a unit, in the order of its edits."""
+    repaired, by_blocks = (_tested(sample, direct - other, _least(direct)) for other in (total, frozen))
     return [
         Effect(
-            unit=unit,
-            layer=layer,
-            direct=sample.mean(direct[:, layer]),
-            total=sample.mean(total[:, layer]),
-            repaired=repaired[layer],
-            by_blocks=by_blocks[layer],
-            by_norm=sample.mean((frozen - total)[:, layer]),
-            loss=sample.mean(loss[:, layer]),
-            influence=sample.mean(influence[:, layer]) if unit == "block" else None,
+            unit=edit.unit,
+            layer=edit.layer,
+            head=edit.head if isinstance(edit, ScaleHead) else None,
+            direct=sample.mean(direct[:, place]),
+            total=sample.mean(total[:, place]),
+            repaired=repaired[place],
+            by_blocks=by_blocks[place],
+            by_norm=sample.mean((frozen - total)[:, place]),
+            loss=sample.mean(loss[:, place]),
+            influence=sample.mean(influence[:, edit.layer]) if edit.unit == "block" else None,
         )
-        for layer in range(direct.shape[1])
+        for place, edit in enumerate(edits)
     ]
+
+
+def _least(direct: Items) -> float:
+    """Where nothing follows, direct and frozen are one number but for rounding, of which there is nothing to test."""
+    return EXACT * float(np.abs(direct).max())
 
 
 def _tested(sample: Sample, values: Items, least: float) -> list[Estimate]:
@@ -174,22 +185,42 @@ def _tested(sample: Sample, values: Items, least: float) -> list[Estimate]:
     return [sample.mean(column).model_copy(update=test) for column, test in zip(values.T, tests, strict=True)]
 
 
-def _unit(
-    sample: Sample, unit: Unit, effects: Sequence[Effect], direct: Items, total: Items, frozen: Items
-) -> UnitEffects:
+def _unit(sample: Sample, unit: Unit, direct: Items, total: Items, frozen: Items) -> UnitEffects:
     drawn = sample.drawn(direct), sample.drawn(total)
     slope = sample.estimate(float(_slopes(direct.mean(0), total.mean(0))), _slopes(*drawn))
 
-    def share(name: str, left: Items) -> Estimate | None:
-        chosen = [place for place, effect in enumerate(effects) if getattr(effect, name)]
-        if not chosen:
+    def share(left: Items) -> Estimate | None:
+        chosen = _chosen_by_the_other_half(sample.level, direct, left)
+        written, taken = (direct * chosen).sum(1), (left * chosen).sum(1)
+        if not chosen.any():
             return None
-        written, taken = direct[:, chosen].sum(1), left[:, chosen].sum(1)
         both = sample.drawn(np.stack([written, taken], axis=1))
-        return sample.estimate(1 - float(taken.sum() / written.sum()), 1 - both[:, 1] / both[:, 0])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return sample.estimate(1 - float(taken.sum() / written.sum()), 1 - both[:, 1] / both[:, 0])
 
-    repaired, by_blocks = share("is_repaired", total), share("is_repaired_by_blocks", frozen)
-    return UnitEffects(unit=unit, slope=slope, repaired=repaired, by_blocks=by_blocks)
+    return UnitEffects(unit=unit, slope=slope, repaired=share(total), by_blocks=share(frozen))
+
+
+def _chosen_by_the_other_half(level: float, direct: Items, left: Items) -> Bool[np.ndarray, "items places"]:
+    """Per item, the places that the half of the items without it shows to be repaired.
+
+    Items at even places of their drawn order are one half. Shown: the direct effect is above 0 by its interval, and
+    more than what is lost, by the test of `_tested`.
+    """
+    chosen = np.zeros(direct.shape, dtype=bool)
+    for half in (0, 1):
+        own, own_left = direct[half::2], left[half::2]
+        if len(own) < 2:
+            continue
+        sample = Sample(len(own), level, seed=half)
+        tested = _tested(sample, own - own_left, _least(own))
+        written = [sample.mean(column) for column in own.T]
+        chosen[1 - half :: 2] = [
+            (each.low or 0.0) > 0 and (gap.value or 0.0) > 0 and gap.p_corrected is not None
+            and gap.p_corrected <= ALPHA
+            for each, gap in zip(written, tested, strict=True)
+        ]  # fmt: skip
+    return chosen
 
 
 def _slopes(

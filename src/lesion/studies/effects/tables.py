@@ -12,12 +12,14 @@ from rich.text import Text
 from lesion.core.values import Estimate
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, Wide, decimals, plain_columns
+from lesion.report.table import Column, Table, Wide, decimals, plain_columns, unknown
 from lesion.studies.effects.result import ClassEffect, ClassTable, EffectsSummary, PlaceClasses, TaskEffects
 
 EFFECT = ("direct", "total", "repaired", "by_blocks", "by_norm", "loss", "influence")
 TESTED = ("repaired", "by_blocks")
 P = ("p", "p_corrected")
+MOST, HEADS = 200, 15
+"""Of more than so many places, the terminal shows so many."""
 SCREENS = {"influence": "block influence", "direct": "|direct effect|", "loss": "loss of log-probability"}
 """Screens by their names in sentences and tables."""
 
@@ -25,7 +27,7 @@ SCREENS = {"influence": "block influence", "direct": "|direct effect|", "loss": 
 def effects(summary: EffectsSummary) -> Table:
     """A row per model, task and place: `effects.csv`; logits, and nats per token."""
     rows = [
-        {"model": task.model, "task": task.task, "unit": effect.unit, "layer": effect.layer}
+        {"model": task.model, "task": task.task, "unit": effect.unit, "layer": effect.layer, "head": effect.head}
         | _columns({name: getattr(effect, name) for name in EFFECT})
         | {f"{name}_{p}": getattr(getattr(effect, name), p) for name in TESTED for p in P}
         | {"is_repaired": effect.is_repaired, "is_repaired_by_blocks": effect.is_repaired_by_blocks}
@@ -34,7 +36,7 @@ def effects(summary: EffectsSummary) -> Table:
     ]
     columns = (
         *plain_columns(number=False, model="Model", task="Task"),
-        Column("layer", "Place", row=lambda row: wording.place(row["unit"], row["layer"]), number=False),
+        Column("layer", "Place", row=lambda row: _place(row), number=False),
         Column("direct", "Direct", row=_written("direct")),
         Column("total", "Total", row=_written("total")),
         Column("by_blocks", "Repaired by blocks", row=_written("by_blocks")),
@@ -144,6 +146,7 @@ def _class_rows(table: ClassTable) -> Iterator[dict[str, Any]]:
         return {
             "unit": place and place.unit,
             "layer": place and place.layer,
+            "head": place and place.head,
             "token_class": name,
             "items": own.items,
             "tokens": own.tokens,
@@ -159,7 +162,12 @@ def _class_rows(table: ClassTable) -> Iterator[dict[str, Any]]:
 
 
 def _class_place(row: Any) -> str:
-    return wording.DASH if row["layer"] is None else wording.place(row["unit"], int(row["layer"]))
+    return wording.DASH if row["layer"] is None else _place(row)
+
+
+def _place(row: Any) -> str:
+    head = row["head"]
+    return wording.place(row["unit"], int(row["layer"]), None if unknown(head) else int(head))
 
 
 def _class_share(name: str) -> Callable[[Any], str]:
@@ -174,9 +182,9 @@ def _class_terminal(task: TaskEffects, table: ClassTable) -> RenderableType:
     """The places of the first unit, a column per class."""
     present = table.present
     rows = [{"place": "unedited"} | {each.name: _percentages(each.accuracy) for each in present}]
-    for place in table.of(task.units[0].unit):
+    for place in table.of(task.units[0].unit)[:MOST]:
         accuracies = {effect.name: _percentages(effect.accuracy) for effect in place.effects}
-        rows.append({"place": wording.place(place.unit, place.layer)} | accuracies)
+        rows.append({"place": wording.place(place.unit, place.layer, place.head)} | accuracies)
     columns = (Column("place", "Place", number=False), *(Column(each.name, f"{each.name}, %") for each in present))
     title = f"{task.model}, {task.task}: gold tokens that are the most probable one, by class"
     return Wide(Table("", pd.DataFrame(rows), columns, title=title).terminal())
@@ -207,8 +215,12 @@ def text_tables(summary: EffectsSummary) -> RenderableType:
 
 
 def _shown(task: TaskEffects) -> TaskEffects:
-    """A task with the places of its first unit alone."""
-    return task.model_copy(update={"effects": task.of(task.units[0].unit)})
+    """A task with the places of its first unit alone; of many heads those that write or take most."""
+    own = task.of(task.units[0].unit)
+    if len(own) > MOST:
+        size = {id(each): max(abs(each.direct.value or 0.0), abs(each.total.value or 0.0)) for each in own}
+        own = tuple(sorted(own, key=lambda each: -size[id(each)])[:HEADS])
+    return task.model_copy(update={"effects": own})
 
 
 def _columns(estimates: Mapping[str, Estimate | None]) -> dict[str, float | None]:

@@ -24,10 +24,11 @@ def interact(
     design: Design | Sequence[Design] = "pairs",
     layers: str | int | Sequence[int] = "all",
     unit: BlockUnit = "block",
+    places: str | Sequence[str] = (),
     factor: float = 0.0,
     measure: Measure = "accuracy",
     window: int = 2,
-    order: str | Sequence[int] = "least",
+    order: str | Sequence[int | str] = "least",
     random_orders: int = 5,
     permutations: int = 20,
     items: int | str = 100,
@@ -35,14 +36,14 @@ def interact(
     top_p: float = 1.0,
     **options: Unpack[AnsweringOptions],
 ) -> InteractionResult:
-    """Remove several blocks together, and compare with what each costs alone.
+    """Remove several blocks, branches or heads together, and compare with what each costs alone.
 
     Example:
         >>> pairs = lesion.interact("bundled:llama-base", "primer:arithmetic", layers=[1, 3, 4], items=50)
-        >>> pairs.table[["layers", "sum", "together", "beyond", "verdict"]]
+        >>> pairs.table[["places", "sum", "together", "beyond", "verdict"]]
 
     Raises:
-        UsageError: a task or a block does not exist, there is one block only, or an argument cannot be what it is.
+        UsageError: a task or a block does not exist, there is one place only, or an argument cannot be what it is.
         LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
     """
     raise NotImplementedError  # `runs` does it

@@ -8,6 +8,7 @@ import pandas as pd
 from lesion.report import heatmap, plots, theme, wording
 from lesion.report.axes import Axis, shares
 from lesion.report.blocks import Series
+from lesion.studies.interaction import findings as prose
 from lesion.studies.interaction.findings import amount, places, unit, within
 from lesion.studies.interaction.result import Interaction, InteractionSummary, Share
 
@@ -17,8 +18,8 @@ def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
     sets = summary.of(task, "pairs")
     rows = [
         {
-            "x": str(each.layers[0]),
-            "y": str(each.layers[1]),
+            "x": prose.short(each.places[0]),
+            "y": prose.short(each.places[1]),
             "value": None if each.verdict == "cannot tell" else each.beyond.value,
             "text": "?" if each.verdict == "cannot tell" else amount(summary.study, each.beyond.value),
             "tip": tip(summary, each),
@@ -26,11 +27,12 @@ def pairs_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
         }
         for each in sets
     ]
-    names = [str(layer) for layer in summary.layers]
+    names = [prose.short(place) for place in summary.places]
     known = [abs(row["value"]) for row in rows if row["value"] is not None]  # type: ignore[arg-type]
     full = max([*known, 0.1])
+    noun = prose.noun(summary.study)
     return heatmap.heat(
-        pd.DataFrame(rows), "block", "with block", full=full, columns=names[:-1], rows=names[1:],
+        pd.DataFrame(rows), noun, f"with {noun}", full=full, columns=names[:-1], rows=names[1:],
         colours=(theme.LOSS, theme.GAIN),
     ).properties(width=min(theme.WIDTH, 70 * max(2, len(names) - 1)))  # fmt: skip
 
@@ -39,7 +41,7 @@ def tip(summary: InteractionSummary, each: Interaction) -> str:
     """What pointing at a set shows."""
     study = summary.study
     lines = [
-        wording.capital(places(study, each.layers)),
+        wording.capital(places(study, each.places)),
         f"alone {' + '.join(amount(study, drop) for drop in each.alone)} = {amount(study, each.sum)} {unit(study)}",
         f"together {amount(study, each.together.value)} {within(study, each.together.low, each.together.high)}",
         f"beyond the sum {amount(study, each.beyond.value)} {within(study, each.beyond.low, each.beyond.high)},"
@@ -57,8 +59,9 @@ def windows_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
         low, high = each.together.low, each.together.high
         value = scale * (each.together.value or 0.0)
         limits = (None, None) if low is None or high is None else (scale * low, scale * high)
-        rows += [("together", each.layers[0], value, *limits)]
-        rows += [("sum of each alone", each.layers[0], scale * each.sum, None, None)]
+        first = int(each.places[0].partition(".")[0])
+        rows += [("together", first, value, *limits)]
+        rows += [("sum of each alone", first, scale * each.sum, None, None)]
     frame = plots.data(rows)
     firsts = tuple(sorted(set(frame["x"])))
     across = Axis(
@@ -76,17 +79,17 @@ def cumulative_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
     rows: list[plots.Row] = []
     for step in (step for step in summary.steps if step.task == task):
         name = _order_name(step.order)
-        if len(step.layers) == 1:
+        if len(step.places) == 1:
             rows.append((name, 0, scale * (before.value or 0.0), *_limits(scale, before.low, before.high, step.order)))
         limits = _limits(scale, step.value.low, step.value.high, step.order)
-        rows.append((name, len(step.layers), scale * (step.value.value or 0.0), *limits))
+        rows.append((name, len(step.places), scale * (step.value.value or 0.0), *limits))
     frame = plots.data(rows)
     names = list(dict.fromkeys(frame["series"]))
-    across = Axis("blocks removed", 0.0, float(len(summary.layers)), whole=True)
+    across = Axis(
+        f"{prose.noun(summary.study)}s {prose.done(summary.study)}", 0.0, float(len(summary.places)), whole=True
+    )
     upright = shares("accuracy (%)") if summary.study.measure == "accuracy" else Axis("log-probability (nats)")
-    removed = [
-        f"after {', '.join(map(str, summary.order[:count])) or 'none'}" for count in range(len(summary.order) + 1)
-    ]
+    removed = [f"after {', '.join(summary.order[:count]) or 'none'}" for count in range(len(summary.order) + 1)]
     guide = plots.readings(frame, lambda place: removed[int(place)])
     numbers = [0, *[1] * (len(names) - 1)]
     return plots.curves(frame, across, upright, names, numbers=numbers, marks=False, guide=guide)
@@ -107,22 +110,26 @@ def shapley_chart(summary: InteractionSummary, task: str) -> alt.LayerChart:
     )
     frame = pd.DataFrame(
         {
-            "y": f"block {share.layer}",
+            "y": _name(summary, share),
             "x": scale * (share.value.value or 0.0),
             "low": None if share.value.low is None else scale * share.value.low,
             "high": None if share.value.high is None else scale * share.value.high,
             "colour": theme.tone(0),
-            "tip": f"block {share.layer}: {amount(summary.study, share.value.value)}"
+            "tip": f"{_name(summary, share)}: {amount(summary.study, share.value.value)}"
             f" {within(summary.study, share.value.low, share.value.high)} {unit(summary.study)}\n"
             f"alone {amount(summary.study, share.alone)}",
         }
         for share in every
     )
     alone = pd.DataFrame(
-        {"y": f"block {share.layer}", "x": scale * share.alone, "colour": theme.tone(1)} for share in every
+        {"y": _name(summary, share), "x": scale * share.alone, "colour": theme.tone(1)} for share in every
     )
     across = Axis(f"{unit(summary.study)} (circle: Shapley value; small: alone)")
     return plots.forest(frame.astype({"low": float, "high": float}), across, repeats=alone)
+
+
+def _name(summary: InteractionSummary, share: Share) -> str:
+    return f"block {share.place}" if prose.noun(summary.study) == "block" else prose.short(share.place)
 
 
 def _scale(summary: InteractionSummary) -> float:

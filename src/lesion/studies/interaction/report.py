@@ -62,7 +62,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
 
     @property
     def shapley(self) -> pd.DataFrame:
-        """One row per task and block, as `shapley.csv`."""
+        """One row per task and place, as `shapley.csv`."""
         return tables.shares(self.summary).frame
 
     @override
@@ -78,7 +78,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
         shown = tuple(Folded(_LABELS[table.name], (table,)) for table in every if len(table.frame))
         facts = study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
         return Page(
-            title=visible(study.title or f"Blocks of {summary.model} removed together"),
+            title=visible(study.title or f"Places of {summary.model} {prose.done(study)} together"),
             eyebrow="interaction of places",
             sections=(
                 findings,
@@ -93,23 +93,23 @@ class InteractionResult(StudyResult[InteractionSummary]):
 
 _LABELS = {
     "interactions": "Every set against the sum of its places",
-    "steps": "Every removal, in every order",
+    "steps": "Every step, in every order",
     "shapley": "Shapley values",
-    "removals": "Every set that was removed",
+    "removals": "Every set",
 }
 
 
 def _task(summary: InteractionSummary, task: str, number: int) -> Section:
     after = f"-{number}" if number else ""
     study = summary.study
-    items = wording.counted(summary.removal(task).items, "item")
+    items, noun, done = wording.counted(summary.removal(task).items, "item"), prose.noun(study), prose.done(study)
     blocks: list[Block] = []
     if summary.of(task, "pairs"):
         blocks.append(
             Figure(
                 f"pairs{after}",
                 (Panel((charts.pairs_chart(summary, task),)),),
-                f"{task}, {items}: {prose.unit(study)} that a pair costs beyond the sum of its blocks alone. Boxed:"
+                f"{task}, {items}: {prose.unit(study)} that a pair costs beyond the sum of its {noun}s alone. Boxed:"
                 f" corrected p ≤ {wording.ALPHA:g}. ?: cannot tell, the sum is all that guessing leaves.",
             )
         )
@@ -118,29 +118,29 @@ def _task(summary: InteractionSummary, task: str, number: int) -> Section:
             Figure(
                 f"windows{after}",
                 (Panel((charts.windows_chart(summary, task),)),),
-                f"{task}, {items}: drop with {study.window} consecutive blocks removed, with {study.level:.0%}"
+                f"{task}, {items}: drop with {study.window} consecutive blocks {done}, with {study.level:.0%}"
                 " intervals, and the sum of the drops of each alone.",
             )
         )
     if any(step.task == task for step in summary.steps):
-        order = ", ".join(map(str, summary.order))
+        order = ", ".join(summary.order)
         blocks.append(
             Figure(
                 f"cumulative{after}",
                 (Panel((charts.cumulative_chart(summary, task),)),),
-                f"{task}, {items}: blocks removed one after another, in the order {order}. Band: {study.level:.0%}"
+                f"{task}, {items}: {noun}s {done} one after another, in the order {order}. Band: {study.level:.0%}"
                 " interval.",
                 charts.cumulative_legend(summary),
             )
         )
     if any(share.task == task for share in summary.shares):
-        of = "all orders" if summary.every_order else f"{summary.orders} random orders"
+        of = f"all {summary.orders} orders, exact," if summary.every_order else f"{summary.orders} random orders"
         blocks.append(
             Figure(
                 f"shapley{after}",
                 (Panel((charts.shapley_chart(summary, task),)),),
-                f"{task}, {items}: Shapley values, the mean over {of} of removal, with {study.level:.0%} intervals;"
-                " small marks: the block's drop when nothing else is removed.",
+                f"{task}, {items}: Shapley values, the mean over {of} of removal, with {study.level:.0%} intervals"
+                f" for other items; small marks: the {noun}'s drop when nothing else is {done}.",
             )
         )
     return Section(visible(task), visible(task), tuple(blocks))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lesion.core.values import Endings, Estimate, Number, Summary, Value
-from lesion.studies.interaction.study import Design, InteractionStudy
+from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 
 Verdict = Literal["redundant", "one path", "no sign", "cannot tell"]
 
@@ -23,7 +23,7 @@ class Removal(Value):
     """
 
     task: str
-    layers: tuple[int, ...]
+    places: tuple[str, ...]
     items: int
     value: Estimate
     drop: Estimate | None = None
@@ -34,7 +34,7 @@ class Interaction(Value):
     """A set of places against its members alone, on one task.
 
     Attributes:
-        alone: the drop of each alone, in the order of `layers`.
+        alone: the drop of each alone, in the order of `places`.
         together: the drop of all.
         beyond: `together` minus the sum of `alone`, with p corrected over the sets of its design and task (Holm).
         independent: of accuracies, the drop of all if each kept its own share of the right answers whatever else is
@@ -45,7 +45,7 @@ class Interaction(Value):
 
     design: Design
     task: str
-    layers: tuple[int, ...]
+    places: tuple[str, ...]
     alone: tuple[float, ...]
     together: Estimate
     beyond: Estimate
@@ -63,13 +63,13 @@ class Step(Value):
 
     Attributes:
         order: 0 is the order of the study, from 1 on the random ones.
-        layers: those removed until here, in the order of removal.
+        places: those removed until here, in the order of removal.
         beyond_random: how much lower the value is than after as many places of the random orders; of order 0.
     """
 
     task: str
     order: int
-    layers: tuple[int, ...]
+    places: tuple[str, ...]
     value: Estimate
     beyond_random: Estimate | None = None
 
@@ -85,7 +85,7 @@ class Share(Value):
     """
 
     task: str
-    layer: int
+    place: str
     value: Estimate
     sampling: Estimate
     alone: float
@@ -111,7 +111,7 @@ class InteractionSummary(Summary):
     """All numbers of an interaction study: what `summary.json` holds.
 
     Attributes:
-        layers: the blocks that are removed.
+        places: addresses of what is removed.
         order: in which they are removed with `cumulative`.
         orders: how many orders the Shapley values are a mean of; every_order: whether these are all that there are.
         approximate: what makes the answers approximate.
@@ -121,21 +121,21 @@ class InteractionSummary(Summary):
     study: InteractionStudy
     model: str
     fingerprint: str
-    layers: tuple[int, ...]
+    places: tuple[str, ...]
     tasks: tuple[Task, ...]
     removals: tuple[Removal, ...]
     interactions: tuple[Interaction, ...] = ()
-    order: tuple[int, ...] = ()
+    order: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     shares: tuple[Share, ...] = ()
     orders: int = 0
     every_order: bool = False
     approximate: str | None = None
 
-    def removal(self, task: str, *layers: int) -> Removal:
+    def removal(self, task: str, *places: str) -> Removal:
         """The removal of a set of places, in any order; of none: the unedited model."""
-        wanted = tuple(sorted(layers))
-        return next(each for each in self.removals if each.task == task and each.layers == wanted)
+        wanted = tuple(sorted(places, key=place_key))
+        return next(each for each in self.removals if each.task == task and each.places == wanted)
 
     def of(self, task: str, design: Design) -> list[Interaction]:
         """The sets of a design on a task."""

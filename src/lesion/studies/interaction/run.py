@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lesion.core.cached_answers import gold_tasks
-from lesion.core.layers import parse_layers
 from lesion.core.run import Run, refuse_scored
-from lesion.edits.edit import SCALES, Edit, composed
-from lesion.studies.ablation.sweep import sweep
+from lesion.edits.table import tabulate
 from lesion.studies.interaction.report import InteractionResult
 from lesion.studies.interaction.sets import Plan, important, planned
 from lesion.studies.interaction.study import InteractionStudy, places_of
-from lesion.studies.interaction.summary import Answers, summarise
+from lesion.studies.interaction.summary import Answers, edit_of, summarise
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 
@@ -32,23 +30,23 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
     refuse_scored(tasks, "; name a task whose answers are judged.")
     items = run.drawn(study, tasks)
     model = run.load(study, study.model, finite=True)
-    layers = places_of(study, parse_layers(study.layers, len(model.anatomy.blocks), study.model.name), study.model.name)
-    sweep(model.anatomy, [study.unit], layers, [study.factor])  # says which block has no such branch
+    places = places_of(study, len(model.anatomy.blocks), study.model.name)
+    tabulate([edit_of(study, [place]) for place in places], model.anatomy)  # says which place the model does not have
     measured = gold_tasks(tasks) if study.measure == "gold" else tasks
     with run.evaluation(study, items, tasks=tasks) as evaluation:
         evaluation.add(study.model.name, model)
 
-        def evaluate(sets: Iterable[Sequence[int]]) -> Answers:
+        def evaluate(sets: Iterable[Sequence[str]]) -> Answers:
             edits = [edit_of(study, each) for each in sets]
             evaluation.answer(study.model, model, evaluation.pending(study.model, model, edits, measured))
             answers = evaluation.store.answers(model=study.model.name)
             return Answers(study, answers, {choice.name: [item.id for item in items[choice]] for choice in tasks})
 
-        singles = [(layer,) for layer in layers]
-        plan = planned(study, layers, None)
+        singles = [(place,) for place in places]
+        plan = planned(study, places, None)
         _note_many(study, run, plan, sum(map(len, items.values())))
-        order = important(evaluate(singles), layers) if plan.ordered_by_importance else ()
-        plan = planned(study, layers, order)
+        order = important(evaluate(singles), places) if plan.ordered_by_importance else ()
+        plan = planned(study, places, order)
         answers = evaluate([*singles, *plan.sets])
         guesses = {choice.name: guessing(task, items[choice]) for choice, task in tasks.items()}
         summary = summarise(study, model.fingerprint, plan, answers, guesses)
@@ -57,16 +55,11 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
     return InteractionResult(run.folder, summary, evaluation.evaluated, answered)
 
 
-def edit_of(study: InteractionStudy, layers: Sequence[int]) -> Edit:
-    """The edit that removes (or scales) these places; a set is one edit, in whichever order it is given."""
-    return composed([SCALES[study.unit](layer, study.factor) for layer in sorted(layers)])
-
-
 def _note_many(study: InteractionStudy, run: Run, plan: Plan, items: int) -> None:
-    edits = 1 + len({*((layer,) for layer in plan.layers), *plan.sets}) + (len(plan.layers) if plan.unknown else 0)
+    edits = 1 + len({*((place,) for place in plan.places), *plan.sets}) + (len(plan.places) if plan.unknown else 0)
     if edits > MANY:
         designs = ", ".join(study.design)
         run.watcher.note(
-            f"{designs} of {len(plan.layers)} blocks: {edits:,} edits on {items:,} items are {edits * items:,} answers;"
-            " fewer blocks with --layers are quicker."
+            f"{designs} of {len(plan.places)} places: {edits:,} edits on {items:,} items are {edits * items:,} answers;"
+            " fewer places are quicker."
         )

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Number, Several, Whole, one_of
-from lesion.core.layers import LAYERS, Layers, parse_layers
+from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Several, Whole, one_of
+from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import OneModel, Questions
-from lesion.edits.edit import BlockUnit
+from lesion.edits.edit import BlockUnit, address
 from lesion.errors import UsageError
 from lesion.plain import short
 
 Design = Literal["pairs", "windows", "cumulative", "shapley"]
 Measure = Literal["accuracy", "gold"]
 NAMED_ORDERS = ("least", "most")
+_ADDRESS = re.compile(r"[0-9]{1,9}(?:\.[a-z0-9]+)*")
 
 
 def _order(value: object) -> object:
-    """A list of blocks as text, without spaces."""
-    if isinstance(value, list | tuple) and all(type(layer) is int for layer in value):
+    """A list of places as text, without spaces."""
+    if isinstance(value, list | tuple) and all(type(place) in (int, str) for place in value):
         return ",".join(map(str, value))
     return value.replace(" ", "") if isinstance(value, str) else value
 
 
 def _checked_order(value: str) -> str:
-    if value not in NAMED_ORDERS and not all(piece.isascii() and piece.isdecimal() for piece in value.split(",")):
-        raise ValueError(f"'{short(value)}' is no order; write least, most, or the blocks by commas, as 13,10,14.")
+    if value not in NAMED_ORDERS and not all(_ADDRESS.fullmatch(piece) for piece in value.split(",")):
+        raise ValueError(f"'{short(value)}' is no order; write least, most, or the places by commas, as 13,10,14.")
     return value
 
 
 Order = Annotated[
-    str, BeforeValidator(_order, json_schema_input_type=str | list[int]), AfterValidator(_checked_order)
+    str, BeforeValidator(_order, json_schema_input_type=str | list[int | str]), AfterValidator(_checked_order)
 ]  # fmt: skip
 
 
@@ -52,7 +54,19 @@ class InteractionStudy(Questions):
     # What is removed, and what is computed from it, changes no answer.
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
-        *("kind", "design", "unit", "layers", "factor", "measure", "window", "order", "random_orders", "permutations"),
+        *(
+            "kind",
+            "design",
+            "unit",
+            "layers",
+            "places",
+            "factor",
+            "measure",
+            "window",
+            "order",
+            "random_orders",
+            "permutations",
+        ),
     )
 
     kind: Literal["interaction"] = Field(default="interaction", description="interaction")
@@ -67,6 +81,12 @@ class InteractionStudy(Questions):
         "block", help="Part of each block to scale: block, attention or mlp.", must="block, attention or mlp"
     )
     layers: Layers = LAYERS
+    places: Listed[Place] = option(
+        (),
+        help="Places of any unit in the stead of layers and unit, such as 23.attention.head.4,22.mlp,13.",
+        must="places such as 23.attention.head.4, or a list of them",
+        many="comma",
+    )
     factor: Number = option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number")
     measure: Measure = option(
         "accuracy",
@@ -92,43 +112,75 @@ class InteractionStudy(Questions):
         20, help="With shapley: number of orders that are drawn.", must=COUNT, panel=STATISTICS
     )
 
+    @model_validator(mode="after")
+    def _edits(self) -> InteractionStudy:
+        if self.factor == 1:
+            raise ValueError("factor is 1, which edits nothing; give another, such as 0 or 0.5.")
+        if self.places:
+            if self.layers != ALL or self.unit != "block":
+                raise ValueError("places name all that is edited; leave out layers and unit.")
+            if "windows" in self.design:
+                raise ValueError("windows are runs of consecutive blocks; leave out places, or give another design.")
+        return self
+
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         for name, count in blocks.items():
-            places_of(self, parse_layers(self.layers, count, name), name)
+            places_of(self, count, name)
 
 
-def places_of(study: InteractionStudy, layers: Sequence[int], model: str) -> list[int]:
-    """The blocks that are removed, at least two, which the study's order and windows fit.
+def place_key(address: str) -> tuple[tuple[int, str], ...]:
+    """By which places are sorted: in the order of the model, and of their numbers."""
+    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in address.split("."))
+
+
+def places_of(study: InteractionStudy, blocks: int, model: str) -> list[str]:
+    """The addresses of the places that are edited, at least two, which the study's order and windows fit.
+
+    Args:
+        study: which names them.
+        blocks: how many the model has.
+        model: its name.
 
     Raises:
-        UsageError: there is one block only, none of the windows lies within the blocks, or the order is not of them.
+        UsageError: a block does not exist, there is one place only, none of the windows lies within the blocks, or the
+            order is not of the places.
     """
-    if len(layers) < 2:
+    if study.places:
+        parse_layers(sorted({int(place.partition(".")[0]) for place in study.places}), blocks, model)
+        places = sorted(study.places, key=place_key)
+        named = f"places {','.join(study.places)}"
+    else:
+        layers = parse_layers(study.layers, blocks, model)
+        places = [address(layer, study.unit) for layer in layers]
+        named = f"layers {study.layers}"
+    if len(places) < 2:
         raise UsageError(
-            f"An interaction needs at least two blocks, and --layers {study.layers} is one of {model}; name more, or"
-            " remove it alone with `lesion ablate`."
+            f"An interaction needs at least two places, and {named} is one of {model}; name more, or remove it alone"
+            " with `lesion ablate`."
         )
-    if "windows" in study.design and not windows(layers, study.window):
+    if "windows" in study.design and not windows(places, study.window):
         raise UsageError(
-            f"--window {study.window} removes {study.window} consecutive blocks, and --layers {study.layers} of {model}"
-            " has no such run; name more blocks, or give a smaller window."
+            f"A window of {study.window} is as many consecutive blocks, and {named} of {model} has no such run; name"
+            " more blocks, or give a smaller window."
         )
-    if "cumulative" in study.design and study.order not in NAMED_ORDERS:
-        given = [int(layer) for layer in study.order.split(",")]
-        if sorted(given) != list(layers):
-            raise UsageError(
-                f"--order {study.order} must name each of the blocks {', '.join(map(str, layers))} once; --layers says"
-                " which these are."
-            )
-    return list(layers)
+    own_order = "cumulative" in study.design and study.order not in NAMED_ORDERS
+    if own_order and sorted(ordered(study), key=place_key) != places:
+        raise UsageError(f"The order {study.order} must name each of {', '.join(places)} once.")
+    return places
 
 
-def windows(layers: Sequence[int], size: int) -> list[tuple[int, ...]]:
-    """Every run of `size` consecutive blocks among them."""
-    known = set(layers)
-    runs = [tuple(range(first, first + size)) for first in layers]
-    return [run for run in runs if known.issuperset(run)]
+def ordered(study: InteractionStudy) -> list[str]:
+    """The places in the study's own order; blocks may be named by their numbers, whatever the unit."""
+    pieces = study.order.split(",")
+    return [f"{piece}.{study.unit}" if piece.isdecimal() and study.unit != "block" else piece for piece in pieces]
+
+
+def windows(places: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Every run of `size` consecutive blocks among places of one unit."""
+    by_layer = {int(place.partition(".")[0]): place for place in places}
+    runs = [range(first, first + size) for first in by_layer]
+    return [tuple(by_layer[layer] for layer in run) for run in runs if by_layer.keys() >= set(run)]
 
 
 METHOD = Method(
@@ -139,6 +191,6 @@ METHOD = Method(
     "Remove several blocks together: pairs, windows, one after another, Shapley values.",
     examples=(
         "lesion interact model/ --task sums.jsonl --layers 1-4 --out pairs/",
-        "lesion interact model/ --task sums.jsonl --design shapley --out sets/",
+        "lesion interact model/ --task sums.jsonl --places 23.attention.head.4,22.mlp,13 --design shapley --out sets/",
     ),
 )

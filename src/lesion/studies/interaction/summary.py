@@ -11,16 +11,22 @@ import pandas as pd
 
 from lesion.core.rates import loops, rates
 from lesion.core.values import Endings, Estimate, known
-from lesion.edits.edit import BASELINE, SCALES, composed
+from lesion.edits.edit import BASELINE, Edit, composed
+from lesion.edits.text import parse
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, shapley
 from lesion.statistics.paired import ALPHA, accuracy, holm
 from lesion.studies.interaction.result import Interaction, InteractionSummary, Removal, Share, Step, Task, Verdict
 from lesion.studies.interaction.sets import Plan, Set
-from lesion.studies.interaction.study import Design, InteractionStudy
+from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 from lesion.tasks.gold import gold_name
 
 TIED = 1e-9  # sums of drops that differ by no more than rounding are equal
+
+
+def edit_of(study: InteractionStudy, places: Sequence[str]) -> Edit:
+    """The edit that removes (or scales) these places; a set is one edit, in whichever order it is given."""
+    return composed([parse(f"{place}×{study.factor!r}") for place in sorted(places, key=place_key)])
 
 
 class Answers:
@@ -46,16 +52,16 @@ class Answers:
         by_edit = self._answers.groupby(["task", "edit"], sort=False)
         return {(str(task), str(edit)): frame.set_index("item") for (task, edit), frame in by_edit}
 
-    def frame(self, task: str, layers: Sequence[int]) -> pd.DataFrame:
+    def frame(self, task: str, places: Sequence[str]) -> pd.DataFrame:
         """The answers with places removed, in the order of the items; of none, the unedited model's."""
         study = self._study
-        edit = composed([SCALES[study.unit](layer, study.factor) for layer in sorted(layers)]) if layers else BASELINE
+        edit = edit_of(study, places) if places else BASELINE
         name = gold_name(task) if study.measure == "gold" else task
         return self._frames[name, str(edit)].loc[list(self.items[task])]
 
-    def values(self, task: str, layers: Sequence[int]) -> Values:
+    def values(self, task: str, places: Sequence[str]) -> Values:
         """[items] whether each is right, or the log-probability of its gold answer in nats, NaN where not finite."""
-        key = task, tuple(sorted(layers))
+        key = task, tuple(sorted(places, key=place_key))
         if key not in self._values:
             frame = self.frame(*key)
             if self._study.measure == "gold":
@@ -68,9 +74,9 @@ class Answers:
         """[sets items] of all sets that were looked at."""
         return np.array([values for (name, _), values in self._values.items() if name == task])
 
-    def drops(self, task: str, layers: Sequence[int]) -> np.ndarray:
+    def drops(self, task: str, places: Sequence[str]) -> np.ndarray:
         """[items] what removing these places takes."""
-        return self.values(task, ()).astype(float) - self.values(task, layers)
+        return self.values(task, ()).astype(float) - self.values(task, places)
 
 
 def summarise(
@@ -93,14 +99,14 @@ def summarise(
         Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()
     )
-    sets: list[Set] = list(dict.fromkeys([(), *((layer,) for layer in plan.layers), *plan.sets]))
+    sets: list[Set] = list(dict.fromkeys([(), *((place,) for place in plan.places), *plan.sets]))
     return InteractionSummary(
         study=study,
         model=study.model.name,
         fingerprint=fingerprint,
-        layers=plan.layers,
+        places=plan.places,
         tasks=tasks,
-        removals=tuple(_removal(study, answers, task, layers) for task in answers.tasks for layers in sets),
+        removals=tuple(_removal(study, answers, task, places) for task in answers.tasks for places in sets),
         interactions=tuple(
             interaction
             for task in tasks
@@ -121,15 +127,15 @@ def _value(study: InteractionStudy, values: Values) -> Estimate:
     return Estimate.of(mean(values, study.level) if study.measure == "gold" else accuracy(values, study.level))
 
 
-def _removal(study: InteractionStudy, answers: Answers, task: str, layers: Set) -> Removal:
-    values = answers.values(task, layers)
+def _removal(study: InteractionStudy, answers: Answers, task: str, places: Set) -> Removal:
+    values = answers.values(task, places)
     return Removal(
         task=task,
-        layers=layers,
+        places=places,
         items=len(values),
         value=_value(study, values),
-        drop=Estimate.of(drop(answers.values(task, ()), values, study.level)) if layers else None,
-        endings=None if study.measure == "gold" else Endings(**rates(answers.frame(task, layers))),
+        drop=Estimate.of(drop(answers.values(task, ()), values, study.level)) if places else None,
+        endings=None if study.measure == "gold" else Endings(**rates(answers.frame(task, places))),
     )
 
 
@@ -137,7 +143,7 @@ def _interactions(
     study: InteractionStudy, answers: Answers, task: Task, design: Design, sets: Sequence[Set]
 ) -> Iterator[Interaction]:
     baseline = answers.values(task.name, ())
-    rows = [(np.array([answers.values(task.name, (layer,)) for layer in each]), each) for each in sets]
+    rows = [(np.array([answers.values(task.name, (place,)) for place in each]), each) for each in sets]
     tests = [beyond_sum_p(baseline, alone, answers.values(task.name, each)) for alone, each in rows]
     corrected = holm(1.0 if math.isnan(p) else p for p in tests)
     for (alone, each), p, p_corrected in zip(rows, tests, corrected, strict=True):
@@ -147,7 +153,7 @@ def _interactions(
         yield Interaction(
             design=design,
             task=task.name,
-            layers=each,
+            places=each,
             alone=drops,
             together=Estimate.of(drop(baseline, together, study.level)),
             beyond=beyond,
@@ -191,28 +197,28 @@ def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequenc
                 else:
                     beyond = Estimate.of(beyond_random(values, random, study.level))
             estimate = _value(study, values)
-            yield Step(task=task, order=number, layers=order[:count], value=estimate, beyond_random=beyond)
+            yield Step(task=task, order=number, places=order[:count], value=estimate, beyond_random=beyond)
 
 
 def _shares(study: InteractionStudy, answers: Answers, task: str, plan: Plan) -> Iterator[Share]:
     if not plan.permutations:
         return
-    marginals: dict[int, list[np.ndarray]] = {layer: [] for layer in plan.layers}
+    marginals: dict[str, list[np.ndarray]] = {place: [] for place in plan.places}
     for order in plan.permutations:
         before = np.zeros(len(answers.items[task]))
-        for count, layer in enumerate(order, start=1):
+        for count, place in enumerate(order, start=1):
             after = answers.drops(task, order[:count])
-            marginals[layer].append(after - before)
+            marginals[place].append(after - before)
             before = after
-    for layer, of_layer in marginals.items():
-        value, sampling = shapley(np.array(of_layer), study.level, every=plan.every)
-        last = [marginal for order, marginal in zip(plan.permutations, of_layer, strict=True) if order[-1] == layer]
+    for place, of_place in marginals.items():
+        value, sampling = shapley(np.array(of_place), study.level, every=plan.every)
+        last = [marginal for order, marginal in zip(plan.permutations, of_place, strict=True) if order[-1] == place]
         yield Share(
             task=task,
-            layer=layer,
+            place=place,
             value=Estimate.of(value),
             sampling=Estimate.of(sampling),
-            alone=float(answers.drops(task, (layer,)).mean()),
+            alone=float(answers.drops(task, (place,)).mean()),
             last=float(np.mean(last)) if last else None,
         )
 

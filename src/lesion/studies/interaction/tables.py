@@ -27,10 +27,6 @@ def _flat(name: str, estimate: Estimate | None, *more: str) -> dict[str, float |
     return {name: None if estimate is None else estimate.value, **numbers}
 
 
-def _texts(layers: Iterable[int]) -> str:
-    return ",".join(map(str, layers))
-
-
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else columns)
 
@@ -38,7 +34,7 @@ def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 def sets(summary: InteractionSummary) -> Table:
     """A row per task and set of `pairs` and `windows`: `interactions.csv`; drops in 0…1, or nats."""
     rows = [
-        {"task": each.task, "design": each.design, "layers": _texts(each.layers), "alone": _texts_of(each.alone)}
+        {"task": each.task, "design": each.design, "places": ",".join(each.places), "alone": _texts_of(each.alone)}
         | {"sum": each.sum, **_flat("together", each.together), **_flat("beyond", each.beyond, "p", "p_corrected")}
         | {"independent": each.independent, "verdict": each.verdict}
         for each in summary.interactions
@@ -46,9 +42,10 @@ def sets(summary: InteractionSummary) -> Table:
     number = _number(summary)
     return Table(
         "interactions",
-        _frame(rows, ["task", "design", "layers", "sum", "together", "beyond", "verdict"]),
+        _frame(rows, ["task", "design", "places", "sum", "together", "beyond", "verdict"]),
         (
-            *plain_columns(number=False, task="Task", layers="Blocks"),
+            *plain_columns(number=False, task="Task", design="Design"),
+            Column("places", "Places", _shorter, number=False),
             Column("alone", "Alone", lambda text: " + ".join(number(float(each)) for each in text.split(","))),
             Column("together", "Together", row=_ranged("together", number)),
             Column("beyond", "Beyond the sum", row=_ranged("beyond", number)),
@@ -60,6 +57,10 @@ def sets(summary: InteractionSummary) -> Table:
     )
 
 
+def _shorter(places: str) -> str:
+    return ", ".join(map(prose.short, places.split(","))) or "none"
+
+
 def _texts_of(numbers: Iterable[float]) -> str:
     return ",".join(map(repr, numbers))
 
@@ -67,7 +68,7 @@ def _texts_of(numbers: Iterable[float]) -> str:
 def removals(summary: InteractionSummary) -> Table:
     """A row per task and set removed, the unedited model too: `removals.csv`."""
     rows = [
-        {"task": each.task, "layers": _texts(each.layers), "items": each.items, **_flat("value", each.value)}
+        {"task": each.task, "places": ",".join(each.places), "items": each.items, **_flat("value", each.value)}
         | _flat("drop", each.drop)
         | (each.endings.model_dump() if each.endings else {})
         for each in summary.removals
@@ -75,10 +76,10 @@ def removals(summary: InteractionSummary) -> Table:
     number = _number(summary)
     return Table(
         "removals",
-        _frame(rows, ["task", "layers", "items", "value", "drop"]),
+        _frame(rows, ["task", "places", "items", "value", "drop"]),
         (
             *plain_columns(number=False, task="Task"),
-            Column("layers", "Blocks removed", lambda text: text or "none", number=False),
+            Column("places", f"Places {prose.done(summary.study)}", _shorter, number=False),
             Column("items", "Items"),
             Column("value", _measured(summary), row=_ranged("value", number)),
             Column("drop", "Drop", row=_ranged("drop", number)),
@@ -91,19 +92,19 @@ def removals(summary: InteractionSummary) -> Table:
 def steps(summary: InteractionSummary) -> Table:
     """A row per task, order and removal: `steps.csv`."""
     rows = [
-        {"task": step.task, "order": step.order, "removed": len(step.layers), "block": step.layers[-1]}
+        {"task": step.task, "order": step.order, "removed": len(step.places), "place": step.places[-1]}
         | {**_flat("value", step.value), **_flat("beyond_random", step.beyond_random)}
         for step in summary.steps
     ]
     number = _number(summary)
     return Table(
         "steps",
-        _frame(rows, ["task", "order", "removed", "block", "value", "beyond_random"]),
+        _frame(rows, ["task", "order", "removed", "place", "value", "beyond_random"]),
         (
             *plain_columns(number=False, task="Task"),
             Column("order", "Order", lambda order: f"random {order}" if order else "this"),
-            Column("removed", "Removed"),
-            Column("block", "Last block"),
+            Column("removed", wording.capital(prose.done(summary.study))),
+            Column("place", "Last place", prose.short, number=False),
             Column(
                 "value", "Accuracy" if summary.study.measure == "accuracy" else "Mean", row=_ranged("value", number)
             ),
@@ -113,23 +114,25 @@ def steps(summary: InteractionSummary) -> Table:
 
 
 def shares(summary: InteractionSummary) -> Table:
-    """A row per task and block: `shapley.csv`."""
+    """A row per task and place: `shapley.csv`."""
     rows = [
-        {"task": share.task, "block": share.layer, **_flat("value", share.value), **_flat("sampling", share.sampling)}
+        {"task": share.task, "place": share.place, **_flat("value", share.value), **_flat("sampling", share.sampling)}
         | {"alone": share.alone, "last": share.last}
         for share in summary.shares
     ]
     number = _number(summary)
+    exact = f"exact, all {summary.orders} orders"
+    sampling = (lambda row: exact) if summary.every_order else _ranged("sampling", number)
     return Table(
         "shapley",
-        _frame(rows, ["task", "block", "value", "sampling", "alone", "last"]),
+        _frame(rows, ["task", "place", "value", "sampling", "alone", "last"]),
         (
             *plain_columns(number=False, task="Task"),
-            Column("block", "Block"),
+            Column("place", "Place", prose.short, number=False),
             Column("value", "Shapley value", row=_ranged("value", number)),
-            Column("sampling", "Other orders, same items", row=_ranged("sampling", number)),
-            Column("alone", "Removed first", number),
-            Column("last", "Removed last", number),
+            Column("sampling", "Other orders, same items", row=sampling),
+            Column("alone", "First of all", number),
+            Column("last", "Last of all", number),
         ),
         caption=f"In {prose.unit(summary.study)}.",
     )

@@ -11,7 +11,7 @@ from lesion.core.functions import ReadingOptions, runs
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.studies.patching.report import PatchingResult
-from lesion.studies.patching.study import METHOD
+from lesion.studies.patching.study import METHOD, POSITIONS, Kind, Position
 from lesion.tasks.task import Task
 
 
@@ -32,7 +32,9 @@ def patch(
     tasks: str | Task | Sequence[str | Task],
     *,
     items: int | str = 50,
+    unit: Kind | Sequence[Kind] = ("block", "attention", "mlp"),
     layers: str | Sequence[int] = "all",
+    position: Position | Sequence[Position] = tuple(POSITIONS),
     **options: Unpack[PatchingOptions],
 ) -> PatchingResult:
     """Put activations of a clean prompt into the run on a corrupted one and the other way round, place by place.

@@ -8,8 +8,11 @@ from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
 from lesion.report.table import decimals
-from lesion.studies.patching.result import Kind, PatchedCell, PatchedTask, PatchingSummary
+from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
+from lesion.studies.patching.study import Kind
 
+NAMED = 5
+"""So many heads are named in a sentence."""
 HALF = 0.5
 """From this share of the difference on, a place is said to carry the answer."""
 WHERE = {
@@ -45,7 +48,8 @@ def _finding(task: PatchedTask, several: bool) -> Finding:
             else "the corruption does not change the logit difference beyond chance"
         )
         return Finding(subject, (f"Where the answer is carried cannot be told: {why}.",), (runs,))
-    return Finding(subject, (_stream(task), *_writers(task)), (runs,))
+    stream = [_stream(task)] if task.of("denoise", "block") else []
+    return Finding(subject, (*stream, *_writers(task), *_heads(task)), (runs,))
 
 
 def _stream(task: PatchedTask) -> str:
@@ -86,6 +90,31 @@ def _writers(task: PatchedTask) -> list[str]:
             f" most: {share(best.effect)}{surely}{breaks}."
         )
     return sentences
+
+
+def _heads(task: PatchedTask) -> list[str]:
+    """The heads that restore and that take away most, each at its strongest class of positions but `all`."""
+    cells = [cell for cell in task.of("denoise", "head") if cell.position != "all"] or task.of("denoise", "head")
+    if not cells:
+        return []
+    beyond = [cell for cell in cells if significant(cell)]
+    heads = len({(cell.layer, cell.head) for cell in cells})
+    if not beyond:
+        return [f"No single head of {heads} moves the difference beyond chance, corrected over all cells."]
+    sentences = []
+    for sign, verb in ((1, "restore most"), (-1, "move the run away from the answer most")):
+        own = [cell for cell in beyond if sign * (cell.effect.value or 0.0) > 0]
+        if own:
+            named = wording.listed([_head(task, cell) for cell in strongest(own, NAMED)])
+            moved = len({(cell.layer, cell.head) for cell in own})
+            sentences.append(f"Of {heads} single heads these {verb}: {named}; beyond chance are {moved}.")
+    return sentences
+
+
+def _head(task: PatchedTask, cell: PatchedCell) -> str:
+    other = task.at("noise", "head", cell.layer, cell.position, cell.head)
+    breaks = "" if other is None else f"; corrupted there, breaks {share(other.effect)}"
+    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({share(cell.effect)}{breaks})"
 
 
 def _limits(task: PatchedTask) -> list[str]:

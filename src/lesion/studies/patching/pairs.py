@@ -10,7 +10,7 @@ from itertools import islice
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.patching.result import POSITIONS
+from lesion.studies.patching.study import POSITIONS
 from lesion.tasks.continuations import encode_contrast
 from lesion.tasks.corruption import corruptions_of
 from lesion.tasks.task import Item, Task
@@ -48,7 +48,7 @@ class Pair:
     def positions(self) -> Mapping[str, tuple[int, ...]]:
         """The positions of every class that is not empty, in the order of `POSITIONS`."""
         first, end, final = self.different[0], len(self.clean) - 1, self.different[-1]
-        classes = {
+        classes: dict[str, tuple[int, ...]] = {
             "earlier different": tuple(at for at in self.different[:-1] if at != end),
             "last different": (final,) if final != end else (),
             "next": (final + 1,) if final + 1 < end else (),

@@ -1,12 +1,13 @@
 """Forward passes of patching: the values of both runs, and runs into which some of them are put, a row per cell.
 
-Rows of one pair are the same below the block that is patched and before the first differing token. So each pass starts
-with one row, from which the others branch off before their block, and the keys and values of the tokens before the
-first difference are computed once.
+Rows of one pair are the same below the block that is patched and before the first patched token. So each pass starts
+with one row, from which the others branch off before their block, and the keys and values of earlier tokens are those
+of the run itself, computed once.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -24,18 +25,31 @@ from lesion.engines.transformers.prefill import rows_to_score
 from lesion.engines.transformers.prefix_cache import Recorder
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.models.units import Heads
 from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.result import Direction, Kind
+from lesion.studies.patching.result import Direction
+from lesion.studies.patching.study import Kind
 
 
 class Place(NamedTuple):
-    """What is patched: the residual stream after a block, or what its attention or its MLP adds."""
+    """What is patched: the residual stream after a block, what its attention or its MLP adds, or what a head gives.
+
+    A query head is patched at the input of the attention's output matrix; `head` is its number, None of other places.
+    """
 
     kind: Kind
     layer: int
+    head: int | None = None
 
     def __str__(self) -> str:
+        if self.kind == "head":
+            return f"{self.layer}.attention.head.{self.head}"
         return str(self.layer) if self.kind == "block" else f"{self.layer}.{self.kind}"
+
+    @property
+    def site(self) -> Place:
+        """Where its values are read and put: all heads of a block have one site, itself without a number."""
+        return self._replace(head=None)
 
 
 class Patch(NamedTuple):
@@ -59,19 +73,41 @@ class Readout(NamedTuple):
 
 
 Values = Mapping[Place, Float[Tensor, "two length width"]]
-"""Per place, its values in the clean run and in the corrupted one."""
+"""Per site, its values in the clean run and in the corrupted one; of heads side by side."""
 
 
-def modules_of(model: Model) -> dict[Place, nn.Module]:
-    """The module whose output is each place; without unknown branches and modules that several places share."""
+def sites_of(model: Model) -> dict[Place, nn.Module]:
+    """The module whose output is each site, or whose input it is of heads; without unknown and shared ones."""
     alone = {module for module, names in addresses_by_module(model).items() if len(names) == 1}
-    places: dict[Place, nn.Module] = {}
+    sites: dict[Place, nn.Module] = {}
     for block in model.anatomy.blocks:
-        places[Place("block", block.index)] = block.module
+        sites[Place("block", block.index)] = block.module
         for kind, branch in (("attention", block.attention), ("mlp", block.mlp)):
             if branch is not None:
-                places[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
-    return {place: module for place, module in places.items() if module in alone}
+                sites[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
+    sites = {place: module for place, module in sites.items() if module in alone}
+    heads = {place.layer: heads for place in sites if (heads := _heads(model, place)) is not None}
+    matrices = Counter(each.matrix.module for each in heads.values())
+    own = {layer: each.matrix.module for layer, each in heads.items() if matrices[each.matrix.module] == 1}
+    return {**sites, **{Place("head", layer): module for layer, module in own.items()}}
+
+
+def places_of(model: Model) -> list[Place]:
+    """Every place that can be patched, heads one by one."""
+    return [
+        place
+        for site in sites_of(model)
+        for place in (
+            [site._replace(head=head) for head in range(model.anatomy.heads(site.layer).count)]
+            if site.kind == "head"
+            else [site]
+        )
+    ]
+
+
+def _heads(model: Model, place: Place) -> Heads | None:
+    attention = model.anatomy.block(place.layer).attention
+    return None if attention is None or place.kind != "attention" else attention.heads
 
 
 @validated
@@ -89,10 +125,10 @@ def read(model: Model, pair: Pair) -> tuple[Readout, Readout, Values]:
         values[place] = stream.clone()
 
     tokens = torch.tensor([pair.clean, pair.corrupted], device=model.device)
-    modules = modules_of(model)
-    with _hooks(modules, lambda layer: 2, take):
+    sites = sites_of(model)
+    with _hooks(sites, lambda layer: 2, take):
         logits = _last(model.network(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False))
-    if missed := modules.keys() - values.keys():
+    if missed := sites.keys() - values.keys():
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
     clean, corrupted = _readouts(logits, pair)
     return clean, corrupted, values
@@ -121,27 +157,29 @@ def patched(
         LesionError: memory does not suffice for one row, or a pass did not run through a place.
     """
     source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
-    start = pair.different[0]
-    prefix = _prefix(model, tokens[:start])
-    rows = batch_size or rows_to_score(model, len(tokens), start)
-    order = sorted(range(len(patches)), key=lambda index: patches[index].place.layer)
+    starts = [min(patch.positions) for patch in patches]
+    cached = _cached(model, tokens[: max(starts, default=0)])
     found: dict[int, Readout] = {}
-    while order:
-        taken = order[:rows]
-        try:
-            logits = _pass(model, tokens, start, prefix, values, source, [patches[index] for index in taken])
-        except RuntimeError as error:
-            if not ran_out(error):
-                raise
-            if rows == 1:
-                raise LesionError(
-                    f"Memory does not suffice to patch one row of {model.name}; use --dtype bfloat16, or a device with"
-                    " more memory."
-                ) from error
-            rows = max(1, min(rows, len(taken)) // 2)
-            continue
-        found.update(zip(taken, _readouts(logits, pair), strict=True))
-        order = order[rows:]
+    for start in sorted(set(starts)):
+        known = [(keys[:, :, :start], held[:, :, :start]) for keys, held in cached] if start else []
+        rows = batch_size or rows_to_score(model, len(tokens), start)
+        order = sorted((at for at, own in enumerate(starts) if own == start), key=lambda at: patches[at].place.layer)
+        while order:
+            taken = order[:rows]
+            try:
+                logits = _pass(model, tokens, start, known, values, source, [patches[index] for index in taken])
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
+                if rows == 1:
+                    raise LesionError(
+                        f"Memory does not suffice to patch one row of {model.name}; use --dtype bfloat16, or a device"
+                        " with more memory."
+                    ) from error
+                rows = max(1, min(rows, len(taken)) // 2)
+                continue
+            found.update(zip(taken, _readouts(logits, pair), strict=True))
+            order = order[rows:]
     return [found[index] for index in range(len(patches))]
 
 
@@ -149,8 +187,8 @@ Cached = Sequence[tuple[Tensor, Tensor]]
 
 
 @torch.inference_mode()
-def _prefix(model: Model, tokens: Sequence[int]) -> Cached:
-    """Keys and values per layer of the tokens that both prompts begin with; empty where there are none."""
+def _cached(model: Model, tokens: Sequence[int]) -> Cached:
+    """Keys and values per layer of the first tokens of a run; empty where there are none."""
     if not tokens:
         return ()
     cache = Recorder(_layers(model))
@@ -169,33 +207,38 @@ def _pass(
     source: int,
     patches: Sequence[Patch],
 ) -> Float[Tensor, "patches vocabulary"]:
-    """The last logits of a run under each of these patches, which are sorted by layer."""
+    """The last logits of a run under each of these patches, which are sorted by layer and begin at `start`."""
     blocks = len(model.anatomy.blocks)
     rows_at = [1 + sum(patch.place.layer <= layer for patch in patches) for layer in range(blocks)]
     count = 1 + len(patches)
     origins = Origins(torch.zeros(count, dtype=torch.long), torch.zeros(count, dtype=torch.bool), 1)
-    by_place: dict[Place, list[int]] = {}
+    by_site: dict[Place, list[int]] = {}
     for row, patch in enumerate(patches, start=1):
-        by_place.setdefault(patch.place, []).append(row)
+        by_site.setdefault(patch.place.site, []).append(row)
 
-    def put(place: Place, stream: Tensor) -> Tensor:
-        stream = stream.clone()
-        rows = [(row, at) for row in by_place[place] for at in patches[row - 1].positions]
-        row, position = torch.tensor(rows, device=stream.device).unbind(1)
-        stream[row, position - start] = values[place][source, position.to(values[place].device)].to(stream)
-        done.add(place)
-        return stream
+    def put(site: Place, stream: Tensor) -> Tensor:
+        parts = model.anatomy.heads(site.layer).count if site.kind == "head" else 1
+        apart = stream.unflatten(-1, (parts, -1)).clone()
+        held = values[site].unflatten(-1, (parts, -1))
+        cells = [
+            (row, at, patches[row - 1].place.head or 0) for row in by_site[site] for at in patches[row - 1].positions
+        ]
+        row, position, part = torch.tensor(cells).unbind(1)
+        given = held[source, position.to(held.device), part.to(held.device)].to(apart)
+        apart[row.to(apart.device), (position - start).to(apart.device), part.to(apart.device)] = given
+        done.add(site)
+        return apart.flatten(-2)
 
     def before(layer: int, keys: Tensor, of_layer: Tensor) -> None:
         keys[:, :, :start], of_layer[:, :, :start] = prefix[layer]
 
     done: set[Place] = set()
-    modules = modules_of(model)
+    sites = sites_of(model)
     length = len(tokens)
     cache = Recorder(_layers(model), start, before) if prefix else Recorder(_layers(model))
     with (
         with_branches(model, origins, rows_at),
-        _hooks({place: modules[place] for place in by_place}, lambda layer: rows_at[layer], put),
+        _hooks({site: sites[site] for site in by_site}, lambda layer: rows_at[layer], put),
     ):
         output = model.network(
             input_ids=torch.tensor([tokens[start:]], device=model.device),
@@ -205,33 +248,48 @@ def _pass(
             use_cache=True,
             logits_to_keep=1,
         )
-    if missed := by_place.keys() - done:
+    if missed := by_site.keys() - done:
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
     return _last(output)[1:]
 
 
 @contextmanager
 def _hooks(
-    modules: Mapping[Place, nn.Module], rows: Callable[[int], int], use: Callable[[Place, Tensor], Tensor | None]
+    sites: Mapping[Place, nn.Module], rows: Callable[[int], int], use: Callable[[Place, Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """While inside, `use` sees the output of every place as [rows, length, width] and may give another in its stead."""
+    """While inside, `use` sees every site as [rows, length, width] and may give another in its stead."""
 
-    def hook(place: Place) -> Callable[[nn.Module, tuple[Any, ...], Any], Any]:
+    def replaced(site: Place, stream: Any) -> Tensor | None:
+        if not isinstance(stream, Tensor):
+            raise LesionError(f"{site} gives back a {type(stream).__name__}, no tensor; it cannot be patched.")
+        # OPT's MLP gives [rows · length, width].
+        given = use(site, stream.reshape(rows(site.layer), -1, stream.shape[-1]))
+        return None if given is None else given.view(stream.shape)
+
+    def leaves(site: Place) -> Callable[[nn.Module, tuple[Any, ...], Any], Any]:
         def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-            stream = output[0] if isinstance(output, tuple) else output
-            if not isinstance(stream, Tensor):
-                raise LesionError(f"{place} gives back a {type(stream).__name__}, no tensor; it cannot be patched.")
-            # OPT's MLP gives [rows · length, width].
-            given = use(place, stream.reshape(rows(place.layer), -1, stream.shape[-1]))
+            several = isinstance(output, tuple)
+            given = replaced(site, output[0] if several else output)
             if given is None:
                 return output
-            given = given.view(stream.shape)
-            return (given, *output[1:]) if isinstance(output, tuple) else given
+            return (given, *output[1:]) if several else given
+
+        return look
+
+    def enters(site: Place) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
+        def look(module: nn.Module, args: tuple[Any, ...]) -> Any:
+            given = replaced(site, args[0])
+            return args if given is None else (given, *args[1:])
 
         return look
 
     # First of all hooks: transformers collects hidden states in hooks, and means the patched ones.
-    handles = [module.register_forward_hook(hook(place), prepend=True) for place, module in modules.items()]
+    handles = [
+        module.register_forward_pre_hook(enters(site), prepend=True)
+        if site.kind == "head"
+        else module.register_forward_hook(leaves(site), prepend=True)
+        for site, module in sites.items()
+    ]
     try:
         yield
     finally:

@@ -25,7 +25,8 @@ from lesion.report.blocks import (
 from lesion.report.finding import Finding
 from lesion.studies.patching import charts, tables
 from lesion.studies.patching import findings as prose
-from lesion.studies.patching.result import POSITIONS, Direction, PatchedTask, PatchingSummary
+from lesion.studies.patching.result import Direction, PatchedTask, PatchingSummary
+from lesion.studies.patching.study import POSITIONS
 
 METHOD = (
     "Every item has a clean and a corrupted prompt of as many tokens, whose right answers differ. Denoising puts values"
@@ -36,6 +37,8 @@ READING = (
     "Effect: how far a patch moves the mean logit difference (the clean prompt's answer minus the corrupted prompt's)"
     " from one run to the other: 0 % nothing, 100 % all. The mean change is divided by the mean difference of the two"
     " runs, never item by item, where the difference may be near 0. Below 0 % it moves away, above 100 % beyond.",
+    "A head is patched at the input of the attention's output matrix: the other heads and the bias stay as they are in"
+    " the run. Heads are named block.head, as 9.6.",
     "The interval is that of a ratio of means over pairs (linearised, Student's quantile). p is Student's test that the"
     " logit difference does not move, corrected by Holm's method over all cells of the model and task.",
     "Before the first differing token both runs are the same, so nothing is patched there. The whole residual stream at"
@@ -104,7 +107,14 @@ def _lead(summary: PatchingSummary) -> tuple[str, ...]:
 def _section(task: PatchedTask, number: int, of: int) -> Section:
     after = f"-{number + 1}" if of > 1 else ""
     name = f"{task.model}, {task.task}" if of > 1 else task.task
-    figures = tuple(_figure(task, direction, f"{file}{after}") for direction, (file, _) in DIRECTIONS.items())
+    figures: list[Block] = []
+    for direction, (file, _) in DIRECTIONS.items():
+        if any(cell.place != "head" for cell in task.cells):
+            figures.append(_figure(task, direction, f"{file}{after}"))
+        if task.of(direction, "head"):
+            figures.append(_heads_figure(task, direction, f"{file}-heads{after}"))
+    if task.of("denoise", "head"):
+        figures.append(tables.heads(task, f"heads{after}"))
     example = task.example
     pair = (
         f"A pair: “{visible(example.clean)}” ({visible(example.answers[0])}) and"
@@ -114,12 +124,24 @@ def _section(task: PatchedTask, number: int, of: int) -> Section:
 
 
 def _figure(task: PatchedTask, direction: Direction, file: str) -> Figure:
-    kinds = [kind for kind in charts.TITLES if task.of(direction, kind)]
+    kinds = [kind for kind in charts.TITLES if kind != "head" and task.of(direction, kind)]
     panels = tuple(Panel((charts.heat_map(task, direction, kind),), charts.TITLES[kind]) for kind in kinds)
     rows = {cell.position for cell in task.cells}
     what = "; ".join(f"{charts.label(name)}: {text}" for name, text in POSITIONS.items() if name in rows)
     caption = (
         f"{DIRECTIONS[direction][1]}, of the mean logit difference; {task.model}, {task.task},"
         f" {wording.counted(task.pairs, 'pair')}. Boxed: at least half, by its interval. {wording.capital(what)}."
+    )
+    return Figure(file, panels, caption, columns=1, wide=True)
+
+
+def _heads_figure(task: PatchedTask, direction: Direction, file: str) -> Figure:
+    positions = [name for name in prose.WHERE if any(cell.position == name for cell in task.of(direction, "head"))]
+    panels = tuple(
+        Panel((charts.head_map(task, direction, name),), f"Heads at the {prose.WHERE[name]}") for name in positions
+    )
+    caption = (
+        f"{DIRECTIONS[direction][1]}, of every head at the input of the output matrix; {task.model}, {task.task},"
+        f" {wording.counted(task.pairs, 'pair')}. Boxed: beyond chance, corrected over all cells."
     )
     return Figure(file, panels, caption, columns=1, wide=True)

@@ -6,21 +6,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lesion.core.values import Estimate, Summary, Value
-from lesion.studies.patching.study import PatchingStudy
+from lesion.studies.patching.study import Kind, PatchingStudy
 
 Direction = Literal["denoise", "noise"]
-Kind = Literal["block", "attention", "mlp"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
-KINDS: tuple[Kind, ...] = ("block", "attention", "mlp")
-POSITIONS = {
-    "earlier different": "the differing tokens but the last",
-    "last different": "the last differing token",
-    "next": "the token behind it",
-    "between": "the other tokens behind the first difference",
-    "last": "the last token of the prompt",
-    "all": "all tokens from the first difference on",
-}
-"""Classes of positions that any pair has; all but `all` part the tokens from the first difference on."""
 
 
 class PatchedCell(Value):
@@ -28,7 +17,8 @@ class PatchedCell(Value):
 
     Attributes:
         direction: `denoise` puts clean values into the corrupted run, `noise` corrupted values into the clean run.
-        place: the residual stream after a block, or what its attention or its MLP adds.
+        place: the residual stream after a block, what its attention or its MLP adds, or what a query head gives at the
+            input of the attention's output matrix; head: its number.
         position: a class of positions (`POSITIONS`).
         items: pairs that have such positions.
         effect: the share of the mean logit difference between the two runs that the patch moves the logit difference
@@ -40,6 +30,7 @@ class PatchedCell(Value):
     direction: Direction
     place: Kind
     layer: int
+    head: int | None = None
     position: str
     items: int
     effect: Estimate
@@ -87,10 +78,13 @@ class PatchedTask(Value):
         """The cells of a direction and kind of place."""
         return [cell for cell in self.cells if cell.direction == direction and cell.place == place]
 
-    def at(self, direction: Direction, place: Kind, layer: int, position: str) -> PatchedCell | None:
+    def at(
+        self, direction: Direction, place: Kind, layer: int, position: str, head: int | None = None
+    ) -> PatchedCell | None:
         """The cell there; None where no pair has such positions or the block was not patched."""
         cells = self.of(direction, place)
-        return next((cell for cell in cells if (cell.layer, cell.position) == (layer, position)), None)
+        there = (layer, head, position)
+        return next((cell for cell in cells if (cell.layer, cell.head, cell.position) == there), None)
 
 
 class PatchingSummary(Summary):

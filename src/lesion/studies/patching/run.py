@@ -19,10 +19,10 @@ from lesion.models.load import Model
 from lesion.report import wording
 from lesion.studies.patching import cells
 from lesion.studies.patching.pairs import Pair, pair_of
-from lesion.studies.patching.passes import Patch, Place, Readout, modules_of, patched, read
+from lesion.studies.patching.passes import Patch, Place, Readout, patched, places_of, read
 from lesion.studies.patching.report import PatchingResult
-from lesion.studies.patching.result import DIRECTIONS, KINDS, Direction, PatchedTask, PatchingSummary
-from lesion.studies.patching.study import PatchingStudy
+from lesion.studies.patching.result import DIRECTIONS, Direction, PatchedTask, PatchingSummary
+from lesion.studies.patching.study import KINDS, PatchingStudy
 from lesion.studies.patching.summary import Measured, summarise
 from lesion.tasks.catalogue import find
 from lesion.tasks.corruption import corruptions_of
@@ -115,7 +115,12 @@ class _Work:
                 " which there is no corrupted prompt of as many tokens with another answer."
             )
         places = self.places(chosen, model, layers)
-        wanted = {pair.item: _patches(pair, places) for pair in pairs}
+        wanted = {pair.item: self.patches(pair, places) for pair in pairs}
+        if not any(wanted.values()):
+            raise UsageError(
+                f"No pair of {choice.name} has tokens at --position {', '.join(self.study.position)}; leave it out to"
+                " patch every class of positions."
+            )
         stored = {pair.item: cells.read(self.run.folder, cells.key_of(model, pair)) for pair in pairs}
         total = sum(2 + len(patches) for patches in wanted.values())
         missing = {item: {n: p for n, p in wanted[item].items() if n not in stored[item]} for item in wanted}
@@ -153,29 +158,36 @@ class _Work:
         return readouts
 
     def places(self, chosen: ModelChoice, model: Model, layers: Sequence[int]) -> list[Place]:
-        """The places of these blocks that can be patched; said of those that cannot."""
-        known = modules_of(model)
-        wanted = [place for place in known if place.layer in set(layers)]
-        if len(wanted) < 3 * len(layers):
+        """The places of these blocks that are patched; said of those that cannot be.
+
+        Raises:
+            UsageError: heads alone are to be patched, and those of no block are known.
+        """
+        units = self.study.unit
+        wanted = [place for place in places_of(model) if place.layer in set(layers) and place.kind in units]
+        missing = {(kind, layer) for kind in units for layer in layers} - {(each.kind, each.layer) for each in wanted}
+        if not wanted and set(units) == {"head"}:
+            model.anatomy.heads(layers[0])  # says why they are not known
+        if missing:
+            names = wording.listed([kind for kind in KINDS if kind in {kind for kind, _ in missing}])
             self.note(
-                f"{chosen.name}: {3 * len(layers) - len(wanted)} of {3 * len(layers)} places are not patched, since"
-                " their module is not known or several blocks share it."
+                f"{chosen.name}: {names} of {wording.numbered('block', sorted({layer for _, layer in missing}))} not"
+                " patched, since the module is not known or several blocks share it."
             )
-        return sorted(wanted, key=lambda place: (KINDS.index(place.kind), place.layer))
+        return sorted(wanted, key=lambda place: (KINDS.index(place.kind), place.layer, place.head or 0))
+
+    def patches(self, pair: Pair, places: Sequence[Place]) -> dict[str, tuple[Direction, Patch]]:
+        """Every patch of a pair by its name; the whole stream at all positions is left out, which restores all."""
+        return {
+            cells.name_of(direction, place, position): (direction, Patch(place, where))
+            for direction in DIRECTIONS
+            for place in places
+            for position, where in pair.positions.items()
+            if position in self.study.position and (place.kind, position) != ("block", "all")
+        }
 
     def note(self, text: str) -> None:
         """Say it now and in the summary."""
         if text not in self.notes:
             self.notes.append(text)
             self.run.watcher.note(text)
-
-
-def _patches(pair: Pair, places: Sequence[Place]) -> dict[str, tuple[Direction, Patch]]:
-    """Every patch of a pair by its name; the whole residual stream at all positions is left out, which restores all."""
-    return {
-        cells.name_of(direction, place, position): (direction, Patch(place, where))
-        for direction in DIRECTIONS
-        for place in places
-        for position, where in pair.positions.items()
-        if (place.kind, position) != ("block", "all")
-    }

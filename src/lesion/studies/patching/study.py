@@ -8,11 +8,24 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import DTYPES, ENGINES, MODEL, SEED, Dtype, EngineName, Seed, Several, Whole
+from lesion.core.fields import DTYPES, ENGINES, MODEL, SEED, Dtype, EngineName, Seed, Several, Whole, one_of
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
+
+Kind = Literal["block", "attention", "mlp", "head"]
+KINDS: tuple[Kind, ...] = ("block", "attention", "mlp", "head")
+Position = Literal["earlier different", "last different", "next", "between", "last", "all"]
+POSITIONS: dict[Position, str] = {
+    "earlier different": "the differing tokens but the last",
+    "last different": "the last differing token",
+    "next": "the token behind it",
+    "between": "the other tokens behind the first difference",
+    "last": "the last token of the prompt",
+    "all": "all tokens from the first difference on",
+}
+"""Classes of positions that any pair has; all but `all` part the tokens from the first difference on."""
 
 
 class PatchingStudy(ModelStudy):
@@ -27,8 +40,8 @@ class PatchingStudy(ModelStudy):
 
     FORM: ClassVar[str] = "lesion patching"
     SILENT: ClassVar[tuple[str, ...]] = (*ModelStudy.SILENT, "kind")
-    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "layers")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",))
+    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "layers", "unit", "position")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("unit",), ("position",))
 
     kind: Literal["patching"] = Field(default="patching", description="patching")
     models: Several[OneModel] = option(
@@ -50,7 +63,19 @@ class PatchingStudy(ModelStudy):
         must="a whole number from 1, or all",
         panel=STATISTICS,
     )
+    unit: Several[Kind] = option(
+        ("block", "attention", "mlp"),
+        help="Places to patch: block (residual stream), attention, mlp, or head (query heads one by one).",
+        must="block, attention, mlp or head, or a list of these",
+        many="repeat",
+    )
     layers: Layers = LAYERS
+    position: Several[Position] = option(
+        tuple(POSITIONS),
+        help=f"Tokens to patch: {one_of(Position)}; by default each of these.",
+        must=f"{one_of(Position)}, or a list of these",
+        many="repeat",
+    )
     seed: Seed = option(0, help="Random seed of the draw of items.", must=SEED, panel=STATISTICS)
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
@@ -60,6 +85,15 @@ class PatchingStudy(ModelStudy):
         if self.engine is not None:
             raise ValueError(
                 f"engine is {self.engine}; activations are patched on transformers only, so leave engine out."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tells(self) -> PatchingStudy:
+        if set(self.unit) == {"block"} and set(self.position) == {"all"}:
+            raise ValueError(
+                "the whole residual stream at all positions restores everything by construction; add another unit or"
+                " position."
             )
         return self
 
@@ -83,6 +117,6 @@ METHOD = Method(
     kept="Every item so far is kept in {folder}; the same command goes on from there.",
     examples=(
         "lesion patch bundled:llama-base --task ioi --items 20 --out patching",
-        "lesion patch ./my-model --task ioi:ioi.json --layers 8-20 --out patching",
+        "lesion patch ./my-model --task ioi:ioi.json --unit head --position last --position all --out patching",
     ),
 )

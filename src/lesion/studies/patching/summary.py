@@ -15,7 +15,8 @@ from lesion.statistics.paired import holm
 from lesion.studies.patching.cells import name_of
 from lesion.studies.patching.pairs import Pair
 from lesion.studies.patching.passes import Place, Readout
-from lesion.studies.patching.result import DIRECTIONS, POSITIONS, Example, PatchedCell, PatchedTask
+from lesion.studies.patching.result import DIRECTIONS, Example, PatchedCell, PatchedTask
+from lesion.studies.patching.study import POSITIONS
 
 
 class Measured(NamedTuple):
@@ -88,6 +89,7 @@ def _cells(measured: Sequence[Measured], places: Sequence[Place], level: float) 
                         direction=direction,
                         place=place.kind,
                         layer=place.layer,
+                        head=place.head,
                         position=position,
                         items=len(having),
                         effect=Estimate.of(shares, p),

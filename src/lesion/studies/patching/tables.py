@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.patching.findings import number, strongest
 from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
 
 COLUMNS = [
-    *("model", "task", "direction", "place", "layer", "position", "items", "effect", "effect_low", "effect_high"),
-    *("p", "p_corrected", "log_probability", "log_probability_low", "log_probability_high"),
+    *("model", "task", "direction", "place", "layer", "head", "position", "items"),
+    *("effect", "effect_low", "effect_high", "p", "p_corrected"),
+    *("log_probability", "log_probability_low", "log_probability_high"),
 ]
-SHOWN = ("place", "layer", "position", "effect", "p_corrected")
+SHOWN = ("place", "layer", "head", "position", "effect", "p_corrected")
 """Its columns there."""
 MOST = 12
-"""The terminal shows so many cells of a model and task."""
+"""So many of the strongest cells of a model and task are shown in a terminal, and of its heads on a page."""
+ENDS = {"": "value", "_low": "low", "_high": "high"}
 
 
 def patches(summary: PatchingSummary) -> Table:
@@ -38,6 +42,7 @@ def _table(name: str, rows: list[dict[str, Any]], title: str, *, several: bool) 
             *named,
             *plain_columns(number=False, direction="Direction", place="Place"),
             *plain_columns(layer="Block"),
+            *(plain_columns(head="Head") if any(row["head"] is not None for row in rows) else ()),
             *plain_columns(number=False, position="Position"),
             *plain_columns(items="Pairs"),
             Column("effect", "Effect, %", row=_effect),
@@ -50,11 +55,43 @@ def _table(name: str, rows: list[dict[str, Any]], title: str, *, several: bool) 
     )
 
 
+def heads(task: PatchedTask, name: str) -> Table:
+    """The strongest heads of a model and task at single classes of positions: what each restores and breaks."""
+    cells = task.of("denoise", "head")
+    rows = []
+    for cell in strongest(cells, MOST):
+        other = task.at("noise", "head", cell.layer, cell.position, cell.head)
+        broken = Estimate(value=None) if other is None else other.effect
+        rows.append(
+            {"layer": cell.layer, "head": cell.head, "position": cell.position, "p_corrected": cell.effect.p_corrected}
+            | {f"restored{end}": getattr(cell.effect, key) for end, key in ENDS.items()}
+            | {f"broken{end}": getattr(broken, key) for end, key in ENDS.items()}
+        )
+    return Table(
+        name,
+        pd.DataFrame(rows),
+        (
+            Column("layer", "Head", row=lambda row: f"{row['layer']}.{row['head']}", number=False),
+            *plain_columns(number=False, position="Position"),
+            Column("restored", "Restores, %", row=_effect_of("restored")),
+            Column("broken", "Breaks, %", row=_effect_of("broken")),
+            Column("p_corrected", "Corrected p", wording.p_value),
+        ),
+        title=f"{task.model}, {task.task}: the strongest heads",
+        caption=f"The {len(rows)} largest effects of {len(cells)} heads and classes of positions. Restores: the clean"
+        " head put into the corrupted run; breaks: the corrupted one put into the clean run. p: of the first.",
+    )
+
+
+def _effect_of(name: str) -> Callable[[Any], str]:
+    return lambda row: f"{wording.points(row[name], 1)} {wording.interval(row[f'{name}_low'], row[f'{name}_high'])}"
+
+
 def _row(task: PatchedTask, cell: PatchedCell) -> dict[str, Any]:
     effect, nats = cell.effect, cell.log_probability
     return {
         **{"model": task.model, "task": task.task},
-        **cell.model_dump(include={"direction", "place", "layer", "position", "items"}),
+        **cell.model_dump(include={"direction", "place", "layer", "head", "position", "items"}),
         **{"effect": effect.value, "effect_low": effect.low, "effect_high": effect.high},
         **{"p": effect.p, "p_corrected": effect.p_corrected, "log_probability": nats.value},
         **{"log_probability_low": nats.low, "log_probability_high": nats.high},
@@ -97,8 +134,9 @@ def text_tables(summary: PatchingSummary) -> RenderableType:
     parts: list[RenderableType] = [runs(summary).terminal(), Text()]
     for task in summary.tasks:
         cells = [c for c in (*task.of("denoise", "attention"), *task.of("denoise", "mlp")) if c.position != "all"]
-        rows = [_row(task, cell) for cell in strongest(cells, MOST)]
-        parts.append(
-            _table("", rows, f"{task.model}, {task.task}: what single branches restore", several=False).terminal(SHOWN)
-        )
+        if rows := [_row(task, cell) for cell in strongest(cells, MOST)]:
+            title = f"{task.model}, {task.task}: what single branches restore"
+            parts.append(_table("", rows, title, several=False).terminal(SHOWN))
+        if task.of("denoise", "head"):
+            parts.append(heads(task, "").terminal())
     return Group(*parts)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from lesion.errors import UsageError, nearest
 from lesion.tasks import contrast, running
+from lesion.tasks.corruption import corrupted, shuffled
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.gold_classes import DERIVATION
 from lesion.tasks.primer import arithmetic, atlas, reading, text
@@ -112,6 +113,14 @@ def _contrast(pool: bool) -> tuple[Item, ...]:
     return tuple(contrast.frequent([contrast.item(i.id, i.question, i.gold, group=i.group) for i in _atlas(pool)]))
 
 
+def _others(item: Item) -> Iterator[Item]:
+    """Another person's fact of the same relation with another value, in the wording of the item."""
+    own = atlas.facts()[int(item.id)]
+    others = [other for other in atlas.facts() if other.relation == own.relation and other.value != own.value]
+    for other in shuffled(others, item):
+        yield corrupted(item, str(other.index), other.question(own.test_wording), other.value)
+
+
 @cache
 def _reading(pool: bool) -> tuple[Item, ...]:
     def made(rng: random.Random, index: int) -> tuple[str, Item]:
@@ -161,7 +170,9 @@ _TASKS = {
     "arithmetic": Generated("primer:arithmetic", 80, _arithmetic, _judge_number, gold_classes=DERIVATION),
     "atlas": Generated("primer:atlas", 12, _atlas, _judge_word),
     # What the bundled model knows, without generating; most other facts of the relation have the value that tempts.
-    "atlas?form=contrast": Generated("primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast"),
+    "atlas?form=contrast": Generated(
+        "primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast", corrupt=_others
+    ),
     "reading": Generated("primer:reading", 12, _reading, _judge_word),
     "text": Generated("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
 }
