@@ -22,6 +22,7 @@ from lesion.report.finding import Finding
 from lesion.report.table import Table
 from lesion.studies.ablation import (
     charts,
+    clusters,
     dissociation,
     doses,
     groups,
@@ -291,6 +292,7 @@ def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFr
         *doses.findings(summary),
         *dissociation.findings(views),
         *matched.findings(at_equal_difficulty),
+        *clusters.findings(summary),
         *perplexity.findings(summary),
     ]
 

@@ -8,7 +8,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
+from lesion.core.values import (
+    SUMMARY,
+    Endings,
+    Estimate,
+    Number,
+    OverClusters,
+    Sharing,
+    Summary,
+    Value,
+    read_summary,
+    summary_kind,
+)
 from lesion.edits.edit import Unit, address
 from lesion.edits.heads import scaling
 from lesion.errors import UsageError, nearest
@@ -62,6 +73,7 @@ class Cell(Place, Scores):
         spared: that it takes less, by this test; only of a full table.
         margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
             nats; p of "nothing", corrected by Holm over the layers.
+        clustered: the drop's interval over the clusters that items share; None where there are none.
         decided: where evaluation stopped, whether the drop exceeds the effect.
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
@@ -74,6 +86,7 @@ class Cell(Place, Scores):
     p_spared_corrected: Number = None
     spared: bool | None = None
     margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
+    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
     decided: Decision | None = None
     baseline: Scores | None = None
 
@@ -178,6 +191,7 @@ class TaskResult(Value):
         sensitivity: per unit and factor; of full tables only.
         stopping: None in a full table.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+        shared: what items share; None where its groups are no clusters, and where evaluation stopped.
     """
 
     task: str
@@ -189,6 +203,7 @@ class TaskResult(Value):
     stopping: Stopped | None = None
     screen: Screen | None = None
     guessing: float = 0.0
+    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
 
     @property
     def answers(self) -> int:

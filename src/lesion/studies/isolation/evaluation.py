@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-from lesion.core.values import Estimate, Number, Value
+from pydantic import Field
+
+from lesion.core.values import Estimate, Number, OverClusters, Sharing, Value
 from lesion.report import wording
 
 METHOD_NAMES = {
@@ -129,6 +131,7 @@ class TaskUnderEdit(Value):
     Attributes:
         result: accuracy in 0…1, or perplexity; None where that is not a finite number.
         change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
+        clustered: the drop's interval over the clusters that items share; None where there are none.
     """
 
     edit: str
@@ -136,6 +139,7 @@ class TaskUnderEdit(Value):
     change: Estimate
     rates: Rates = Rates()
     random: RandomControls | None = None
+    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
 
 class EvaluatedTask(Value):
@@ -144,6 +148,7 @@ class EvaluatedTask(Value):
     Attributes:
         kind: `generate`, `choose`, or `score` for running text, which is measured by perplexity.
         chance: the accuracy of guessing in 0…1; None for perplexity or where it is not known.
+        shared: what items share; None where their groups are no clusters.
     """
 
     name: str
@@ -153,6 +158,7 @@ class EvaluatedTask(Value):
     chance: Number
     baseline: Baseline
     cells: tuple[TaskUnderEdit, ...]
+    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
 
     @cached_property
     def effects(self) -> dict[str, TaskUnderEdit]:

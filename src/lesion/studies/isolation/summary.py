@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
-from lesion.core.values import Estimate
+from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
@@ -32,6 +32,7 @@ from lesion.studies.isolation.evaluation import (
     TaskUnderEdit,
 )
 from lesion.studies.isolation.plan import Plan
+from lesion.tasks.sharing import Shared, shared
 
 RULE = (
     "Of all edits, the one with the highest accuracy on the skill's validation items; of several, the one that costs"
@@ -58,6 +59,7 @@ class _Task:
     kind: str
     level: float
     by_edit: Mapping[str, _Answers]
+    shared: Shared | None = None
 
     @property
     def baseline(self) -> _Answers:
@@ -94,7 +96,8 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     complete: dict[str, _Task] = {}
     for name, kind in plan.tasks.items():
         drawn = list(items["item"][items["task"] == name])
-        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn))
+        of_items = None if kind == "score" else shared(name, items[items["task"] == name])
+        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn), of_items)
         if str(BASELINE) not in task.by_edit:
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
@@ -114,6 +117,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
                     tokens=int(baseline.tokens.sum()) if kind == "score" else None,
                 ),
                 cells=tuple(_cells(plan, task)),
+                shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
             )
         )
     choice = _choice(plan, complete)
@@ -179,16 +183,21 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
     corrected = dict(zip(own, every, strict=False))
     for edit in answered:
         edited = task.by_edit[edit.edit]
+        clustered = None
         if scored:
             change = Estimate.of(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
         else:
-            change = Estimate.of(task.drop(edit.edit), tests[edit.edit], corrected.get(edit.edit))
+            drop = task.drop(edit.edit)
+            change = Estimate.of(drop, tests[edit.edit], corrected.get(edit.edit))
+            clusters = None if task.shared is None else task.shared.clusters
+            clustered = OverClusters.of(baseline.right.astype(float) - edited.right, clusters, drop, task.level)
         yield TaskUnderEdit(
             edit=edit.edit,
             result=Estimate.of(task.result(edited)),
             change=change,
             rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
             random=_random(task, edit),
+            clustered=clustered,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lesion.report import wording
+from lesion.report import sharing, wording
 from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Selected, selection_name
@@ -34,6 +34,7 @@ EVALUATION = (
     *("random_beyond", "random_beyond_low", "random_beyond_high"),
     *("baseline_accuracy", "baseline_perplexity", "baseline_low", "baseline_high"),
     *(f"baseline_{rate}" for rate in RATES),
+    *sharing.COLUMNS,
 )
 
 
@@ -203,7 +204,8 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
         task.model_dump(include=set(TASK))
         | {name: getattr(evaluation.by_edit[cell.edit], name) for name in EDIT}
         | {"task": task.name, "baseline": task.baseline.model_dump()}
-        | cell.model_dump(exclude={"random"})
+        | cell.model_dump(exclude={"random", "clustered"})
+        | sharing.columns(cell.clustered)
         | {"random": {} if cell.random is None else cell.random.model_dump()}
         for task in evaluation.tasks
         for cell in task.cells
@@ -214,7 +216,7 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
     paths = [f"{name}{end}" for name in estimates for end in ("", "_low", "_high")]
     paths += [f"{of}rates_{rate}" for of in ("", "baseline_") for rate in RATES]
     paths += ["change_p", "change_p_corrected", "random_draws", "random_drop"]
-    return frame.reindex(columns=[*TASK, *EDIT, *paths])
+    return frame.reindex(columns=[*TASK, *EDIT, *paths, *sharing.COLUMNS])
 
 
 def cells(evaluation: Evaluation) -> Table:
