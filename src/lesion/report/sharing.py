@@ -9,7 +9,7 @@ from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.report import wording
 
 MATERIAL = 1.1
-"""Half of the intervals have to be at least so many times as wide over clusters as over items to be worth a sentence."""
+"""Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
 FEWEST = 5
 """With fewer clusters an interval over them says hardly anything: Student's quantile is 3.2 and more."""
 OWN = "group"

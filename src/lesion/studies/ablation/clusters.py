@@ -38,7 +38,7 @@ def findings(summary: AblationSummary) -> list[Finding]:
 
 
 def _doubts(curve: Curve) -> Iterator[Doubt]:
-    """The verdicts of a curve whose bound lies outside the drop's interval over items, and inside that over clusters."""
+    """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
     baseline = curve.result.baseline.accuracy.value or 0.0
     half, quarter = SHARE * baseline, SPARED * baseline
     for cell in curve.cells:

@@ -159,7 +159,7 @@ def report(
         plan_report.section(summary.planned),
         heads_report.section(summary),
         kinds.section(summary),
-        doses.section(summary),
+        doses.section(summary, answers),
         dissociation.section(views),
         matched.section(matched.compared(views, answers, summary.study.level)),
         perplexity.section(summary),
@@ -289,7 +289,7 @@ def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFr
     return [
         *heads_report.findings(summary),
         *kinds.findings(summary),
-        *doses.findings(summary),
+        *doses.findings(summary, answers),
         *dissociation.findings(views),
         *matched.findings(at_equal_difficulty),
         *clusters.findings(summary),
