@@ -22,7 +22,7 @@ def plan(
     from lesion.edits.edit import address
     from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
+    from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register, told
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)
@@ -34,7 +34,7 @@ def plan(
             layers = parse_layers(given.edits.layers, blocks, chosen.name)
             places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
             refuse_not_evaluated(given, chosen.name, places)
-    for sentence in prospects(given):
+    for sentence in told(prospects(given)):
         say(sentence)
     there = 0
     if (out / DATABASE).is_file():

@@ -87,7 +87,7 @@ def half_dose_interval(
     right = weights @ np.vstack([baseline, edited]).T.astype(np.float64) / items
     drawn = np.sort(half_dose(right[:, 0], right[:, 1:], factors))
     tail = (1 - level) / 2
-    low, high = (drawn[int(round(share * (draws - 1)))] for share in (tail, 1 - tail))
+    low, high = (drawn[round(share * (draws - 1))] for share in (tail, 1 - tail))
     value = half_dose(np.array([baseline.mean()]), edited.mean(axis=1)[None], factors)[0]
     known = [None if np.isneginf(each) else float(each) for each in (value, low, high)]
     return HalfDose(known[0], known[1], known[2], float(np.isfinite(drawn).mean()), factors[0])
