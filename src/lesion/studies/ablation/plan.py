@@ -256,5 +256,6 @@ def _told(own: Sequence[Prospect]) -> str:
         )
     return (
         f"{first.task}, {first.items:,} items: power to call a place {first.expect} that {takes}: {'; '.join(parts)}."
-        f" Exact, of an edit that repairs no item, at the first step of Holm over {wording.counted(first.tests, 'test')}."
+        " Exact, of an edit that repairs no item, at the first step of Holm over"
+        f" {wording.counted(first.tests, 'test')}."
     )
