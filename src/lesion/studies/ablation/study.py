@@ -173,7 +173,7 @@ class Study(Questions):
             STATISTICS, frozenset({str}),
         ),
         Option(
-            "stop_rule", (), "What --level limits once evaluation stops: closed e-BH the false discovery rate,"
+            "stop_rule", (), "What the level limits once evaluation stops: closed e-BH the false discovery rate,"
             " e-Holm the chance of any wrong call.", STATISTICS, frozenset({str}), shown="closed e-BH",
         ),
         Option(
