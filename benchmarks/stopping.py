@@ -224,7 +224,7 @@ def compared(studies: int, seed: int) -> Iterable[Compared]:
     ]
     for what, items, draw in kinds:
         for by in ("closed e-BH", "e-Holm"):
-            rule, generator, wrong = Rule(by=by), np.random.default_rng(seed), 0  # type: ignore[arg-type]
+            rule, generator, wrong = Rule(by=by), np.random.default_rng(seed), 0
             needed, left = [], []
             for _ in range(studies):
                 differences = draw(generator)

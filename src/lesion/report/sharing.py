@@ -17,7 +17,7 @@ OWN = "group"
 COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
 
 
-def columns(of: OverClusters | None) -> dict[str, float]:
+def columns(of: OverClusters | None) -> dict[str, float | str | None]:
     """The `COLUMNS` of one drop; empty where it has no interval over clusters."""
     return {} if of is None else dict(zip(COLUMNS, (of.low, of.high, of.design, of.clusters), strict=True))
 

@@ -215,8 +215,10 @@ def prospects(study: Study) -> list[Prospect]:
     found = []
     for choice in study.tasks:
         items = study.items_of(choice)
+        if items is None:
+            continue
         for expect in dict.fromkeys(each.expect for each in study.hypotheses if each.task == choice.name):
-            for share in ASSUMED if items is not None else ():
+            for share in ASSUMED:
                 loss = power.LOSS[expect]
                 found.append(
                     Prospect(
