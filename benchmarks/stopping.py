@@ -2,6 +2,7 @@
 
     python benchmarks/stopping.py --savings 0           # simulated studies: errors alone, some minutes on one core
     python benchmarks/stopping.py --studies 0           # and what is saved alone, likewise
+    python benchmarks/stopping.py --rules 300           # false discovery rate and family-wise error on the same studies
     python benchmarks/stopping.py --study FOLDER        # what stopping would have asked of a stored full table
 
 A simulated study has 28 cells, as a model of 28 blocks has on one task. It is stopped as `lesion ablate --stop-when
@@ -186,6 +187,57 @@ def _share(
 
 
 @dataclass(frozen=True)
+class Compared:
+    """One rule in studies of one kind: the share with any wrong call in either direction, and what it costs.
+
+    Attributes:
+        what, items, by, studies: of the row.
+        any_wrong, low, high: the share of studies with any wrong call about the table, with Wilson's interval.
+        evaluations, error: mean number of the base model's, of 29 for the full table; 1.96 standard errors.
+        open: the share of cells that stay open.
+    """
+
+    what: str
+    items: int
+    by: str
+    studies: int
+    any_wrong: float
+    low: float
+    high: float
+    evaluations: float
+    error: float
+    open: float
+
+
+def compared(studies: int, seed: int) -> Iterable[Compared]:
+    """Closed e-BH and e-Holm on the same studies: effects like the paper's, and the hardest mixtures of `errors`."""
+
+    def paper(items: int) -> Callable[[Generator], Differences]:
+        return lambda g: like_the_paper(items, 0.8, 0.01, g).draw(g)
+
+    among = World(200, 0.8, np.concatenate([np.full(8, 0.5), np.full(20, 0.1)]), np.full(28, 0.02))
+    kinds: list[tuple[str, int, Callable[[Generator], Differences]]] = [
+        ("effects like the paper's", 200, paper(200)),
+        ("8 lose 0.5, 20 at the effect", 200, among.draw),
+        ("20 tables lose nothing, 8 an item more", 200, lambda g: tables(200, [0] * 20 + [21] * 8, 0, g)),
+        ("effects like the paper's", 1000, paper(1000)),
+    ]
+    for what, items, draw in kinds:
+        for by in ("closed e-BH", "e-Holm"):
+            rule, generator, wrong = Rule(by=by), np.random.default_rng(seed), 0
+            needed, left = [], []
+            for _ in range(studies):
+                differences = draw(generator)
+                run, truth = stopped(differences, rule), told_by_table(differences, rule)
+                wrong += bool(((run.called != 0) & (run.called != truth)).any())
+                needed.append(run.answers / items)
+                left.append(float(np.mean(run.called == 0)))
+            error = 1.96 * float(np.std(needed)) / studies**0.5
+            mean, open_ = float(np.mean(needed)), float(np.mean(left))
+            yield Compared(what, items, by, studies, wrong / studies, *wilson(wrong, studies), mean, error, open_)
+
+
+@dataclass(frozen=True)
 class Savings:
     """What stopping saves in studies of one kind. All shares are of cells, all evaluations of the base model.
 
@@ -272,6 +324,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=1000, help="simulated studies of each kind of error, or 0")
     parser.add_argument("--savings", type=int, default=40, help="simulated studies of each row of savings, or 0")
+    parser.add_argument("--rules", type=int, default=0, help="studies of each kind under both rules, and nothing else")
     parser.add_argument("--study", type=Path, nargs="+", default=[], help="folders of stored layer studies, instead")
     parser.add_argument("--orders", type=int, default=100, help="random orders of the items of a stored study")
     parser.add_argument("--effect", type=float, default=0.1, help="of --study")
@@ -287,6 +340,15 @@ def main() -> None:
         found["replayed"] = rows
         for row in rows:
             told(row)
+    elif options.rules:
+        found["rules"] = []
+        for one in compared(options.rules, options.seed):
+            found["rules"].append(asdict(one))
+            print(
+                f"  {one.what:<40} N={one.items:<5} {one.by:<12} any wrong {one.any_wrong:.3f} [{one.low:.3f},"
+                f" {one.high:.3f}]  {one.evaluations:6.2f} ± {one.error:.2f} evaluations, open {one.open:.3f}",
+                flush=True,
+            )
     else:
         found |= _simulated(options.studies, options.savings, options.seed)
     found["cpu_seconds"] = round(time.process_time() - began, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -28,7 +29,8 @@ class Rule:
 
     Attributes:
         effect: the drop that counts.
-        level: the false discovery rate that is allowed.
+        level: the false discovery rate that is allowed, or by e-Holm the family-wise error.
+        by: closed e-BH or e-Holm.
         table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
         budget: answers of a round, at least, so that batches are full; None: as the library has it.
     """
@@ -37,6 +39,7 @@ class Rule:
     level: float = 0.05
     table: bool = True
     budget: int | None = None
+    by: Literal["closed e-BH", "e-Holm"] = "closed e-BH"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +71,13 @@ def decided(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
     cells, total = differences.shape
     known = np.full(cells, total)
     population = total if rule.table else None
-    return Standing.first(cells, rule.effect, rule.level, population).follow(differences, known).called
+    return Standing.first(cells, rule.effect, rule.level, population, rule.by).follow(differences, known).called
 
 
 def stopped(differences: Differences, rule: Rule) -> Stopped:
     """Ask round after round, as `lesion.studies.ablation.stopping` does, until all is decided or no item is left."""
     cells, total = differences.shape
-    standing = Standing.first(cells, rule.effect, rule.level, total if rule.table else None)
+    standing = Standing.first(cells, rule.effect, rule.level, total if rule.table else None, rule.by)
     known, baseline, rounds = np.zeros(cells, dtype=np.int64), 0, 0
     while True:
         wanted = standing.until_decided(differences, known) if rounds else np.full(cells, min(FIRST, total))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from lesion.edits.edit import Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
 from lesion.edits.replace import Replace
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.matched_control import Matched
 from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.table import refuse_unknown_places
 from lesion.errors import UsageError
@@ -16,10 +19,16 @@ _DRAWS = 50
 """Draws for every control that is asked for, before it is said that there are no more different ones."""
 
 
-def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
+MatchedIn = Literal["count", "magnitude", "importance"]
+
+
+def matched_controls(
+    edit: Edit, model: Model, number: int, matched_in: MatchedIn = "count", texts: tuple[Inputs, ...] = ()
+) -> list[Edit]:
     """Random controls of an edit, all different.
 
-    Of a selection of weights, as many weights of every matrix are drawn (`Random`). Scaled or replaced blocks and
+    Of a selection of weights, as many weights of every matrix are drawn (`Random`); in magnitude, as many of every size
+    too, and in importance, as many of every importance to other texts (`Matched`). Scaled or replaced blocks and
     branches, and truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves
     alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
 
@@ -27,14 +36,18 @@ def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
         edit: what the controls match.
         model: whose places they are drawn from.
         number: how many; the first of them do not depend on it.
+        matched_in: what they share with a selection.
+        texts: what was observed on the texts whose importance counts.
 
     Returns:
-        Fewer than `number` where there are no more; none of the baseline, and of an edit of the output head's spectrum,
-        which has no second.
+        Fewer than `number` where there are no more; none of the baseline, of an edit of the output head's spectrum,
+        which has no second, and in magnitude or importance of an edit that does not only select weights.
 
     Raises:
         UsageError: the edit names a place that the model does not have.
     """
+    if matched_in != "count" and not all(isinstance(part, ScaleParameters) for part in parts(edit)):
+        return []
     if all(isinstance(part, Truncate) and _layer(part) is None for part in parts(edit)):
         return []
     refuse_unknown_places(edit, model.anatomy)
@@ -42,14 +55,18 @@ def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
     for seed in range(_DRAWS * number):
         if len(different) > number:
             break
-        control = _drawn(edit, model, seed)
+        control = _drawn(edit, model, seed, matched_in, texts)
         if control is not None:
             different.setdefault(str(control), control)
     return list(different.values())[1:]
 
 
-def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
+def _drawn(edit: Edit, model: Model, seed: int, matched_in: MatchedIn, texts: tuple[Inputs, ...]) -> Edit | None:
     """One control; None where the drawn blocks lack a place of the edit."""
+    if matched_in != "count":
+        of_texts = texts if matched_in == "importance" else ()
+        selections = [part for part in parts(edit) if isinstance(part, ScaleParameters)]
+        return composed([replace(part, selection=Matched(part.selection, seed, of_texts)) for part in selections])
     blocks = [block.index for block in model.anatomy.blocks]
     touched = sorted({layer for part in parts(edit) if (layer := _layer(part)) is not None})
     keys = drawing_keys(seed, "blocks", len(blocks))

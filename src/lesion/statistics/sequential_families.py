@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -20,6 +21,8 @@ from jaxtyping import Bool, Float, Int
 from lesion.statistics.sequential import log_e_values, refuse_outside
 
 EXCEEDS, NOT, OPEN = 1, -1, 0
+Rule = Literal["closed e-BH", "e-Holm"]
+FDR: Rule = "closed e-BH"
 # Logarithm from which on e-values are as good as infinite; sums of them stay finite.
 _LARGEST = 500.0
 # Sums of rounded e-values may miss a bar that they reach exactly.
@@ -55,14 +58,36 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
     return rejected
 
 
+def e_holm(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
+    """Which hypotheses Holm's (1979) method rejects at p = 1 / e: the k-th largest of m e-values has to reach
+    (m − k + 1) / level, as all larger ones do.
+
+    The chance of any wrong rejection is at most `level`, whatever the dependence and whenever one looks: the e-value of
+    each of m₀ true hypotheses ever reaches m₀ / level with a chance of at most level / m₀ (Ville's inequality), and the
+    first wrong rejection needs that much, since only false hypotheses were rejected before it.
+
+    Raises:
+        UsageError: the level is not between 0 and 1.
+    """
+    refuse_outside("level", level, 0.05)
+    order = np.argsort(-log_e, kind="stable")
+    bars = np.log(np.arange(len(log_e), 0, -1)) - math.log(level) - _ROUNDING
+    reached = np.logical_and.accumulate(log_e[order] >= bars)
+    rejected = np.zeros(len(log_e), dtype=bool)
+    rejected[order[reached]] = True
+    return rejected
+
+
 def called(
-    log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float
+    log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float, rule: Rule = FDR
 ) -> Int[np.ndarray, " cells"]:
     """What a family is called on its e-values (`sequential.Evidence`): EXCEEDS, NOT or OPEN.
 
-    `level` is that of the false discovery rate: the expected share of wrong calls in each direction.
+    `level` is, in each direction, that of the false discovery rate, the expected share of wrong calls, by closed e-BH;
+    by e-Holm it is that of the family-wise error, the chance of any wrong call.
     """
-    exceeds, clear = closed_e_bh(log_above, level), closed_e_bh(log_below, level)
+    reject = closed_e_bh if rule == FDR else e_holm
+    exceeds, clear = reject(log_above, level), reject(log_below, level)
     # Both at once would contradict each other; items in a random order do not do that.
     return exceeds.astype(np.int64) - clear.astype(np.int64)
 
@@ -78,6 +103,7 @@ class Standing:
             woken.
         log_above, log_below: its log e-values (`sequential.Evidence`).
         bets: which items it bet on.
+        rule: by which cells are called, see `called`.
     """
 
     effect: float
@@ -89,23 +115,27 @@ class Standing:
     log_above: Float[np.ndarray, " cells"]
     log_below: Float[np.ndarray, " cells"]
     bets: Bool[np.ndarray, "cells items"]
+    rule: Rule = FDR
 
     @classmethod
-    def first(cls, cells: int, effect: float, level: float, population: int | None = None) -> Standing:
+    def first(
+        cls, cells: int, effect: float, level: float, population: int | None = None, rule: Rule = FDR
+    ) -> Standing:
         """A family without any answer."""
         whole, real = np.zeros(cells, dtype=np.int64), np.zeros(cells)
-        return cls(effect, level, population, 0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool))
+        return cls(effect, level, population, 0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool), rule)
 
     def follow(self, differences: Int[np.ndarray, "cells asked"], known: Int[np.ndarray, " cells"]) -> Standing:
         """Go on item by item, as far as every cell that does not rest has answers.
 
-        The false discovery rate is at most `level`: among the cells called exceeding, the expected share of those whose
-        drop over the population does not exceed the effect, and of those whose drop beyond the population does not;
-        among those called not, the expected share of those whose drop over the population does exceed it. This holds
-        whenever one stops, and whatever the dependence between cells. The chance that a given cell is ever called
-        wrongly is at most `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called
-        exceeding. With cells that do exceed it among the others, the chance of any wrong call in a study is larger than
-        `level`.
+        By closed e-BH the false discovery rate is at most `level`: among the cells called exceeding, the expected share
+        of those whose drop over the population does not exceed the effect, and of those whose drop beyond the
+        population does not; among those called not, the expected share of those whose drop over the population does
+        exceed it. This holds whenever one stops, and whatever the dependence between cells. The chance that a given
+        cell is ever called wrongly is at most `level`, and so is, if no drop exceeds the effect, the chance that any
+        cell ever is called exceeding. With cells that do exceed it among the others, the chance of any wrong call in a
+        study is larger than `level`. By e-Holm the chance that any cell is ever wrongly called exceeding is at most
+        `level` in every case, and so is the chance that any is wrongly called not.
 
         Args:
             differences: baseline − edited, in the random order of the items; anything where not known.
@@ -133,7 +163,7 @@ class Standing:
                 items += _until_worth_a_look(above[:, ahead], below[:, ahead], self.level) if awake.all() else 1
                 moved = awake
             log_above[moved], log_below[moved], looked[moved] = above[moved, items - 1], below[moved, items - 1], items
-            now = called(log_above, log_below, self.level)
+            now = called(log_above, log_below, self.level, self.rule)
             for cell in np.flatnonzero((calls != OPEN) & (now == OPEN)):
                 bets[cell, looked[cell] : items] = False
                 above[cell], below[cell] = log_e_values(differences[cell], self.effect, self.population, bets[cell])

@@ -64,6 +64,8 @@ class Benchmark(ABC):
     kind: ClassVar[Kind] = "generate"
     max_new_tokens: ClassVar[int] = 1
     stop: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[str] = ""
+    """What items of one cluster share, in a word (`relation`); "" where groups are no clusters (`tasks.sharing`)."""
 
     def __post_init__(self) -> None:
         if self.setting is None:
@@ -106,6 +108,11 @@ class Benchmark(ABC):
     def calibration(self) -> Sequence[Item]:
         """Without a path, items of other splits where there are some; else `load()`."""
         return self._pool
+
+    @classmethod
+    def cluster(cls, question: str, gold: str, group: str) -> str:
+        """The cluster of an item, from what a store keeps of it: its group."""
+        return group
 
     @abstractmethod
     def judge(self, item: Item, answer: Answer) -> Verdict:

@@ -9,6 +9,7 @@ import pytest
 from lesion.edits.edit import ScaleBlock
 from lesion.report import wording
 from lesion.report.table import Table
+from lesion.statistics.half_dose import half_dose_interval
 from lesion.studies.ablation import doses
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
@@ -16,7 +17,7 @@ from lesion.studies.ablation.summary import summarise
 ITEMS = 100
 
 
-def summary(right: dict[float, list[int]], baseline: int = 80, task: str = "sums"):
+def summary(right: dict[float, list[int]], baseline: int = 80, task: str = "sums", *, answers: bool = False):
     """A summary in which so many items are right under each factor, block after block: the first ones."""
     edits = [ScaleBlock(layer, factor) for factor, counts in right.items() for layer in range(len(counts))]
     counts = [baseline, *(count for each in right.values() for count in each)]
@@ -30,7 +31,9 @@ def summary(right: dict[float, list[int]], baseline: int = 80, task: str = "sums
     ]  # fmt: skip
     items = pd.DataFrame([{"task": task, "item": f"i{item}"} for item in range(ITEMS)])
     study = Study.make(models=["m"], tasks=[task], items=ITEMS)
-    return summarise(study, {"m": edits}, pd.DataFrame(rows), items)
+    frame = pd.DataFrame(rows)
+    of = summarise(study, {"m": edits}, frame, items)
+    return (of, frame) if answers else of
 
 
 def told(of) -> list[str]:
@@ -75,3 +78,20 @@ def test_too_few_factors_or_a_baseline_that_shows_nothing_make_no_curve():
     assert doses.section(summary({0.0: [0], 0.5: [0]})) is None
     assert doses.section(summary({0.0: [0], 0.5: [0], 1.0: [80]})) is None
     assert doses.section(summary({0.0: [0], 0.5: [0], 2.0: [0]}, baseline=2)) is None
+
+
+def test_half_doses_have_intervals_over_items_where_the_answers_are_at_hand():
+    of, answers = summary({0.0: [0, 20, 41], 0.5: [60, 70, 80], 0.75: [80, 80, 80], 1.5: [80, 80, 0]}, answers=True)
+    (each,) = doses.doses(of.curves, answers)
+    baseline = np.arange(ITEMS) < 80
+    right = np.stack([np.arange(ITEMS) < count for count in (20, 70, 80)])
+    assert each.halves[1] == half_dose_interval(baseline, right, [0.0, 0.5, 0.75], 0.95, seed=0)
+    section = doses.section(of, answers)
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    rows = {row["layer"]: row for row in table.frame.to_dict("records")}
+    assert rows[1]["half_low"] <= rows[1]["half"] <= rows[1]["half_high"]
+    assert np.isnan(rows[2]["half_low"])
+    written = {column.key: column for column in table.columns}["half"].write(rows[2])
+    assert written.startswith("not reached [below 0,")
+    (finding,) = doses.findings(of, answers)
+    assert f" [{rows[0]['half_low']:.2f}," in finding.sentences[0]

@@ -15,9 +15,10 @@ from lesion.errors import LesionError, UsageError
 from lesion.report import wording
 from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm
+from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.plan import FILE, planned, prospects, read, register
-from lesion.studies.ablation.plan_report import findings
+from lesion.studies.ablation.plan_report import findings, section
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
@@ -137,7 +138,10 @@ def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsy
     assert done.code == 0
     document = read(tmp_path / "out")
     assert document["sha256"] in done.out
-    assert "power" in done.out
+    assert "power to call a place critical that takes 75 % of the accuracy: at a baseline of 100 %" in done.out
+    assert [each["power"] for each in document["prospects"]] == [
+        power("critical", ITEMS, share, 0.75, 1) for share in (1.0, 0.75, 0.5, 0.25)
+    ]
     again = lesion(capsys, "plan", file, "--out", tmp_path / "out")
     assert (again.code, "already" in again.out) == (0, True)
     outcome = run(plan, tmp_path / "out", models={"bundled:llama-base": model("llama")}, make_engine=Oracle())
@@ -184,3 +188,27 @@ def test_a_refused_run_leaves_the_folder_as_it_was(sums, tmp_path):
     run(study(sums, CRITICAL), tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Oracle(),
         watcher=listener)  # fmt: skip
     assert not [note for note in listener.notes if "does not ask for" in note]
+
+
+def test_a_test_that_did_not_pass_says_what_it_could_have_found(sums, tmp_path):
+    plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
+    register(tmp_path, plan, 0)
+    rows = [
+        {
+            "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= lost,
+            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+        }
+        for edit, lost in {"baseline": 10, "1×0": 18, "2×0": 14}.items()
+        for item in range(ITEMS)
+    ]  # fmt: skip
+    items = pd.DataFrame([{"task": str(sums), "item": f"i{item}"} for item in range(ITEMS)])
+    summary = summarise(plan, {"tiny:llama": [ScaleBlock(1), ScaleBlock(2)]}, pd.DataFrame(rows), items)
+    of = planned(tmp_path, summary)
+    assert [each.right for each in of.outcomes] == [20, 20]
+    assert [each.detectable for each in of.outcomes] == [detectable(each.expect, 20, 2) for each in of.outcomes]
+    (finding,) = findings(of)
+    told = [text.replace(wording.SPACE, " ") for text in finding.sentences]
+    assert told[0].endswith(f"a loss of {100 * detectable('critical', 20, 2):.0f} % of the accuracy or more is called"
+                            " critical with 80 % power.")  # fmt: skip
+    assert "called spared" in told[1]
+    assert len(section(of).blocks) == 3

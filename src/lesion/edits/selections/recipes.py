@@ -8,6 +8,7 @@ from typing import Any
 from lesion.edits.selections.columns import Columns
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.listed import Listed
+from lesion.edits.selections.matched_control import Matched
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Both, Either, Selection, Without
@@ -16,7 +17,7 @@ from lesion.errors import LesionError
 
 ALGEBRA: dict[str, type[Either | Both | Without]] = {"or": Either, "and": Both, "minus": Without}
 KINDS: dict[str, type[Selection]] = {
-    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random, Listed, Columns)},
+    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random, Matched, Listed, Columns)},
     **ALGEBRA,
 }
 
@@ -45,9 +46,9 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
         **dict.fromkeys(("wanda", "mathneuro", "lape"), named),
         **dict.fromkeys(("magnitude", "keep", "bar"), _number),
         **dict.fromkeys(ALGEBRA, pair),
-        "controls": lambda digests: tuple(map(named, _listed(digests))),
+        **dict.fromkeys(("controls", "texts"), lambda digests: tuple(map(named, _listed(digests)))),
         "addresses": lambda value: None if value is None else _texts(value),
-        "random": part,
+        **dict.fromkeys(("random", "matched"), part),
         **dict.fromkeys(("seed", "start", "stop"), _whole),
         "listed": _texts,
         **dict.fromkeys(("name", "per", "columns"), lambda value: value),

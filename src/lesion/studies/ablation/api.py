@@ -32,6 +32,7 @@ def ablate(
     temperature: float = 0.0,
     top_p: float = 1.0,
     stop_when: Literal["decided"] | None = None,
+    stop_rule: Literal["closed e-BH", "e-Holm"] | None = None,
     effect: float | None = None,
     screen: bool = False,
     screen_top: int | None = None,

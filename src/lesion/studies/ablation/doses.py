@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
+from lesion.edits.edit import BASELINE
 from lesion.report import plots, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table
+from lesion.statistics.half_dose import DRAWS, HalfDose, half_dose, half_dose_interval
 from lesion.studies.ablation.curves import Curve
 from lesion.studies.ablation.result import AblationSummary, Cell
+from lesion.studies.ablation.sweep import by_edit
 
 FEWEST = 3
 """So many factors beside 1 make a curve."""
@@ -30,10 +36,12 @@ class Doses:
     Attributes:
         curves: by factor, ascending; 1 is not among them.
         layers: that are critical under some factor, the largest drop first.
+        halves: their half doses with intervals; empty where no answers were at hand.
     """
 
     curves: tuple[Curve, ...]
     layers: tuple[int, ...]
+    halves: Mapping[int, HalfDose] = field(default_factory=dict)
 
     @property
     def first(self) -> Curve:
@@ -51,22 +59,24 @@ class Doses:
         return [(factor, cell) for factor, cell in cells if cell is not None]
 
     def half(self, layer: int) -> float | None:
-        """The factor below 1 at which half of the accuracy is left, by straight lines between factors; None: at none.
-
-        Coming from 1, the first crossing counts.
-        """
-        before, left = 1.0, self.baseline
-        for factor, cell in reversed([each for each in self.of(layer) if each[0] < 1]):
-            accuracy = cell.accuracy.value or 0.0
-            if accuracy <= self.baseline / 2:
-                share = (left - self.baseline / 2) / (left - accuracy) if left > accuracy else 0.0
-                return before + share * (factor - before)
-            before, left = factor, accuracy
-        return None
+        """The factor below 1 at which half of the accuracy is left (`statistics.half_dose`); None: at none."""
+        points = [each for each in self.of(layer) if each[0] < 1]
+        left = np.array([[cell.accuracy.value or 0.0 for _, cell in points]])
+        half = float(half_dose(np.array([self.baseline]), left, [factor for factor, _ in points])[0])
+        return half if math.isfinite(half) else None
 
 
-def doses(curves: Sequence[Curve]) -> list[Doses]:
-    """Every model, task and unit with enough factors; none where evaluation stopped or nothing can be told."""
+def doses(
+    curves: Sequence[Curve], answers: pd.DataFrame | None = None, level: float = 0.95, seed: int = 0
+) -> list[Doses]:
+    """Every model, task and unit with enough factors; none where evaluation stopped or nothing can be told.
+
+    Args:
+        curves: of a study.
+        answers: its answers, from which half doses have intervals; None: they have none.
+        level: of the intervals.
+        seed: of the draws of items.
+    """
     groups: dict[tuple[str, str, str], list[Curve]] = {}
     for curve in curves:
         if not isinstance(curve.factor, str) and curve.factor != 1 and not curve.stopped and not curve.untold:
@@ -78,14 +88,33 @@ def doses(curves: Sequence[Curve]) -> list[Doses]:
             for cell in (cell for curve in own for cell in curve.marked):
                 largest[cell.layer] = max(largest.get(cell.layer, 0.0), cell.drop.value or 0.0)
             layers = sorted(largest, key=lambda layer: (-largest[layer], layer))
-            every.append(Doses(tuple(sorted(own, key=lambda curve: curve.factor)), tuple(layers)))
+            of = Doses(tuple(sorted(own, key=lambda curve: curve.factor)), tuple(layers))
+            every.append(of if answers is None else replace(of, halves=_halves(of, answers, level, seed)))
     return every
 
 
-def findings(summary: AblationSummary) -> list[Finding]:
-    """For every model: under which factors which blocks are critical, and where half of the accuracy is left."""
+def _halves(of: Doses, answers: pd.DataFrame, level: float, seed: int) -> dict[int, HalfDose]:
+    """The half doses of the critical blocks, from the answers to each factor below 1."""
+    own = answers[(answers["model_name"] == of.first.model) & (answers["task"] == of.first.task)]
+    frames = by_edit(own)
+    baseline = frames[str(BASELINE)]["correct"]
+    halves = {}
+    for layer in of.layers:
+        points = [(factor, cell.edit) for factor, cell in of.of(layer) if factor < 1]
+        if points:
+            right = [frames[edit].loc[baseline.index, "correct"].to_numpy(dtype=bool) for _, edit in points]
+            factors = [factor for factor, _ in points]
+            halves[layer] = half_dose_interval(baseline.to_numpy(dtype=bool), np.stack(right), factors, level, seed)
+    return halves
+
+
+def findings(summary: AblationSummary, answers: pd.DataFrame | None = None) -> list[Finding]:
+    """For every model: under which factors which blocks are critical, and where half of the accuracy is left.
+
+    With the answers, half doses have intervals.
+    """
     by_model: dict[str, list[Doses]] = {}
-    for each in doses(summary.curves):
+    for each in doses(summary.curves, answers, summary.study.level, summary.study.seed):
         by_model.setdefault(each.first.model, []).append(each)
     several = len(summary.models) > 1
     found = []
@@ -111,14 +140,29 @@ def _sentences(of: Doses) -> list[str]:
         key=lambda pair: (-pair[0], pair[1]),
     )
     if halves:
-        places = [f"{wording.factor(round(half, 2))} of block{wording.SPACE}{layer}" for half, layer in halves[:MOST]]
+        places = [
+            f"{wording.factor(round(half, 2))}{_interval(of.halves.get(layer))} of block{wording.SPACE}{layer}"
+            for half, layer in halves[:MOST]
+        ]
         sentences.append(f"{about}: half of the accuracy is left at {wording.listed(places)}.")
     return sentences
 
 
-def section(summary: AblationSummary) -> Section | None:
-    """A chart per model, a panel per task and unit, and the table; None with too few factors."""
-    every = doses(summary.curves)
+def _interval(of: HalfDose | None) -> str:
+    """` [0.54, 0.70]`; ` [below −1, 0.40]` where the lower end is not reached by the factors evaluated."""
+    if of is None:
+        return ""
+    below = f"below {wording.factor(of.lowest).removeprefix('×')}"
+    low, high = (below if end is None else f"{end:.2f}".replace("-", wording.MINUS) for end in (of.low, of.high))
+    return f" [{low},{wording.SPACE}{high}]"
+
+
+def section(summary: AblationSummary, answers: pd.DataFrame | None = None) -> Section | None:
+    """A chart per model, a panel per task and unit, and the table; None with too few factors.
+
+    With the answers, half doses have intervals.
+    """
+    every = doses(summary.curves, answers, summary.study.level, summary.study.seed)
     if not every:
         return None
     by_model: dict[str, list[Doses]] = {}
@@ -128,7 +172,8 @@ def section(summary: AblationSummary) -> Section | None:
     note = (
         "Every factor has its own tests, corrected over its own blocks. Drawn are blocks that are critical under some"
         " factor. Half: the factor at which half of the unedited accuracy is left, by straight lines between the"
-        " factors evaluated; it has no interval."
+        f" factors evaluated, with a bootstrap interval over {DRAWS:,} draws of items, the same under all factors."
+        " Where an end is below the lowest factor, half is not reached there."
     )
     return Section("Doses", "Dose and response", (Prose((note,)), *figures, _table(every)))
 
@@ -173,8 +218,10 @@ def _table(every: Sequence[Doses]) -> Table:
                 {"model": each.first.model, "task": each.first.task, "unit": each.first.unit, "layer": layer}
                 | {keys[factor]: cell.accuracy.value for factor, cell in cells}
                 | {"critical": critical, "half": each.half(layer)}
+                | _ends(each.halves.get(layer))
             )
-    frame = pd.DataFrame(rows, columns=["model", "task", "unit", "layer", *keys.values(), "critical", "half"])
+    names = ("critical", "half", "half_low", "half_high", "half_reached", "lowest")
+    frame = pd.DataFrame(rows, columns=["model", "task", "unit", "layer", *keys.values(), *names])
     models, units = (frame[name].nunique() > 1 for name in ("model", "unit"))
     return Table(
         "doses",
@@ -186,8 +233,23 @@ def _table(every: Sequence[Doses]) -> Table:
             Column("layer", "Block"),
             *(Column(key, wording.factor(factor), wording.points) for factor, key in keys.items()),
             Column("critical", "Critical under", lambda text: text or wording.DASH, number=False),
-            Column("half", "Half", lambda half: wording.DASH if pd.isna(half) else f"{half:.2f}"),
+            Column("half", "Half", row=_half),
         ),
         title="Accuracy under every factor, of blocks that are critical under some",
         caption="Accuracy in %.",
     )
+
+
+def _ends(of: HalfDose | None) -> dict[str, object]:
+    """The interval as columns; an end that is not reached is empty."""
+    if of is None:
+        return {}
+    return {"half_low": of.low, "half_high": of.high, "half_reached": of.reached, "lowest": of.lowest}
+
+
+def _half(row: Mapping[str, Any]) -> str:
+    value, low, high = (None if pd.isna(row[key]) else row[key] for key in ("half", "half_low", "half_high"))
+    half = "not reached" if value is None else f"{value:.2f}".replace("-", wording.MINUS)
+    if pd.isna(row["half_reached"]):
+        return half
+    return f"{half}{_interval(HalfDose(value, low, high, row['half_reached'], row['lowest']))}"

@@ -17,11 +17,12 @@ from lesion import atomic
 from lesion.edits.units import scaling
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
-from lesion.statistics import critical
+from lesion.report import wording
+from lesion.statistics import critical, power
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.result import AblationSummary, Cell, Outcome, Planned
+from lesion.studies.ablation.result import AblationSummary, Cell, Outcome, Planned, Prospect
 from lesion.studies.ablation.study import Study
 
 FILE = "hypotheses.json"
@@ -29,6 +30,8 @@ RULE = (
     f"critical: an exact paired test rejects a loss of {100 * SHARE:g} % of the baseline's accuracy or less; spared:"
     f" one rejects a loss of {100 * SPARED:g} % or more; p Holm-corrected over the plan's tests, at most {ALPHA:g}"
 )
+ASSUMED = (1.0, 0.75, 0.5, 0.25)
+"""Accuracies of the unedited model for which a power is told."""
 FORM = "lesion plan"
 DIGITS = 12
 
@@ -71,7 +74,9 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
         return None
     fixed = content(study)
     made = datetime.now(UTC).isoformat(timespec="seconds")
+    expected = [each.model_dump(mode="json") for each in prospects(study)]
     document = {"form": FORM, "made": made, "sha256": digest(fixed), "answers": answers, "content": fixed}
+    document["prospects"] = expected
     atomic.keep(folder / FILE, json.dumps(document, indent=1) + "\n")
     if answers:
         return (
@@ -137,7 +142,8 @@ def read(folder: Path) -> dict[str, Any] | None:
         whole = document["form"] == FORM and digest(document["content"]) == document["sha256"]
         whole = whole and isinstance(document["made"], str) and isinstance(document["answers"], int)
         whole = whole and isinstance(document["content"]["models"], list)
-    except (KeyError, TypeError):
+        [Prospect.model_validate(each) for each in document["prospects"]]
+    except (KeyError, TypeError, ValueError):
         whole = False
     if not whole:
         raise LesionError(
@@ -162,6 +168,10 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
         for model in document["content"]["models"]:
             about = {"model": model, **each}
             pending.append((about, cells.get((model, each["task"], each["place"], each["factor"]))))
+    counts = {
+        (model, result.task): round((result.baseline.accuracy.value or 0.0) * result.items)
+        for model, result in summary.results
+    }
     p = [_p(about["expect"], cell) for about, cell in pending]
     corrected = holm([1.0 if value is None else value for value in p])
     outcomes = []
@@ -169,13 +179,16 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
         if cell is None or own is None:
             outcomes.append(Outcome(**about))
             continue
+        right = counts[about["model"], about["task"]]
         values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
+        values |= {"right": right, "detectable": power.detectable(about["expect"], right, len(pending))}
         outcomes.append(Outcome(**about, **values))
     return Planned(
         made=document["made"],
         digest=document["sha256"][:DIGITS],
         answers=document["answers"],
         outcomes=tuple(outcomes),
+        prospects=tuple(Prospect.model_validate(each) for each in document["prospects"]),
     )
 
 
@@ -185,8 +198,10 @@ def _p(expect: str, cell: Cell | None) -> float | None:
     return cell.p_critical if expect == "critical" else cell.p_spared
 
 
-def prospects(study: Study) -> list[str]:
-    """What the planned tests can find, a sentence per task, before anything is evaluated.
+def prospects(study: Study) -> list[Prospect]:
+    """What the planned tests can find, by task, expectation and assumed accuracy, before anything is evaluated.
+
+    Of a task that is asked in full no number of items is known, and there are none.
 
     Raises:
         UsageError: the study has no hypotheses.
@@ -197,18 +212,52 @@ def prospects(study: Study) -> list[str]:
             " 'gsm8k', place = '13' and expect = 'critical' (or 'spared')."
         )
     tests = len(study.hypotheses) * len(study.models)
-    sentences = []
+    found = []
     for choice in study.tasks:
         items = study.items_of(choice)
-        if items is None or (choice.name, "critical") not in {(each.task, each.expect) for each in study.hypotheses}:
+        if items is None:
             continue
-        parts = []
-        for share in (1.0, 0.75, 0.5, 0.25):
-            loss = critical.smallest_loss(round(share * items), tests)
-            found = "nothing" if loss is None else f"a loss of {100 * loss:.0f} %"
-            parts.append(f"{found} at a baseline of {100 * share:.0f} %")
-        sentences.append(
-            f"{choice.name}, {items:,} items: called critical with {100 * critical.POWER:.0f} % power:"
-            f" {'; '.join(parts)} (at the first step of Holm over {tests} planned tests)."
+        for expect in dict.fromkeys(each.expect for each in study.hypotheses if each.task == choice.name):
+            for share in ASSUMED:
+                loss = power.LOSS[expect]
+                found.append(
+                    Prospect(
+                        task=choice.name,
+                        expect=expect,
+                        items=items,
+                        tests=tests,
+                        baseline=share,
+                        loss=loss,
+                        power=power.power(expect, items, share, loss, tests),
+                        detectable=power.detectable(expect, round(share * items), tests),
+                        needed=power.items_needed(expect, share, loss, tests),
+                    )
+                )
+    return found
+
+
+def told(found: Sequence[Prospect]) -> list[str]:
+    """The prospects in sentences, one per task and expectation."""
+    groups: dict[tuple[str, str], list[Prospect]] = {}
+    for each in found:
+        groups.setdefault((each.task, each.expect), []).append(each)
+    return [_told(own) for own in groups.values()]
+
+
+def _told(own: Sequence[Prospect]) -> str:
+    first = own[0]
+    takes = f"takes {100 * first.loss:.0f} % of the accuracy" if first.loss else "takes nothing"
+    which = "smallest" if first.expect == "critical" else "largest"
+    parts = []
+    for each in own:
+        loss = "none" if each.detectable is None else f"{100 * each.detectable:.0f} %"
+        needed = "more than can be had" if each.needed is None else f"{each.needed:,}"
+        parts.append(
+            f"at a baseline of {100 * each.baseline:.0f} %, {100 * each.power:.0f} % ({which} loss with"
+            f" {100 * critical.POWER:.0f} %: {loss}; items for {100 * critical.POWER:.0f} %: {needed})"
         )
-    return sentences
+    return (
+        f"{first.task}, {first.items:,} items: power to call a place {first.expect} that {takes}: {'; '.join(parts)}."
+        " Exact, of an edit that repairs no item, at the first step of Holm over"
+        f" {wording.counted(first.tests, 'test')}."
+    )

@@ -22,6 +22,7 @@ from lesion.report.finding import Finding
 from lesion.report.table import Table
 from lesion.studies.ablation import (
     charts,
+    clusters,
     dissociation,
     doses,
     groups,
@@ -158,7 +159,7 @@ def report(
         plan_report.section(summary.planned),
         parts_report.section(summary),
         kinds.section(summary),
-        doses.section(summary),
+        doses.section(summary, answers),
         dissociation.section(views),
         matched.section(matched.compared(views, answers, summary.study.level)),
         perplexity.section(summary),
@@ -288,9 +289,10 @@ def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFr
     return [
         *parts_report.findings(summary),
         *kinds.findings(summary),
-        *doses.findings(summary),
+        *doses.findings(summary, answers),
         *dissociation.findings(views),
         *matched.findings(at_equal_difficulty),
+        *clusters.findings(summary),
         *perplexity.findings(summary),
     ]
 

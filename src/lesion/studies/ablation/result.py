@@ -8,7 +8,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
+from lesion.core.values import (
+    SUMMARY,
+    Endings,
+    Estimate,
+    Number,
+    OverClusters,
+    Sharing,
+    Summary,
+    Value,
+    read_summary,
+    summary_kind,
+)
 from lesion.edits.edit import Unit, address
 from lesion.edits.units import Part, scaling
 from lesion.errors import UsageError, nearest
@@ -63,6 +74,7 @@ class Cell(Place, Scores):
         spared: that it takes less, by this test; only of a full table.
         margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
             nats; p of "nothing", corrected by Holm over the layers.
+        clustered: the drop's interval over the clusters that items share; None where there are none.
         decided: where evaluation stopped, whether the drop exceeds the effect.
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
@@ -75,6 +87,7 @@ class Cell(Place, Scores):
     p_spared_corrected: Number = None
     spared: bool | None = None
     margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
+    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
     decided: Decision | None = None
     baseline: Scores | None = None
 
@@ -179,6 +192,7 @@ class TaskResult(Value):
         sensitivity: per unit and factor; of full tables only.
         stopping: None in a full table.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+        shared: what items share; None where its groups are no clusters, and where evaluation stopped.
     """
 
     task: str
@@ -190,6 +204,7 @@ class TaskResult(Value):
     stopping: Stopped | None = None
     screen: Screen | None = None
     guessing: float = 0.0
+    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
 
     @property
     def answers(self) -> int:
@@ -248,12 +263,37 @@ class ModelResult(Value):
     texts: tuple[TextResult, ...] = ()
 
 
+class Prospect(Value):
+    """What the planned tests of one kind on one task can find, before any answer, if the baseline is this accurate.
+
+    Attributes:
+        baseline: the accuracy assumed of the unedited model.
+        loss: the share of it that the edit is assumed to take.
+        power: the chance that a place is called as expected then (`statistics.power`).
+        detectable: the smallest loss called critical, or the largest called spared, with 80 % power; None: none.
+        needed: about how many items give 80 % power at that loss; None: too many.
+    """
+
+    task: str
+    expect: str
+    items: int
+    tests: int
+    baseline: float
+    loss: float
+    power: float
+    detectable: Number = None
+    needed: int | None = None
+
+
 class Outcome(Value):
     """One hypothesis of a plan on one model.
 
     Attributes:
         p: of its own exact test; p_corrected: by Holm over the tests of the plan; None where it is not measured yet.
         confirmed: whether the test passes; None where it is not measured.
+        right: items that the baseline has right.
+        detectable: with these, the smallest loss that is called critical with 80 % power, or the largest called spared,
+            as a share of the baseline's accuracy; None where none is.
     """
 
     model: str
@@ -265,6 +305,8 @@ class Outcome(Value):
     p: Number = None
     p_corrected: Number = None
     confirmed: bool | None = None
+    right: int | None = None
+    detectable: Number = None
 
 
 class Planned(Value):
@@ -274,12 +316,14 @@ class Planned(Value):
         made: when, as an ISO date and time.
         digest: the first 12 hexadecimal digits of the plan's SHA-256.
         answers: how many answers to the planned tasks were there already; 0 of a plan that deserves the name.
+        prospects: what the tests could find, as it was written down with them.
     """
 
     made: str
     digest: str
     answers: int
     outcomes: tuple[Outcome, ...]
+    prospects: tuple[Prospect, ...] = ()
 
 
 class AblationSummary(Summary):
@@ -384,8 +428,21 @@ def stopped_rule(stop: StopPlan) -> str:
         f"Asking stopped as soon as a cell was decided. A place exceeds the effect when its drop exceeds"
         f" {100 * stop.effect:g} points, on all items of the study and beyond them, and it does not when its drop on"
         f" all of them does not; inferred from the items asked so far by e-values from bets, with {stop.rule} over the"
-        f" layers of one model, task, unit and factor. The false discovery rate is at most {100 * stop.level:g} %:"
-        f" that is the expected share of wrong ones among the places called exceeding, on all items and beyond them,"
-        f" and among those called not, on all items. It does not limit the chance of any wrong call in a"
-        f" study. What was not decided is open. Which places are critical, only a full table says."
+        f" layers of one model, task, unit and factor. {_limited(stop)} What was not decided is open. Which places are"
+        f" critical, only a full table says."
+    )
+
+
+def _limited(stop: StopPlan) -> str:
+    """What error a stopped study limits."""
+    if stop.rule == "e-Holm":
+        return (
+            f"The family-wise error is at most {100 * stop.level:g} %: that is the chance that any of these layers is"
+            " wrongly called exceeding, on all items and beyond them, and the chance that any is wrongly called not,"
+            " on all items."
+        )
+    return (
+        f"The false discovery rate is at most {100 * stop.level:g} %: that is the expected share of wrong ones among"
+        " the places called exceeding, on all items and beyond them, and among those called not, on all items. It does"
+        " not limit the chance of any wrong call in a study."
     )

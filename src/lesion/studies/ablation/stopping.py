@@ -63,7 +63,7 @@ class Stopping:
     """Where the stopped study of one model stands.
 
     Args:
-        plan: the effect, and the level of the false discovery rate.
+        plan: the effect, the rule and its level.
         items: the ids of each task's items in seeded order.
         edits: the cells of every task.
 
@@ -193,7 +193,7 @@ class _Family:
 
     def __init__(self, plan: StopPlan, task: str, edits: tuple[str, ...], items: int) -> None:
         self.task, self.edits = task, edits
-        self.standing = Standing.first(len(edits), plan.effect, plan.level, items)
+        self.standing = Standing.first(len(edits), plan.effect, plan.level, items, plan.rule)
         self._differences = np.zeros((len(edits), items), dtype=np.int64)
         self._known = np.zeros(len(edits), dtype=np.int64)
 

@@ -23,16 +23,21 @@ SCORED = (
 
 
 def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:
-    """Notes where stored answers were looked at before under another effect or level than `plan` has."""
+    """Notes where stored answers were looked at before under another effect, level or rule than `plan` has."""
     if not (folder / FILE).exists():
         return []
     with Store.read(folder) as store:
         before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
-    if before is None or (before["effect"], before["level"]) == (plan.effect, plan.level):
+    if before is None:
         return []
+    settings = (before["effect"], before["level"], before.get("rule", plan.rule))
+    if settings == (plan.effect, plan.level, plan.rule):
+        return []
+    by = "" if settings[2] == plan.rule else f" by {settings[2]}"
+    error = "family-wise error" if plan.rule == "e-Holm" else "false discovery rate"
     return [
-        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}. The"
-        " false discovery rate is limited for an effect that is chosen before anybody looks."
+        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}{by}."
+        f" The {error} is limited for an effect and a rule that are chosen before anybody looks."
     ]
 
 

@@ -87,9 +87,11 @@ class StopPlan(Table):
         default=0.1, description="the smallest drop of accuracy that counts, a number between 0 and 1"
     )
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.05, description="the false discovery rate that is allowed, a number between 0 and 1"
+        default=0.05, description="the false discovery rate or family-wise error allowed, a number between 0 and 1"
     )
-    rule: Literal["closed e-BH"] = Field(default="closed e-BH", description="closed e-BH")
+    rule: Literal["closed e-BH", "e-Holm"] = Field(
+        default="closed e-BH", description="closed e-BH (false discovery rate) or e-Holm (family-wise error)"
+    )
 
 
 class Study(Questions):
@@ -177,6 +179,10 @@ class Study(Questions):
             STATISTICS, frozenset({str}),
         ),
         Option(
+            "stop_rule", (), "What the level limits once evaluation stops: closed e-BH the false discovery rate,"
+            " e-Holm the chance of any wrong call.", STATISTICS, frozenset({str}), shown="closed e-BH",
+        ),
+        Option(
             "effect", (), "Smallest drop in accuracy that counts, where evaluation stops once decided.", STATISTICS,
             frozenset({float}), shown="0.1",
         ),
@@ -185,7 +191,12 @@ class Study(Questions):
     @classmethod
     @override
     def from_options(
-        cls, stop_when: str | None = None, effect: float | None = None, level: float | None = None, **options: Any
+        cls,
+        stop_when: str | None = None,
+        stop_rule: str | None = None,
+        effect: float | None = None,
+        level: float | None = None,
+        **options: Any,
     ) -> Study:
         """A study from options by their flat names.
 
@@ -200,6 +211,10 @@ class Study(Questions):
                 raise UsageError(
                     "--effect says when to stop evaluating; give --stop-when decided with it, or leave it out."
                 )
+            if stop_rule is not None:
+                raise UsageError(
+                    "--stop-rule says how evaluation stops; give --stop-when decided with it, or leave it out."
+                )
             if level is not None and 0 < level < 0.5:
                 raise UsageError(
                     f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
@@ -213,7 +228,8 @@ class Study(Questions):
                 " level."
             )
         wrong = min(chosen, 1 - chosen)
-        stop = {"when": stop_when, "level": wrong, **({} if effect is None else {"effect": effect})}
+        given = {"effect": effect, "rule": stop_rule}
+        stop = {"when": stop_when, "level": wrong} | {key: each for key, each in given.items() if each is not None}
         return super().from_options(**options, level=1 - wrong, stop=stop)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
-from lesion.core.values import Estimate
+from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.edits.edit import BASELINE, UNITS
 from lesion.edits.units import part_of
 from lesion.report.wording import counted, percent
@@ -44,6 +44,7 @@ from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, 
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
+from lesion.tasks.sharing import Shared, shared
 
 Right = Bool[np.ndarray, " items"]
 CUT = 0.2
@@ -87,7 +88,7 @@ def summarise(
             if perplexity.scored(of_task):
                 result = perplexity.measured(task, ids, of_task, edits, study.level)
             elif stopping is None:
-                result = _full_task(study, task, ids, of_task, edits)
+                result = _full_task(study, task, ids, of_task, edits, shared(task, items[items["task"] == task]))
             else:
                 result = _stopped_task(study, task, of_task, edits, stopping)
             if isinstance(result, TextResult):
@@ -127,7 +128,12 @@ def summarise(
 
 
 def _full_task(
-    study: Study, task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[PlaceEdit]
+    study: Study,
+    task: str,
+    ids: Sequence[str],
+    answers: pd.DataFrame,
+    edits: Sequence[PlaceEdit],
+    of_items: Shared | None,
 ) -> TaskResult | None:
     """The result of a task; None where the baseline is not complete."""
     frames = complete(answers, ids)
@@ -139,7 +145,8 @@ def _full_task(
     for kind in by_kind(edits):
         done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
         if done:
-            of_kind, reach = _cells(task, baseline, done, len(kind), study.level)
+            clusters = None if of_items is None else of_items.clusters
+            of_kind, reach = _cells(task, baseline, done, len(kind), study.level, clusters)
             cells |= of_kind
             sensitivity.append(reach)
     return TaskResult(
@@ -149,11 +156,17 @@ def _full_task(
         cells=[cells[edit] for edit in edits if edit in cells],
         planned=[] if study.screen_top is not None else sorted({edit.layer for edit in edits}),
         sensitivity=sensitivity,
+        shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
     )
 
 
 def _cells(
-    task: str, baseline: pd.DataFrame, answered: Mapping[PlaceEdit, pd.DataFrame], tests: int, level: float
+    task: str,
+    baseline: pd.DataFrame,
+    answered: Mapping[PlaceEdit, pd.DataFrame],
+    tests: int,
+    level: float,
+    clusters: Sequence[str] | None,
 ) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
     """The cells of one unit and factor, and what the rule can find in them.
 
@@ -184,6 +197,7 @@ def _cells(
             p_spared_corrected=kept_corrected[place],
             spared=critical(kept_corrected[place]),
             margin=by_margin.get(edit),
+            clustered=OverClusters.of(right.astype(float) - _right(frame), clusters, drop, level),
         )
     first = next(iter(answered))
     shares = []

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from lesion.core.values import Estimate
 from lesion.plain import plain
-from lesion.report import wording
+from lesion.report import sharing, wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import parts_report
@@ -27,6 +27,7 @@ COLUMNS = (
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
     *("p_critical", "p_critical_corrected", "critical", "p_spared", "p_spared_corrected", "spared", "decided"),
     *("margin", "margin_low", "margin_high", "margin_p_corrected"),
+    *sharing.COLUMNS,
     *(*RATES, "nonfinite"),
     *(f"baseline_{name}" for name in ("items", "accuracy", "low", "high", *RATES)),
 )
@@ -34,6 +35,7 @@ NUMBERS = (
     "looped",
     "baseline_looped",
     *("margin", "margin_low", "margin_high", "margin_p_corrected"),
+    *sharing.COLUMNS,
     *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
 )
 """Columns that are numbers also where none is known."""
@@ -63,6 +65,7 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"spared": math.nan if cell.spared is None else cell.spared}
                 | {"decided": cell.decided or math.nan, "baseline_items": baseline.items, **margin_of(cell)}
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
+                | sharing.columns(cell.clustered)
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from lesion.core.values import Estimate
-from lesion.report import wording
+from lesion.report import sharing, wording
 from lesion.report.finding import Finding
 from lesion.report.table import decimals
 from lesion.report.wording import SPACE
@@ -225,13 +225,15 @@ def _limits(summary: ComparisonSummary, pair: Pair, cells: Sequence[Compared]) -
         family = [each for other in summary.pairs for each in other.of_task(cell.task)]
         tests = sum(each.unedited == cell.unedited for each in family)
         least = math.ceil(math.log2(2 * max(1, tests) / wording.ALPHA))
-        over = f" after correction over {tests} comparisons" if tests > 1 else ""
+        after = f" after correction over {tests} comparisons" if tests > 1 else ""
         few = f"There are only {wording.counted(cell.items, 'item')}"
         if least > cell.items:
-            sentences.append(f"{few}: no difference can be significant{over}.")
+            sentences.append(f"{few}: no difference can be significant{after}.")
         else:
-            sentences.append(f"{few}: a difference is significant{over} only if at least {least} of them change.")
-    return sentences
+            sentences.append(f"{few}: a difference is significant{after} only if at least {least} of them change.")
+    over = [(_edit(each), each.difference, each.clustered) for each in cells if each.clustered is not None]
+    text = sharing.changes(cell.task, cell.items, cell.shared, over)
+    return sentences if text is None else [*sentences, text]
 
 
 def _all(summary: ComparisonSummary) -> Finding:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Estimate, Summary, Value
+from pydantic import Field
+
+from lesion.core.values import Estimate, OverClusters, Sharing, Summary, Value
 from lesion.edits.edit import BASELINE
 from lesion.studies.comparison.study import ComparisonStudy
 
@@ -55,6 +57,8 @@ class Compared(Value):
         counts: None for a scored task.
         extra_drop: the drop that the edit causes in b minus that in a, on the same items; None for the unedited models
             and where the edits differ. p by the exact sign-flip test, corrected by Holm over all edits of the task.
+        shared: what the items share; None where their groups are no clusters, and for a scored task.
+        clustered: the interval of the difference over these clusters.
     """
 
     task: str
@@ -66,6 +70,8 @@ class Compared(Value):
     difference: Estimate
     counts: Counts | None
     extra_drop: Estimate | None = None
+    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
+    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
     @property
     def unedited(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lesion.core.values import Estimate
+from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
@@ -18,6 +18,7 @@ from lesion.studies.comparison.pairing import Match, aligned, matches
 from lesion.studies.comparison.reading import Source, digest, read
 from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Counts, Drop, Pair, TaskItems
 from lesion.studies.comparison.study import ComparisonStudy
+from lesion.tasks.sharing import shared
 
 
 class Gathered(NamedTuple):
@@ -149,15 +150,19 @@ def _compared(
         )
     first, second = (right(each, items) for each in rows)
     gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
+    difference, of_items = paired_drop(second, first, level), shared(task, a.items[task].loc[items])
+    clusters = None if of_items is None else of_items.clusters
     return Compared(
         **named,
         a=Estimate.of(accuracy(first, level)),
         b=Estimate.of(accuracy(second, level)),
-        difference=Estimate.of(paired_drop(second, first, level), mcnemar_exact(gained, lost)),
+        difference=Estimate.of(difference, mcnemar_exact(gained, lost)),
         counts=Counts(
             gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
         ),
         extra_drop=_extra_drop(a, b, task, items, edits, level),
+        shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
+        clustered=OverClusters.of(second.astype(float) - first, clusters, difference, level),
     )
 
 

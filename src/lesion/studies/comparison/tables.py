@@ -27,10 +27,12 @@ def comparison(summary: ComparisonSummary) -> Table:
     return Table("comparison", pd.DataFrame([row for pair in summary.pairs for row in _rows(pair)], columns=_KEYS))
 
 
+_CLUSTERED = ("low_clustered", "high_clustered", "design_effect", "clusters")
 _KEYS = [
     *("a", "b", "task", "edit", "edit_b", "items", "value_a", "low_a", "high_a", "value_b", "low_b", "high_b"),
     *("difference", "low", "high", "p", "p_corrected", "gained", "lost", "both_right", "both_wrong"),
     *("extra_drop", "extra_low", "extra_high", "extra_p", "extra_p_corrected"),
+    *_CLUSTERED,
 ]
 
 
@@ -46,6 +48,8 @@ def _rows(pair: Pair) -> list[dict[str, Any]]:
         row |= {"difference": cell.difference.value}
         row |= {end: getattr(cell.difference, end) for end in _ENDS[1:]} | counts
         row |= {"extra_drop": extra.value} | {f"extra_{end}": getattr(extra, end) for end in _ENDS[1:]}
+        if (over := cell.clustered) is not None:
+            row |= dict(zip(_CLUSTERED, (over.low, over.high, over.design, over.clusters), strict=True))
         rows.append(row)
     return rows
 

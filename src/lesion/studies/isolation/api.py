@@ -57,6 +57,7 @@ def evaluate(
     *,
     factor: float | Sequence[float] | None = None,
     random_controls: int = 3,
+    matched_in: str | Sequence[str] = "count",
     items: int | str = 100,
     validation: float | None = None,
     skill: str | Task | None = None,
@@ -66,7 +67,8 @@ def evaluate(
     """Evaluate the baseline and every edit on the same items, each edit beside its matched random controls.
 
     An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
-    random weights of every matrix, or as many other blocks (`lesion.edits.matched`).
+    random weights of every matrix, or as many other blocks (`lesion.edits.matched`). With `matched_in` "magnitude" the
+    weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's controls.
 
     Example:
         >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-from lesion.core.values import Estimate, Number, Value
+from pydantic import Field
+
+from lesion.core.values import Estimate, Number, OverClusters, Sharing, Value
+from lesion.edits.matched import MatchedIn
 from lesion.report import wording
 
 METHOD_NAMES = {
@@ -31,11 +34,13 @@ class EditedModel(Value):
         factor: that selected weights, blocks or branches are multiplied by; None where an edit has none or several.
         without: label of the listed weights that were taken away from its selection; empty where none were.
         random_of: text form of the edit whose matched random control it is, or None.
+        matched_in: of a random control, what it shares with the edit: count, magnitude or importance.
         seed: of the draw, for a random control.
         randoms: text forms of its matched random controls.
         selected, total: weights; of scaled blocks and branches and of truncated matrices all that lie in them.
         achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed; None of
             an edit that is no single selection.
+        size: the mean |W| of the selected weights, before; None likewise.
     """
 
     edit: str
@@ -53,6 +58,8 @@ class EditedModel(Value):
     selected: int
     total: int
     achieved: Number
+    matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
+    size: Number = None
 
     @property
     def share(self) -> float:
@@ -84,6 +91,8 @@ class EditedModel(Value):
             parts.append(f"keep{wording.SPACE}{wording.keep(self.keep)}")
         if self.repeat:
             parts.append(f"repeat{wording.SPACE}{self.repeat}")
+        if self.random_of is not None and self.matched_in != "count":
+            parts.append(f"matched in {self.matched_in}")
         if self.random_of is not None and self.seed is not None:
             parts.append(f"seed{wording.SPACE}{self.seed}")
         if self.factor is not None and self.method_name != self.edit:  # the text of several edits has their factors
@@ -112,7 +121,8 @@ class Baseline(Value):
 class RandomControls(Value):
     """The matched random controls of an edit on a task: the mean and range of their accuracies, or perplexities.
 
-    `drop` is their mean drop and `beyond` how much more the edit drops; both are None for running text.
+    `drop` is their mean drop and `beyond` how much more the edit drops; both are None for running text. `matched_in` is
+    what they share with the edit.
     """
 
     draws: int
@@ -121,6 +131,7 @@ class RandomControls(Value):
     highest: Number
     drop: Number = None
     beyond: Estimate = Estimate(value=None)
+    matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
 
 
 class TaskUnderEdit(Value):
@@ -129,6 +140,8 @@ class TaskUnderEdit(Value):
     Attributes:
         result: accuracy in 0…1, or perplexity; None where that is not a finite number.
         change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
+        random: the matched random controls of the first kind; matched: those of further kinds.
+        clustered: the drop's interval over the clusters that items share; None where there are none.
     """
 
     edit: str
@@ -136,6 +149,8 @@ class TaskUnderEdit(Value):
     change: Estimate
     rates: Rates = Rates()
     random: RandomControls | None = None
+    matched: tuple[RandomControls, ...] = Field(default=(), exclude_if=lambda controls: not controls)
+    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
 
 class EvaluatedTask(Value):
@@ -144,6 +159,7 @@ class EvaluatedTask(Value):
     Attributes:
         kind: `generate`, `choose`, or `score` for running text, which is measured by perplexity.
         chance: the accuracy of guessing in 0…1; None for perplexity or where it is not known.
+        shared: what items share; None where their groups are no clusters.
     """
 
     name: str
@@ -153,6 +169,7 @@ class EvaluatedTask(Value):
     chance: Number
     baseline: Baseline
     cells: tuple[TaskUnderEdit, ...]
+    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
 
     @cached_property
     def effects(self) -> dict[str, TaskUnderEdit]:

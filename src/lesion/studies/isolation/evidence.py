@@ -21,6 +21,7 @@ class Evidence:
 
     Attributes:
         corrected: p on the skill, corrected over all edits tried, is at most `ALPHA`.
+        beyond_random: more than its random controls of every kind.
         beyond_controls: over the informative controls; None where there is none, or one was not answered.
         suffering: the scored controls that get worse by more than `SUFFERS` and than under random weights.
         strength: the least of the change and its margins over those controls.
@@ -62,11 +63,12 @@ def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) ->
     known = [difference for difference in differences if difference is not None and difference.value is not None]
     # A gain is a drop below 0: then it is the upper end of the interval that has to lie beyond 0.
     ends = [sign * end for d in known if (end := d.high if boost else d.low) is not None]
+    every = [beyond(of.beyond, boost=boost) for of in (effect.random, *effect.matched) if of is not None]
     return Evidence(
         edit=edit,
         changed=beyond(effect.change, boost=boost),
         corrected=None if effect.change.p_corrected is None else effect.change.p_corrected <= ALPHA,
-        beyond_random=None if effect.random is None else beyond(effect.random.beyond, boost=boost),
+        beyond_random=None if effect.random is None else all(every),
         beyond_controls=None if not ends or len(ends) < len(informative) else min(ends) > 0,
         suffering=tuple(c for c in evaluation.controls if c.scored and suffers(c, c.effects.get(edit.edit))),
         strength=min([*(sign * d.value for d in known if d.value is not None), sign * effect.change.value]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lesion.core.values import Estimate
-from lesion.report import wording
+from lesion.report import sharing, wording
 from lesion.report.finding import Finding, limits
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
 from lesion.studies.isolation.evaluation import (
@@ -40,9 +40,25 @@ def findings(summary: IsolationSummary) -> list[Finding]:
                 for task in evaluation.tasks
             )
         )
+        if sentences := _shared(evaluation):
+            every.append(Finding("Shared templates", (), tuple(sentences)))
     if isolation is not None and (sentences := selected(isolation)):
         every.append(Finding("What was selected" if every else "", (sentences[0],), tuple(sentences[1:])))
     return every or [Finding("", ("Nothing has been measured yet.",))]
+
+
+def _shared(evaluation: Evaluation) -> list[str]:
+    """How much wider intervals are over what items share, and which changes they do not carry."""
+    tried = {edit.edit for edit in evaluation.tried}
+    texts = []
+    for task in evaluation.tasks:
+        measured = [
+            (evaluation.name_of(cell.edit), cell.change, cell.clustered)
+            for cell in task.cells
+            if cell.edit in tried and cell.clustered is not None
+        ]
+        texts.append(sharing.changes(task.name, task.items, task.shared, measured))
+    return [text for text in texts if text is not None]
 
 
 def chosen(choice: Choice, evaluation: Evaluation) -> str:

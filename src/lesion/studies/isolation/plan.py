@@ -11,8 +11,10 @@ from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, parts, with_factor
-from lesion.edits.matched import matched_controls
+from lesion.edits.matched import MatchedIn, matched_controls
 from lesion.edits.replace import Replace
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.matched_control import Matched
 from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.units import of_units, site_of
@@ -30,12 +32,15 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Candidate:
-    """An edit to evaluate: where it comes from, and of a selection its counts where they are known."""
+    """An edit to evaluate: where it comes from; of a selection its counts where they are known, and what was seen on
+    the texts of its controls.
+    """
 
     edit: Edit
     samples: int | None = None
     repeat: int | None = None
     counts: Sequence[Count] | None = None
+    texts: tuple[Inputs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def plan(
     factors: Sequence[float],
     random_controls: int,
     note: Callable[[str], None],
+    matched_in: Sequence[MatchedIn] = ("count",),
 ) -> tuple[list[EditedModel], dict[str, Edit]]:
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
@@ -95,6 +101,7 @@ def plan(
         factors: in place of their own; none of an edit of the spectrum alone.
         random_controls: of each edit.
         note: takes what the person should know.
+        matched_in: what random controls share with a selection, so many of each kind.
 
     Returns:
         What is planned, and the edits by their text form.
@@ -117,17 +124,56 @@ def plan(
         if text in unchanged:
             continue
         counts = _counts(edit, candidate, model)
-        sizes = (_factor(edit), _without(edit), *(c.selected for c in counts)) if counts else (text,)
-        controls = [] if sizes in drawn else matched_controls(edit, model, random_controls)
-        drawn.setdefault(sizes, tuple(map(str, controls)))
-        planned.append(_planned(model, edit, candidate, counts, randoms=drawn[sizes]))
-        if len(drawn[sizes]) < random_controls:
-            there = f"{len(drawn[sizes])} matched random controls, not {random_controls}"
-            note(f"{planned[-1].name}: {there}: there are no more places to draw from.")
-        controls = [control for control in controls if str(control) not in tried]
-        planned += [_planned(model, control, candidate, counts, random_of=text) for control in controls]
-        edits |= {str(each): each for each in (edit, *controls)}
+        own: dict[str, tuple[MatchedIn, Edit]] = {}
+        names: list[str] = []
+        for kind in matched_in:
+            sizes = (
+                (_factor(edit), _without(edit), *(c.selected for c in counts))
+                if counts and kind == "count"
+                else (text,)
+            )
+            texts = _texts(edit, candidate) if kind == "importance" else ()
+            if (kind, sizes) not in drawn:
+                lacking = kind == "importance" and not texts
+                controls = [] if lacking else matched_controls(edit, model, random_controls, kind, texts)
+                drawn[kind, sizes] = tuple(map(str, controls))
+                own |= {str(each): (kind, each) for each in controls}
+            names += drawn[kind, sizes]
+            if len(drawn[kind, sizes]) < random_controls:
+                note(_fewer(edit, kind, len(drawn[kind, sizes]), random_controls))
+        planned.append(_planned(model, edit, candidate, counts, randoms=tuple(names)))
+        own = {name: each for name, each in own.items() if name not in tried}
+        planned += [
+            _planned(model, control, candidate, counts, random_of=text, matched_in=kind)
+            for kind, control in own.values()
+        ]
+        edits |= {text: edit, **{name: control for name, (_, control) in own.items()}}
     return planned, edits
+
+
+def _fewer(edit: Edit, kind: MatchedIn, there: int, wanted: int) -> str:
+    """Why an edit has fewer random controls than were asked for."""
+    if kind == "count":
+        reason = "there are no more places to draw from"
+    elif not all(isinstance(part, ScaleParameters) for part in parts(edit)):
+        reason = f"only selections of weights are matched in {kind}"
+    else:
+        reason = (
+            "the edit does not hold what was observed on texts of controls" if there == 0 else "no more are different"
+        )
+    return f"{_name(edit)}: {there} random controls matched in {kind}, not {wanted}: {reason}."
+
+
+def _name(edit: Edit) -> str:
+    return edit.selection.label if isinstance(edit, ScaleParameters) else _label(edit)
+
+
+def _texts(edit: Edit, candidate: Candidate) -> tuple[Inputs, ...]:
+    """What was observed on the texts of an edit's controls: by the isolation, else as the selection holds it."""
+    if candidate.texts or not isinstance(edit, ScaleParameters):
+        return candidate.texts
+    selection = edit.selection.parts[0] if left_out(edit.selection) is not None else edit.selection
+    return tuple(each.only() for each in getattr(selection, "controls", ()))
 
 
 def _factor(edit: Edit) -> float | None:
@@ -150,8 +196,10 @@ def _planned(
     counts: Sequence[Count],
     random_of: str | None = None,
     randoms: tuple[str, ...] = (),
+    matched_in: MatchedIn = "count",
 ) -> EditedModel:
     made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": _factor(edit)}
+    made |= {"matched_in": matched_in}
     made |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
@@ -179,8 +227,9 @@ def _planned(
         without="" if random_of is not None or taken is None else taken.label,
         method="random" if random_of else method,
         keep=share,
-        seed=selection.seed if isinstance(selection, Random) and random_of else None,
+        seed=selection.seed if isinstance(selection, Random | Matched) and random_of else None,
         selected=sum(c.selected for c in counts),
+        size=before / sum(c.selected for c in counts),
         total=sum(c.total for c in counts),
         achieved=math.copysign(after / before, edit.factor),
         **made,

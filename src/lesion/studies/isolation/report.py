@@ -222,7 +222,7 @@ def _evaluation(summary: IsolationSummary, evaluation: Evaluation, *, browsable:
         " controls; beyond random: how much more the edit drops."
     )
     blocks: list[Block] = [Prose((how,)), tables.cells(evaluation)]
-    for table in (tables.selectivity(evaluation), tables.candidates(evaluation)):
+    for table in (tables.matched(evaluation), tables.selectivity(evaluation), tables.candidates(evaluation)):
         if len(table.frame):
             blocks += [Prose(title=table.title), table]
     yield Section("Table", "Every task under every edit", tuple(blocks))

@@ -57,7 +57,9 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
         notes: list[str] = []
-        entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, notes.append)
+        entries, edits = plan(
+            model, isolated.candidates, study.factor, study.random_controls, notes.append, study.matched_in
+        )
         skill = asked_skill(study)
         if canonical(skill) != canonical(study.skill) and skill in [task.name for task in study.tasks]:
             notes.append(f"{skill} stands for the skill {study.skill}: the same task with other options.")
@@ -105,7 +107,7 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         skills += [first.data for first in calibration[:1]]
         samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
         candidates.append(Candidate(edit, samples, repeat))
-    entries, edits = plan(model, candidates, study.factor, study.random_controls, notes.append)
+    entries, edits = plan(model, candidates, study.factor, study.random_controls, notes.append, study.matched_in)
     skills = skills if study.skill is None else [study.skill]
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)
     roles = Roles(skill, study.validation, tuple(notes), calibrated_on(edits.values()))

@@ -9,6 +9,7 @@ from pathlib import Path
 from lesion.activations.calibration import Calibration
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import save_edit
+from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.selection import Count, check_extent, fixed_together
 from lesion.errors import LesionError
@@ -85,7 +86,7 @@ def isolate(
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
         written.append(_selected(made, its_counts, save_edit(file, edit, model, selected=its_counts), own))
     candidates = [
-        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, its_counts)
+        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, its_counts, _texts_of(made, controls))
         for made, its_counts, _ in kept
     ]
     if excluded is not None:
@@ -107,6 +108,11 @@ def isolate(
         notes=(*notes, *map(str, refusals)),
     )
     return Isolated(tuple(candidates), result)
+
+
+def _texts_of(made: Made, controls: Sequence[ByDraw]) -> tuple[Inputs, ...]:
+    """What was observed on the controls' texts in the draw of a selection."""
+    return tuple(control[made.samples, made.repeat].only() for control in controls)
 
 
 def _excluded(super_weights: SuperWeights, folder: Path, model: Model) -> Excluded:

@@ -13,6 +13,7 @@ from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions, Table
+from lesion.edits.matched import MatchedIn
 from lesion.errors import UsageError
 
 SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
@@ -24,6 +25,15 @@ SAMPLES = 100
 95 %; they take a fifth of the time."""
 RANDOM_CONTROLS = option(
     3, help="Number of matched random controls per edit.", must="a whole number from 0", panel=STATISTICS
+)
+
+MATCHED_IN: tuple[MatchedIn, ...] = option(
+    ("count",),
+    help="What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|),"
+    " importance (and |W| times the inputs of the controls' texts).",
+    must="count, magnitude, importance, or a list of these",
+    many="comma",
+    panel=STATISTICS,
 )
 
 
@@ -50,7 +60,7 @@ class IsolationStudy(Questions):
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
         *("kind", "weights", "skill", "controls", "methods", "keep", "samples", "repeats", "replacement"),
-        *("factor", "random_controls", "choose", "exclude_super_weights"),
+        *("factor", "random_controls", "matched_in", "choose", "exclude_super_weights"),
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
@@ -109,6 +119,7 @@ class IsolationStudy(Questions):
         must="a whole number from 0 to 1000",
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
+    matched_in: Several[MatchedIn] = MATCHED_IN
     choose: Choose | None = Field(default=None, description="a table [choose]")
     tasks: Listed[OneTask] = option(
         (),
@@ -161,7 +172,7 @@ class EvaluationStudy(Questions):
     FORM: ClassVar[str] = "lesion evaluation"
     SILENT: ClassVar[tuple[str, ...]] = (
         *Questions.SILENT,
-        *("kind", "edits", "factor", "random_controls", "validation", "force", "skill"),
+        *("kind", "edits", "factor", "random_controls", "matched_in", "validation", "force", "skill"),
     )
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
@@ -180,6 +191,7 @@ class EvaluationStudy(Questions):
         many="comma",
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
+    matched_in: Several[MatchedIn] = MATCHED_IN
     validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
         help="Choose the best edit on this share of the items and report it on the others.",

@@ -12,8 +12,9 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
-from lesion.core.values import Estimate
+from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.edits.edit import BASELINE
+from lesion.edits.matched import MatchedIn
 from lesion.report import wording
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
@@ -32,6 +33,7 @@ from lesion.studies.isolation.evaluation import (
     TaskUnderEdit,
 )
 from lesion.studies.isolation.plan import Plan
+from lesion.tasks.sharing import Shared, shared
 
 RULE = (
     "Of all edits, the one with the highest accuracy on the skill's validation items; of several, the one that costs"
@@ -58,6 +60,7 @@ class _Task:
     kind: str
     level: float
     by_edit: Mapping[str, _Answers]
+    shared: Shared | None = None
 
     @property
     def baseline(self) -> _Answers:
@@ -72,10 +75,6 @@ class _Task:
     def drop(self, edit: str, part: slice = slice(None)) -> Contrast:
         """The drop in accuracy under an edit on a part of the items."""
         return paired_drop(self.baseline.right[part], self.by_edit[edit].right[part], self.level)
-
-    def randoms(self, edit: EditedModel) -> list[_Answers]:
-        """The answers under an edit's random controls that are complete."""
-        return [self.by_edit[control] for control in edit.randoms if control in self.by_edit]
 
 
 def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluation:
@@ -94,7 +93,8 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     complete: dict[str, _Task] = {}
     for name, kind in plan.tasks.items():
         drawn = list(items["item"][items["task"] == name])
-        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn))
+        of_items = None if kind == "score" else shared(name, items[items["task"] == name])
+        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn), of_items)
         if str(BASELINE) not in task.by_edit:
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
@@ -114,6 +114,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
                     tokens=int(baseline.tokens.sum()) if kind == "score" else None,
                 ),
                 cells=tuple(_cells(plan, task)),
+                shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
             )
         )
     choice = _choice(plan, complete)
@@ -179,30 +180,44 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
     corrected = dict(zip(own, every, strict=False))
     for edit in answered:
         edited = task.by_edit[edit.edit]
+        clustered = None
         if scored:
             change = Estimate.of(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
         else:
-            change = Estimate.of(task.drop(edit.edit), tests[edit.edit], corrected.get(edit.edit))
+            drop = task.drop(edit.edit)
+            change = Estimate.of(drop, tests[edit.edit], corrected.get(edit.edit))
+            clusters = None if task.shared is None else task.shared.clusters
+            clustered = OverClusters.of(baseline.right.astype(float) - edited.right, clusters, drop, task.level)
+        controls = tuple(_random(task, edit, *each) for each in _kinds(plan, task, edit).items())
         yield TaskUnderEdit(
             edit=edit.edit,
             result=Estimate.of(task.result(edited)),
             change=change,
             rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
-            random=_random(task, edit),
+            random=controls[0] if controls else None,
+            matched=controls[1:],
+            clustered=clustered,
         )
 
 
-def _random(task: _Task, edit: EditedModel) -> RandomControls | None:
-    drawn = task.randoms(edit)
-    if not drawn:
-        return None
+def _kinds(plan: Plan, task: _Task, edit: EditedModel) -> dict[MatchedIn, list[_Answers]]:
+    """The answers under the random controls of an edit by what these share with it, in the order planned."""
+    matched_in = {each.edit: each.matched_in for each in plan.edits}
+    kinds: dict[MatchedIn, list[_Answers]] = {}
+    for control in edit.randoms:
+        if control in task.by_edit:
+            kinds.setdefault(matched_in.get(control, "count"), []).append(task.by_edit[control])
+    return kinds
+
+
+def _random(task: _Task, edit: EditedModel, kind: MatchedIn, drawn: Sequence[_Answers]) -> RandomControls:
     values = [task.result(answers).value for answers in drawn]
     mean, ends = float(np.mean(values)), {"lowest": min(values), "highest": max(values)}
     if task.kind == "score":
-        return RandomControls(draws=len(drawn), mean=mean, **ends)
+        return RandomControls(draws=len(drawn), mean=mean, **ends, matched_in=kind)
     beyond = beyond_random(task.by_edit[edit.edit].right, np.stack([answers.right for answers in drawn]), task.level)
     drop = float(task.baseline.right.mean() - np.mean(values))
-    return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=Estimate.of(beyond))
+    return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=Estimate.of(beyond), matched_in=kind)
 
 
 def _with_skill(plan: Plan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
@@ -258,7 +273,7 @@ def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
     first, test = slice(ahead[skill.name]), slice(ahead[skill.name], None)
     baseline, edited = skill.baseline.right, skill.by_edit[chosen.edit].right
     random = None
-    if drawn := [answers.right[test] for answers in skill.randoms(chosen)]:
+    if drawn := [answers.right[test] for answers in next(iter(_kinds(plan, skill, chosen).values()), [])]:
         beyond = beyond_random(edited[test], np.stack(drawn), plan.level)
         random = RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=Estimate.of(beyond).negative)
     return Choice(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from lesion.report import wording
+from lesion.report import sharing, wording
 from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Selected, selection_name
@@ -20,8 +21,8 @@ MATRIX = ("block", "matrix", "selected", "total")
 OVERLAP = ("method", "keep", "samples", "repeats", "mean", "low", "high", "chance", "iou")
 TASK = ("task", "role", "kind", "items", "chance")
 EDIT = (
-    *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "seed"),
-    *("selected", "total", "share", "achieved"),
+    *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "matched_in", "seed"),
+    *("selected", "total", "share", "achieved", "size"),
 )
 RATES = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
 EVALUATION = (
@@ -34,6 +35,7 @@ EVALUATION = (
     *("random_beyond", "random_beyond_low", "random_beyond_high"),
     *("baseline_accuracy", "baseline_perplexity", "baseline_low", "baseline_high"),
     *(f"baseline_{rate}" for rate in RATES),
+    *sharing.COLUMNS,
 )
 
 
@@ -203,7 +205,8 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
         task.model_dump(include=set(TASK))
         | {name: getattr(evaluation.by_edit[cell.edit], name) for name in EDIT}
         | {"task": task.name, "baseline": task.baseline.model_dump()}
-        | cell.model_dump(exclude={"random"})
+        | cell.model_dump(exclude={"random", "matched", "clustered"})
+        | sharing.columns(cell.clustered)
         | {"random": {} if cell.random is None else cell.random.model_dump()}
         for task in evaluation.tasks
         for cell in task.cells
@@ -214,7 +217,7 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
     paths = [f"{name}{end}" for name in estimates for end in ("", "_low", "_high")]
     paths += [f"{of}rates_{rate}" for of in ("", "baseline_") for rate in RATES]
     paths += ["change_p", "change_p_corrected", "random_draws", "random_drop"]
-    return frame.reindex(columns=[*TASK, *EDIT, *paths])
+    return frame.reindex(columns=[*TASK, *EDIT, *paths, *sharing.COLUMNS])
 
 
 def cells(evaluation: Evaluation) -> Table:
@@ -322,6 +325,46 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
         f" limit{', or was ended in a loop (looped)' if loops else ''}. Unparsed: no answer could be read from"
         f" it{unclosed}.",
     )
+
+
+def matched(evaluation: Evaluation) -> Table:
+    """Every edit beside its random controls of every kind: `matched-controls.csv`; empty where there is one kind."""
+    known = evaluation.by_edit
+    sizes = {
+        (edit.edit, kind): float(np.mean([known[each].size for each in own]))
+        for edit in evaluation.tried
+        for kind in dict.fromkeys(known[each].matched_in for each in edit.randoms)
+        if (own := [each for each in edit.randoms if known[each].matched_in == kind and known[each].size is not None])
+    }
+    rows = [
+        {"task": task.name, "edit": cell.edit, "name": evaluation.name_of(cell.edit), "matched_in": of.matched_in}
+        | {"draws": of.draws, "size": known[cell.edit].size, "control_size": sizes.get((cell.edit, of.matched_in))}
+        | {"drop": cell.change.value, "drop_low": cell.change.low, "drop_high": cell.change.high}
+        | {"control_drop": of.drop, "lowest": of.lowest, "highest": of.highest}
+        | {"beyond": of.beyond.value, "beyond_low": of.beyond.low, "beyond_high": of.beyond.high}
+        for task in evaluation.tasks
+        if not task.scored
+        for cell in task.cells
+        if cell.matched and cell.random is not None
+        for of in (cell.random, *cell.matched)
+    ]
+    return Table(
+        "matched-controls" if rows else "",
+        pd.DataFrame(rows),
+        (
+            *plain_columns(number=False, task="Task", name="Edit"),
+            Column("drop", "Drop", row=lambda row: _points_text(row, "drop")),
+            Column("matched_in", "Controls matched in", number=False),
+            Column("draws", "Draws"),
+            Column("control_drop", "Their drop", wording.points),
+            Column("beyond", "Beyond them", row=lambda row: _points_text(row, "beyond")),
+            Column("control_size", "Mean |W|, edit and controls",
+                   row=lambda row: f"{row['size']:.3g}; {row['control_size']:.3g}"),
+        ),
+        title="The edits and their random controls",
+        caption="Count: as many weights of every matrix. Magnitude: and of every size |W|, none of the edit's own."
+        " Importance: and of every |W| times the inputs of the controls' texts. Drops in points.",
+    )  # fmt: skip
 
 
 def selectivity(evaluation: Evaluation) -> Table:

@@ -37,6 +37,7 @@ class Facts(contrast.Contrast):
     """
 
     title = "facts"
+    shared = "relation"
     settings = (contrast.TEMPTING, FREQUENT)
 
     def evaluated(self) -> Iterable[Item]:

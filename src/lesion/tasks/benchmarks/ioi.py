@@ -23,6 +23,7 @@ RIGHTS = ("answer", "io", "IO", "indirect_object")
 SUBJECTS = ("subject", "s", "S")
 
 _BEHIND = re.compile(r"[\W_]+$")
+_DRAWN = re.compile(r"\b(?:[Tt]he|[Aa]n?)\s+(?:(?!(?:to|for|at|and|where)\b|_)[\w’'-]+\s*)+")
 _WORD = re.compile(r"[^\W\d_](?:[\w’'-]*\w)?")
 
 
@@ -39,7 +40,15 @@ class Ioi(contrast.Contrast):
     """
 
     title = "ioi"
+    shared = "template"
     settings = (contrast.TEMPTING, SUBJECT)
+
+    @classmethod
+    def cluster(cls, question: str, gold: str, group: str) -> str:
+        """The sentence without its names, and without what follows an article: places and things."""
+        subject = _repeated(question, gold)
+        named = re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, filter(None, (gold, subject))))})(?!\w)", "_", question)
+        return _DRAWN.sub("_ ", named)
 
     def evaluated(self) -> Iterable[Item]:
         """The first half of the project's own sentences."""

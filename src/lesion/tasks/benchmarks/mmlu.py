@@ -35,6 +35,7 @@ class Mmlu(Choice):
     """
 
     title = "mmlu"
+    shared = "subject"
     hub = Hub("cais/mmlu", "all", "test", ("validation", "dev"))
 
     @property

@@ -1,0 +1,156 @@
+"""Matched: the random control of a selection that also has weights of the same size, or of the same importance.
+
+Large weights hurt more than small ones wherever they are, and most methods select large weights. So the weights of a
+matrix are put into bins of equal numbers by |W|, or by their importance |W| · a to other texts, and of every bin as
+many are drawn as the selection has in it, none of them its own. What is left of a gap between an edit and this control
+is not the size of the weights, or not what they are worth to those texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lesion.arguments import validated
+from lesion.brief import short_repr
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.random_control import drawing_keys, left_out
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection
+from lesion.errors import LesionError
+
+BINS = 100
+"""Of the scores of a matrix. Scores that are equal to 8 significant bits are in one bin."""
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class Matched(Selection):
+    """Weights outside the selection `like`, of every matrix and bin of scores as many as it has.
+
+    Where a bin has too few others, as where all of the largest are selected, what is missing comes from the next bins
+    below, then from those above. The draw depends on seed and address alone, as that of `Random`.
+
+    Args:
+        like: the selection.
+        seed: of the draw.
+        texts: what was observed on other texts; scores are |W| · a with the sum of their norms a. None: scores are |W|.
+
+    Raises:
+        LesionError: of a mask, where more than half of a matrix is selected, so that too few others are left.
+    """
+
+    like: Selection
+    seed: int = 0
+    texts: tuple[Inputs, ...] = ()
+    kind: ClassVar[str] = "matched"
+    RECIPE: ClassVar[Mapping[str, str]] = {"matched": "like", "seed": "seed", "texts": "texts"}
+
+    __repr__ = short_repr
+
+    @property
+    def label(self) -> str:
+        """`magnitude3-mathneuro-0.05`, `importance3-mathneuro-0.05`."""
+        return f"{'importance' if self.texts else 'magnitude'}{self.seed}-{self.like.label}"[:LONGEST_LABEL]
+
+    @property
+    def parts(self) -> tuple[Selection, ...]:
+        """The matched selection."""
+        return (self.like,)
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """Those of the selection and of the texts."""
+        return tuple({inputs.digest: inputs for inputs in (*self.like.inputs, *self.texts)}.values())
+
+    def made_of(self, parts: Sequence[Selection]) -> Matched:
+        """The same for another selection."""
+        return replace(self, like=parts[0])
+
+    def touches(self, address: str) -> bool:
+        """Where the matched selection does."""
+        return self.like.touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """As many of every bin as the matched selection has, those with the smallest of `drawing_keys`."""
+        selected = np.zeros(weight.numel(), dtype=bool)
+        if self.touches(address):
+            selected = self.like.mask(address, weight).cpu().numpy().ravel()
+        if not selected.any():
+            return torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
+        others = ~selected
+        if (spared := left_out(self.like)) is not None and spared.touches(address):
+            others &= ~spared.mask(address, weight).cpu().numpy().ravel()
+        if int(others.sum()) < int(selected.sum()):
+            raise LesionError(
+                f"{self.like.label} has {int(selected.sum()):,} of {selected.size:,} weights of {address}, so that too"
+                " few others are left to match them; select less, or match in count alone."
+            )
+        bins = score_bins(self._scores(address, weight))
+        keys = drawing_keys(self.seed, address, weight.numel())
+        drawn = _drawn(bins, keys, others, _wanted(bins, selected, others))
+        return torch.from_numpy(drawn).view(weight.shape).to(weight.device)
+
+    def _scores(self, address: str, weight: Float[Tensor, "out in"]) -> Float[np.ndarray, " size"]:
+        scores = weight.detach().abs().float().cpu()
+        if self.texts:
+            observed = [sums.norms.double().cpu() for each in self.texts if (sums := each.of(address)) is not None]
+            scores = scores * sum(observed, torch.zeros(weight.shape[1], dtype=torch.float64)).float()
+        return np.asarray(scores.numpy().ravel())
+
+
+def score_bins(scores: Float[np.ndarray, " size"]) -> Int[np.ndarray, " size"]:
+    """The bin, 0 … `BINS` − 1 by rising score, of every score from 0 on.
+
+    By the first 16 bits of the float32 number, which rise with it: no sort of a whole matrix is needed.
+    """
+    codes = np.ascontiguousarray(scores, dtype=np.float32).view(np.uint32) >> np.uint32(16)
+    counts = np.bincount(codes, minlength=1 << 15)
+    below = np.cumsum(counts) - counts
+    return (below * BINS // scores.size).astype(np.int64)[codes]
+
+
+def _wanted(
+    bins: Int[np.ndarray, " size"], selected: Bool[np.ndarray, " size"], others: Bool[np.ndarray, " size"]
+) -> Int[np.ndarray, " bins"]:
+    """How many are drawn of every bin: as many as are selected, what is missing from bins below, then from above."""
+    has, there = (np.bincount(bins[which], minlength=BINS) for which in (selected, others))
+    wanted = np.minimum(has, there)
+    missing = 0
+    for place in (*range(BINS - 1, -1, -1), *range(BINS)):
+        missing += max(0, int(has[place] - there[place]))
+        has[place] = min(has[place], there[place])  # what is missing counts once
+        taken = min(missing, int(there[place] - wanted[place]))
+        wanted[place] += taken
+        missing -= taken
+    return wanted
+
+
+def _drawn(
+    bins: Int[np.ndarray, " size"],
+    keys: NDArray[np.uint64],
+    others: Bool[np.ndarray, " size"],
+    wanted: Int[np.ndarray, " bins"],
+) -> Bool[np.ndarray, " size"]:
+    """Of the others of every bin, the wanted number with the smallest keys."""
+    there = np.bincount(bins[others], minlength=BINS)
+    share = wanted / np.maximum(there, 1)
+    # Few have keys as small as these; only they are sorted. Six standard deviations, and all where that is no fewer.
+    enough = np.minimum(1.0, share + 6 * np.sqrt(share / np.maximum(there, 1)) + 8 / np.maximum(there, 1))
+    near = others & (keys <= (enough * np.float64(2**64 - 2**12)).astype(np.uint64)[bins])
+    short = np.bincount(bins[near], minlength=BINS) < wanted
+    if short.any():
+        near |= others & short[bins]
+    places = np.flatnonzero(near)
+    places = places[np.lexsort((keys[places], bins[places]))]
+    own = bins[places]
+    rank = np.arange(places.size) - np.searchsorted(own, own, side="left")
+    mask = np.zeros(bins.size, dtype=bool)
+    mask[places[rank < wanted[own]]] = True
+    return mask

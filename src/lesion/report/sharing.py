@@ -1,0 +1,88 @@
+"""Sentences and columns on items that share a template, a relation or a subject: intervals over these clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.report import wording
+
+MATERIAL = 1.1
+"""Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
+FEWEST = 5
+"""With fewer clusters an interval over them says hardly anything: Student's quantile is 3.2 and more."""
+OWN = "group"
+"""What items of one group share in a file of somebody's own questions, as far as its name says."""
+COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
+
+
+def columns(of: OverClusters | None) -> dict[str, float | str | None]:
+    """The `COLUMNS` of one drop; empty where it has no interval over clusters."""
+    return {} if of is None else dict(zip(COLUMNS, (of.low, of.high, of.design, of.clusters), strict=True))
+
+
+def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, OverClusters]) -> str | None:
+    """How much wider the intervals of a task are over its clusters, or why that cannot be computed.
+
+    Args:
+        task: its name.
+        items: how many it has.
+        shared: what they share; None: nothing is said.
+        known: the intervals over clusters by what they are of: `block 3`, an edit.
+
+    Returns:
+        A sentence; None where clusters widen nothing by as much as `MATERIAL`.
+    """
+    if shared is None:
+        return None
+    several = wording.counted(shared.clusters, shared.what)
+    if shared.what == OWN and shared.clusters < FEWEST:
+        return None  # labels rather than clusters, as far as anybody can tell
+    if shared.clusters == 1:
+        return f"{task}: all items share one {shared.what}, so that no interval over {shared.what}s can be computed."
+    if shared.clusters == items:
+        return f"{task}: every item has a {shared.what} of its own; intervals over {shared.what}s are those over items."
+    if shared.clusters < FEWEST:
+        return f"{task}: its items share {several}, too few for an interval over them that says anything."
+    if not known or median(of.widening for of in known.values()) < MATERIAL:
+        return None
+    name, widest = max(known.items(), key=lambda pair: pair[1].widening)
+    middle = median(of.design for of in known.values())
+    return (
+        f"{task}: its {items:,} items share {several}; over these, intervals of drops are up to {widest.widening:.1f}"
+        f" times as wide as over items ({name}; design effect {widest.design:.1f}, median {middle:.1f})."
+    )
+
+
+def verdicts(what: str, doubtful: Sequence[tuple[str, OverClusters, float, str]]) -> str:
+    """Which verdicts an interval over clusters would not carry: name, interval, and the bound that it does not exclude.
+
+    `doubtful` is empty where all stand.
+    """
+    if not doubtful:
+        return "No verdict would change."
+    parts = [
+        f"{name} ({wording.interval(of.low, of.high)} holds {bound}, {wording.points(value)})"
+        for name, of, value, bound in doubtful
+    ]
+    return f"Over {what}s the verdict would not stand for {wording.listed(parts)}."
+
+
+def changes(
+    task: str, items: int, shared: Sharing | None, measured: Sequence[tuple[str, Estimate, OverClusters]]
+) -> str | None:
+    """As `widened`, with the changes that differ from 0 over items and not over clusters: name, change, interval."""
+    text = widened(task, items, shared, {name: of for name, _, of in measured})
+    if text is None or shared is None or not measured or shared.clusters < FEWEST:
+        return text
+    doubtful = [
+        (f"{name} as a change", of, 0.0, "no change")
+        for name, change, of in measured
+        if None not in (change.low, change.high) and _beyond(change) and of.low <= 0 <= of.high
+    ]
+    return f"{text} {verdicts(shared.what, doubtful)}"
+
+
+def _beyond(change: Estimate) -> bool:
+    return (change.low or 0.0) > 0 or (change.high or 0.0) < 0

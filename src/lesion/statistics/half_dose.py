@@ -1,0 +1,93 @@
+"""The half dose: the factor of a place at which half of the unedited accuracy is left, with a bootstrap over items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lesion.errors import LesionError
+
+DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class HalfDose:
+    """A half dose with its interval; a None is a factor below the lowest evaluated: there, half is not reached.
+
+    Attributes:
+        value: of all items.
+        low, high: percentiles over draws of items (Efron and Tibshirani 1993, chapter 13). With `low` None the interval
+            has no lower end, with both None it says only that the half dose is below the factors evaluated.
+        reached: the share of draws that reach it.
+        lowest: the lowest factor evaluated.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    reached: float
+    lowest: float
+
+
+def half_dose(
+    baseline: Float[np.ndarray, " draws"], accuracy: Float[np.ndarray, "draws factors"], factors: Sequence[float]
+) -> Float[np.ndarray, " draws"]:
+    """The factor below 1 at which half of `baseline` is left, by straight lines between factors; −∞ where at none.
+
+    Coming down from 1, where all of it is left, the first crossing counts.
+
+    Args:
+        baseline: accuracy at factor 1.
+        accuracy: under every factor.
+        factors: ascending, all below 1.
+    """
+    half = baseline / 2
+    found = np.full(baseline.shape, -np.inf)
+    before, left = 1.0, baseline
+    for factor, now in zip(reversed(factors), accuracy.T[::-1], strict=True):
+        crossed = np.isneginf(found) & (now <= half)
+        fall = np.where(left > now, left - now, 1.0)
+        at = before + np.where(left > now, (left - half) / fall, 0.0) * (factor - before)
+        found = np.where(crossed, at, found)
+        before, left = factor, now
+    return found
+
+
+def half_dose_interval(
+    baseline: Bool[np.ndarray, " items"],
+    edited: Bool[np.ndarray, "factors same_items"],
+    factors: Sequence[float],
+    level: float,
+    seed: int,
+    draws: int = DRAWS,
+) -> HalfDose:
+    """The half dose of one place, and its interval from items drawn with replacement, the same for all factors.
+
+    Args:
+        baseline: whether the unedited model is right.
+        edited: the same under every factor.
+        factors: ascending, all below 1.
+        level: of the interval.
+        seed: of the draws.
+        draws: how many.
+
+    Raises:
+        LesionError: there are no items or no factors, or their numbers differ.
+    """
+    if edited.shape != (len(factors), baseline.size) or edited.size == 0:
+        raise LesionError(
+            f"A half dose needs the same items under every factor, at least one of each; got {baseline.size} items and"
+            f" {len(factors)} factors for answers of the shape {edited.shape}."
+        )
+    items = baseline.size
+    weights = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), draws)
+    right = weights @ np.vstack([baseline, edited]).T.astype(np.float64) / items
+    drawn = np.sort(half_dose(right[:, 0], right[:, 1:], factors))
+    tail = (1 - level) / 2
+    low, high = (drawn[round(share * (draws - 1))] for share in (tail, 1 - tail))
+    value = half_dose(np.array([baseline.mean()]), edited.mean(axis=1)[None], factors)[0]
+    known = [None if np.isneginf(each) else float(each) for each in (value, low, high)]
+    return HalfDose(known[0], known[1], known[2], float(np.isfinite(drawn).mean()), factors[0])

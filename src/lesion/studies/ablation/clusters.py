@@ -1,0 +1,56 @@
+"""Clusters: whether the verdicts of a task stand if its templates, relations or subjects were drawn, not its items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lesion.core.values import OverClusters
+from lesion.report import sharing, wording
+from lesion.report.finding import Finding
+from lesion.statistics.critical import SHARE
+from lesion.statistics.spared import SPARED
+from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.result import AblationSummary, Cell
+
+Doubt = tuple[str, OverClusters, float, str]
+
+
+def findings(summary: AblationSummary) -> list[Finding]:
+    """For every model whose tasks have items that share something: how much wider intervals are, and what stands."""
+    several = len(summary.models) > 1
+    found = []
+    for model in summary.models:
+        curves = [curve for curve in summary.curves if curve.model == model.model and not curve.stopped]
+        sentences = []
+        for result in model.tasks:
+            own = [curve for curve in curves if curve.task == result.task]
+            known = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
+            doubts = [doubt for curve in own for doubt in _doubts(curve)]
+            text = sharing.widened(result.task, result.items, result.shared, known)
+            if text and result.shared and known and result.shared.clusters >= sharing.FEWEST:
+                text += f" {sharing.verdicts(result.shared.what, doubts)}"
+            if text:
+                sentences.append(text)
+        if sentences:
+            subject = f"{model.model}, shared templates" if several else "Shared templates"
+            found.append(Finding(subject, tuple(sentences[:1]), tuple(sentences[1:])))
+    return found
+
+
+def _doubts(curve: Curve) -> Iterator[Doubt]:
+    """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
+    baseline = curve.result.baseline.accuracy.value or 0.0
+    half, quarter = SHARE * baseline, SPARED * baseline
+    for cell in curve.cells:
+        of, low, high = cell.clustered, cell.drop.low, cell.drop.high
+        if of is None or low is None or high is None:
+            continue
+        if cell.critical and of.low <= half < low:
+            yield f"{_name(cell)} as critical", of, half, "half of the accuracy"
+        if cell.spared and high < quarter <= of.high:
+            yield f"{_name(cell)} as spared", of, quarter, "a quarter of the accuracy"
+
+
+def _name(cell: Cell) -> str:
+    how = "" if cell.factor == 0 else f" {wording.changed(cell.factor)}"
+    return f"{wording.place(cell.unit, cell.layer, cell.part)}{how}"
