@@ -153,7 +153,7 @@ class Gates:
             numbers = table.replaced[place.layer, place.unit]
             replaced = bool((numbers >= 0).any())
             place.replacing = Replacing(numbers, table.replacements, everywhere, self._vectors) if replaced else None
-        self._draws = any(place.replacing is not None and place.replacing.draws for place in active)
+        self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
         for heads, factors in headed:
@@ -258,7 +258,7 @@ class Gates:
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
-        if self._draws:
+        if self._positional:
             self._positions = positions_of(args, kwargs) if self._given_positions is None else self._given_positions
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

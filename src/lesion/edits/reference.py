@@ -38,8 +38,9 @@ class Reference:
         fingerprint: of the weights with which the contributions were computed; edits of other models refuse them.
         label: which texts they come from, in words.
         tokens: of these texts, all of which the means are over.
-        vectors: by kind (`mean`, `resample`) and by address (`23`, `23.attention`, `23.mlp`): one vector of the mean;
-            of `resample` those of a sample of tokens, the same tokens at every place. On the CPU.
+        vectors: by kind and by address (`23`, `23.attention`, `23.mlp`), on the CPU. `mean`: one vector. `position`:
+            one for each position, and last one for all later positions. `resample`: those of a sample of tokens, the
+            same tokens at every place.
     """
 
     model: str

@@ -80,7 +80,7 @@ def compared(curves: Sequence[Curve]) -> list[Kinds]:
 
 
 def _kind(curve: Curve) -> str:
-    """`zero`, `mean`, `resample`; empty for another factor."""
+    """`zero`, or the kind of replacement; empty for another factor."""
     if isinstance(curve.factor, str):
         return curve.factor.partition(" ")[0]
     return "zero" if curve.factor == 0 else ""
@@ -140,7 +140,8 @@ def _explained(every: Sequence[Kinds]) -> str:
     draws = max((len(of.curves.get("resample", ())) for of in every), default=0)
     words = {
         "zero": "zero: the place adds nothing",
-        "mean": "mean: at every position it adds its mean over texts of the task",
+        "mean": "mean: at every position it adds its mean over all tokens of texts of the task",
+        "position": "position: at every position it adds its mean over these texts at that position",
         "resample": "resample: at every position it adds what it added at another token of these texts"
         + (f", in {draws} draws, all of which have to agree" if draws > 1 else ""),
     }

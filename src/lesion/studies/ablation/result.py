@@ -32,7 +32,7 @@ class Place(Value):
     """One block, one branch of it or one head, under a factor or a replacement.
 
     Attributes:
-        factor: what multiplies it, or the kind of what replaces it: `mean`, `resample`, `resample 1`.
+        factor: what multiplies it, or the kind of what replaces it: `mean`, `position`, `resample`, `resample 1`.
         reference: the digest of what a replacement is taken from.
         head: the number of the head or key-value group; None of a block or branch.
     """

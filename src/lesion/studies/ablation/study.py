@@ -16,6 +16,9 @@ from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.edit import UNITS, Unit
 from lesion.errors import UsageError
 
+Kind = Literal["mean", "position", "resample"]
+"""What replaces what a place adds (`lesion.edits.replace`)."""
+
 
 class EditPlan(Table):
     """The edits of the study, one at a time: every unit × layer × factor, and × kind of replacement."""
@@ -33,11 +36,11 @@ class EditPlan(Table):
         must="a finite number or a list of them",
         many="comma",
     )
-    replace: Listed[Literal["mean", "resample"]] = option(
+    replace: Listed[Kind] = option(
         (),
-        help="Also replace what each part adds: by its mean over texts of the task (mean), or by what it added at"
-        " another token of these (resample).",
-        must="mean, resample, or a list of these",
+        help="Also replace what each part adds: by its mean over all tokens of texts of the task (mean), by its mean at"
+        " the same position (position), or by what it added at another token (resample).",
+        must="mean, position, resample, or a list of these",
         many="comma",
     )
     draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
@@ -69,7 +72,7 @@ class Hypothesis(Table):
         description="a block or branch, for example '13' or '13.mlp'"
     )
     expect: Literal["critical", "spared"] = Field(description="critical or spared")
-    factor: Number | Literal["mean", "resample"] = Field(default=0.0, description="a number, mean or resample")
+    factor: Number | Kind = Field(default=0.0, description="a number, mean, position or resample")
 
 
 class StopPlan(Table):
