@@ -105,9 +105,10 @@ def reference(
 
     with torch.inference_mode(), collector.watched(), stopped_at_head(model) as run:
         run_in_batches(model, texts, longest_first(texts), budget, run, collector.begin, end)
-    label = f"{len(texts):,} texts of {calibration.data}, style {calibration.style}, seed {calibration.seed}"
-    held = {kind: vectors for kind, vectors in collector.result().items() if kind in wanted}
-    return Reference(model.name, model.fingerprint, label, sum(lengths), held)
+    held: dict[str, dict[str, Tensor]] = {
+        kind: vectors for kind, vectors in collector.result().items() if kind in wanted
+    }
+    return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held)
 
 
 def _reached(lengths: Sequence[int]) -> int:

@@ -18,6 +18,7 @@ from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
 from lesion.edits.head_rows import HeadRows
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
+from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
@@ -112,6 +113,10 @@ class Gates:
         """
         if not self._everywhere:
             self._set(self._table.select(rows.cpu()))
+
+    def put(self, vectors: Mapping[Replace, Float[Tensor, "vectors width"]]) -> None:
+        """Have these replacements add these vectors, in the place of their reference's; gradients flow back to them."""
+        self._vectors.put(vectors)
 
     def remove(self) -> None:
         """Take every hook off the model. `gated` does this at its end."""

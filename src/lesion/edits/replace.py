@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # needs torch, as whoever has a reference does
 
     from lesion.edits.reference import Reference
 
-KINDS = ("mean", "position", "resample")
+KINDS = ("mean", "position", "resample", "optimal")
 MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 
@@ -33,12 +33,13 @@ class Replace:
     texts of the reference at that position, which makes sense where prompts follow one template; behind the last
     position that enough texts reach, the mean over all tokens. `resample`: at each position what the place added at
     some token of the reference, drawn by a hash of draw and position: the same for every prompt and every place,
-    however answers are batched, padded or cached.
+    however answers are batched, padded or cached. `optimal`: at every position the constant that hurts the model least
+    (Li and Janson 2024), fitted by `lesion.optimal_reference`.
 
     Args:
         address: of the place: `23`, `23.attention` or `23.mlp`.
-        kind: `mean`, `position` or `resample`.
-        reference: from `lesion.reference`, of the same model.
+        kind: `mean`, `position`, `resample` or `optimal`.
+        reference: from `lesion.reference` or `lesion.optimal_reference`, of the same model.
         draw: another number gives another draw of `resample`.
 
     Raises:
@@ -70,7 +71,7 @@ class Replace:
         if self.address not in given.vectors.get(self.kind, {}):
             raise UsageError(
                 f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address};"
-                f" {_made(self.kind)}."
+                f" {_made(self.kind, self.address)}."
             )
         if self.kind != "resample" and self.draw:
             raise UsageError(f"The {self.kind} is the same at every draw; leave draw out.")
@@ -89,8 +90,8 @@ class Replace:
 
     @property
     def vectors(self) -> Tensor:
-        """What may be added: [vectors, width], float32; of a mean a single one, of `position` that of each position and
-        last that of all later positions.
+        """What may be added: [vectors, width], float32; of mean and optimum a single one, of `position` one for each
+        position and last that of all later positions.
         """
         return self.reference.vectors[self.kind][self.address]
 
@@ -103,6 +104,8 @@ class Replace:
         return f"{self.address}→{self.kind}{draw}@{self.reference.digest}"
 
 
-def _made(kind: str) -> str:
-    """How a reference is made that has a kind."""
+def _made(kind: str, address: str) -> str:
+    """How a reference is made that has a kind of a place."""
+    if kind == "optimal":
+        return f"lesion.optimal_reference(model, texts, ['{address}']) fits it"
     return f"lesion.reference(model, texts, kinds='{kind}') makes one"

@@ -10,11 +10,12 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.studies.ablation import references as references_of_lesion
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.references import FOLDER
 from lesion.studies.ablation.study import EditPlan, Study
 from lesion.studies.ablation.sweep import read, referring, sweep, text_of
-from lesion.tasks.catalogue import draw
+from lesion.tasks.catalogue import calibration_items, draw
 from lesion.tasks.prompts import encode, resolve
 from runs import run_ablation as run
 from tiny import model
@@ -25,7 +26,7 @@ TASKS = ("primer:arithmetic", "primer:atlas")
 
 def study(*tasks: str, **values) -> Study:
     edits = {"layers": "0,3", "replace": ["mean", "resample", "position"], "draws": 2}
-    return Study.make(models=[MODEL], tasks=list(tasks), items=6, **{"edits": edits, **values})
+    return Study.make(models=[MODEL], tasks=list(tasks), **{"items": 6, "edits": edits, **values})
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,36 @@ def test_another_task_in_the_folder_leaves_the_first_ones_answers(network, tmp_p
     both = run(study(*TASKS), tmp_path / "out", models={MODEL: network})
     assert both.evaluated == first.evaluated
     assert both.summary.models[0].tasks[0] == first.summary.models[0].tasks[0]
+
+
+def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_path, monkeypatch):
+    monkeypatch.setattr(references_of_lesion, "STEPS", 2)
+    monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
+    edits = {"layers": "3", "replace": ["optimal"]}
+    one = run(study(TASKS[0], edits=edits), tmp_path / "out", models={MODEL: network})
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / FOLDER).iterdir()}
+    assert len(kept) == 2  # of block 3, and the contributions with which it begins
+    two = run(study(TASKS[0], edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
+    of_place = {
+        address: of
+        for of in map(read_reference, (tmp_path / "out" / FOLDER).iterdir())
+        for address in of.vectors.get("optimal", {})
+    }
+    assert {str(edit) for edit in two.answers["edit"]} == {
+        "baseline", "3×0", "6×0", *(f"{place}→optimal@{of_place[place].digest}" for place in ("3", "6"))
+    }  # fmt: skip
+    assert two.evaluated == one.evaluated - 6  # the baseline and block 3 are not evaluated again
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+
+
+def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path):
+    pool = len(calibration_items(lesion.find_task(TASKS[0])))
+    with pytest.raises(UsageError, match="items that are not evaluated, and primer:arithmetic has 0 of them"):
+        run(
+            study(TASKS[0], items=pool, edits={"layers": "3", "replace": "optimal"}),
+            tmp_path / "out",
+            models={MODEL: network},
+        )
 
 
 def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):

@@ -32,7 +32,8 @@ class Place(Value):
     """One block, one branch of it or one head, under a factor or a replacement.
 
     Attributes:
-        factor: what multiplies it, or the kind of what replaces it: `mean`, `position`, `resample`, `resample 1`.
+        factor: what multiplies it, or the kind of what replaces it: `mean`, `position`, `resample`, `resample 1`,
+            `optimal`.
         reference: the digest of what a replacement is taken from.
         head: the number of the head or key-value group; None of a block or branch.
     """
@@ -169,6 +170,22 @@ class Screen(Value):
     top: int | None = Field(default=None, exclude_if=lambda top: top is None)
 
 
+class KindContrast(Value):
+    """Two kinds of ablation at one block or branch on the same items.
+
+    Attributes:
+        first, second: the kinds: `zero`, or of a replacement.
+        difference: accuracy under the first minus under the second; p of "it does not matter which", corrected by Holm
+            over places × pairs of kinds of one unit. Without an interval where a kind has several draws.
+    """
+
+    layer: int
+    unit: Unit
+    first: str
+    second: str
+    difference: Estimate
+
+
 class TaskResult(Value):
     """One model on one task.
 
@@ -178,6 +195,7 @@ class TaskResult(Value):
         sensitivity: per unit and factor; of full tables only.
         stopping: None in a full table.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+        contrasts: of kinds of ablation, where there are several; of full tables only.
     """
 
     task: str
@@ -189,6 +207,7 @@ class TaskResult(Value):
     stopping: Stopped | None = None
     screen: Screen | None = None
     guessing: float = 0.0
+    contrasts: tuple[KindContrast, ...] = Field(default=(), exclude_if=lambda contrasts: not contrasts)
 
     @property
     def answers(self) -> int:

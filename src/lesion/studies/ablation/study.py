@@ -16,7 +16,7 @@ from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.edit import UNITS, Unit
 from lesion.errors import UsageError
 
-Kind = Literal["mean", "position", "resample"]
+Kind = Literal["mean", "position", "resample", "optimal"]
 """What replaces what a place adds (`lesion.edits.replace`)."""
 
 
@@ -39,8 +39,9 @@ class EditPlan(Table):
     replace: Listed[Kind] = option(
         (),
         help="Also replace what each part adds: by its mean over all tokens of texts of the task (mean), by its mean at"
-        " the same position (position), or by what it added at another token (resample).",
-        must="mean, position, resample, or a list of these",
+        " the same position (position), by what it added at another token (resample), or by the constant that hurts"
+        " least (optimal; fitted, slow).",
+        must="mean, position, resample, optimal, or a list of these",
         many="comma",
     )
     draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
@@ -72,7 +73,7 @@ class Hypothesis(Table):
         description="a block or branch, for example '13' or '13.mlp'"
     )
     expect: Literal["critical", "spared"] = Field(description="critical or spared")
-    factor: Number | Kind = Field(default=0.0, description="a number, mean, position or resample")
+    factor: Number | Kind = Field(default=0.0, description="a number or a kind of replacement")
 
 
 class StopPlan(Table):

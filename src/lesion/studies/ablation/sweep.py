@@ -19,7 +19,17 @@ if TYPE_CHECKING:  # what reads a study need not wait for torch
     from lesion.models.anatomy import Anatomy
 
 Factor = float | str
-"""What a place is multiplied by, or what replaces what it adds: `mean`, `position`, `resample`, `resample 1`."""
+"""What a place is multiplied by, or what replaces what it adds: a kind, as `mean`, of `resample` with the draw."""
+
+CONTRIBUTIONS = "contributions"
+
+
+def kind_of(factor: Factor) -> str:
+    """The kind of ablation: `zero`, or that of a replacement; empty for a factor that leaves something."""
+    if isinstance(factor, str):
+        return factor.partition(" ")[0]
+    return "zero" if factor == 0 else ""
+
 
 Digests = Mapping[str, Mapping[str, str]]
 """The digests of the references of each task, by source (`Replacement.source`)."""
@@ -62,8 +72,10 @@ class Replacement:
 
     @property
     def source(self) -> str:
-        """Which reference of a task has it: means and draws share one, and a kind that costs more has its own."""
-        return "contributions" if self.kind in ("mean", "resample") else self.kind
+        """Which reference of a task has it: means and draws share one, and every fitted place has its own."""
+        if self.kind in ("mean", "resample"):
+            return CONTRIBUTIONS
+        return f"{self.kind} {self.address}" if self.kind == "optimal" else self.kind
 
     def __str__(self) -> str:
         return f"{self.address}→{self.factor}"
