@@ -133,14 +133,11 @@ def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_pa
     assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
 
 
-def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path):
-    pool = len(calibration_items(lesion.find_task(TASKS[0])))
-    with pytest.raises(UsageError, match="items that are not evaluated, and primer:arithmetic has 0 of them"):
-        run(
-            study(TASKS[0], items=pool, edits={"layers": "3", "replace": "optimal"}),
-            tmp_path / "out",
-            models={MODEL: network},
-        )
+def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path, monkeypatch):
+    few = calibration_items(lesion.find_task(TASKS[0]))[:8]
+    monkeypatch.setattr(references_of_lesion, "calibration_items", lambda task: few)
+    with pytest.raises(UsageError, match=r"at least 10 items that are not evaluated, and primer:arithmetic has \d of"):
+        run(study(TASKS[0], edits={"layers": "3", "replace": "optimal"}), tmp_path / "out", models={MODEL: network})
 
 
 def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):
