@@ -127,6 +127,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     file = lesion.read_edit(lesion.save_edit(place / "cut.edit", lesion.ScaleParameters(share), llama))
     texts = lesion.calibration(llama, lesion.find_task(task), 2)
     inputs = lesion.observe(llama, texts)[0]
+    more = lesion.calibration(llama, lesion.find_task(str(questions(place / "more.jsonl", 12))), 12)
     reference = lesion.reference(llama, texts, vectors=3)
     result = api_ablation.AblationResult(place, Summary(kind="layers"), 0)
     return {
@@ -171,6 +172,10 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "calibration": (lesion.calibration, {"model": llama, "task": lesion.find_task(task), "samples": 2}),
         "observe": (lesion.observe, {"model": llama, "calibration": texts}),
         "reference": (lesion.reference, {"model": llama, "calibration": texts}),
+        "optimal_reference": (
+            lesion.optimal_reference,
+            {"model": llama, "calibration": more, "places": ["0"], "steps": 1},
+        ),
         "read_reference": (lesion.read_reference, {"path": reference.save(place / "texts.safetensors")}),
         "Replace": (lesion.Replace, {"address": "0", "kind": "mean", "reference": reference}),
         "EngineChoice": (lesion.EngineChoice, {}),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lesion.activations.calibration import calibration
     from lesion.activations.contributions import reference
     from lesion.activations.observation import observe
+    from lesion.activations.optimal import optimal_reference
     from lesion.api import result, study
     from lesion.edits.apply import applied
     from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
@@ -114,6 +115,7 @@ _HOME = {
     "Wanda": "lesion.edits.selections.topk",
     "calibration": "lesion.activations.calibration",
     "observe": "lesion.activations.observation",
+    "optimal_reference": "lesion.activations.optimal",
     "reference": "lesion.activations.contributions",
     "find_task": "lesion.tasks.catalogue",
     "task": "lesion.tasks.given",
@@ -188,6 +190,7 @@ __all__ = [
     "isolate",
     "load",
     "observe",
+    "optimal_reference",
     "overlay",
     "parse",
     "patch",

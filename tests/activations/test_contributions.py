@@ -8,6 +8,7 @@ import pytest
 import torch
 from replaced import contributions
 
+import lesion.activations.contributions as contributions_of_lesion
 from lesion.activations.calibration import Calibration, Draw
 from lesion.activations.contributions import reference
 from lesion.errors import LesionError, UsageError
@@ -40,6 +41,28 @@ def test_means_and_samples_are_those_of_plain_hooks(family):
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
+def test_means_at_positions_are_over_the_texts_that_reach_them(monkeypatch, family):
+    monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 3)
+    subject, texts = model(family), calibrated()
+    collected = reference(subject, texts, kinds="position", batch_tokens=20)
+    assert collected.vectors.keys() == {"position"}
+    for address, every in contributions(subject.network, family, texts.texts).items():
+        by_text = every.split(LENGTHS)
+        # Three texts have a ninth token, one a tenth.
+        means = [torch.stack([of[at] for of in by_text if len(of) > at]).mean(0) for at in range(9)]
+        expected = torch.stack([*means, every.mean(0)])
+        torch.testing.assert_close(collected.vectors["position"][address].double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_another_kind_is_a_reference_of_its_own():
+    subject = model("llama")
+    assert reference(subject, calibrated(), kinds=["resample", "mean"]) == reference(subject, calibrated())
+    mean = reference(subject, calibrated(), kinds="mean")
+    assert mean != reference(subject, calibrated())
+    assert mean.vectors == {"mean": mean.vectors["mean"]}
+
+
 def test_the_batch_does_not_matter_but_the_seed_does():
     subject = model("llama")
     together, one_by_one = (reference(subject, calibrated(), vectors=8, batch_tokens=most) for most in (1000, 1))
@@ -61,8 +84,14 @@ def test_what_cannot_be_is_refused():
     for texts in (two, replace(calibrated(), replacement=True)):
         with pytest.raises(UsageError, match="one draw of texts without replacement"):
             reference(subject, texts)
-    with pytest.raises(UsageError, match="ask for at least 1"):
-        reference(subject, calibrated(), vectors=0)
+    for arguments, why in (
+        ({"vectors": 0}, "ask for at least 1"),
+        ({"kinds": ()}, "at least one kind"),
+        ({"kinds": "median"}, "kinds"),
+        ({"kinds": ["mean", "position"]}, "over at least 10 texts, and data gives 6"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            reference(subject, calibrated(), **arguments)
     with torch.no_grad():
         subject.anatomy.matrix("1.mlp.down").tensor.fill_(float("nan"))
     with pytest.raises(LesionError, match=r"What 1\.mlp of tiny:llama adds .* is not finite"):

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from lesion.edits.edit import UNITS, Edit, parts
 from lesion.edits.reference import Reference
+from lesion.edits.replace import Replace
 from lesion.models.load import Model
 
 NORMED = {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"}
@@ -39,7 +40,10 @@ def some_reference(model: Model, vectors: int = 7, seed: int = 0) -> Reference:
         for unit in UNITS
     }
     means = {address: torch.randn(1, 32, generator=generator) for address in sampled}
-    return Reference(model.name, model.fingerprint, "some texts", 99, {"mean": means, "resample": sampled})
+    # For positions 0 to 5, and behind them.
+    at = {address: torch.randn(7, 32, generator=generator) for address in sampled}
+    kinds = {"mean": means, "position": at, "resample": sampled}
+    return Reference(model.name, model.fingerprint, "some texts", 99, kinds)
 
 
 def drawn(position: int, draw: int, count: int) -> int:
@@ -53,6 +57,13 @@ def drawn(position: int, draw: int, count: int) -> int:
     golden = 0x9E3779B97F4A7C15
     start = mixed((draw + 1) * golden % WRAP)
     return (mixed((start + (position + 1) * golden) % WRAP) >> 1) % count
+
+
+def number_at(part: Replace, position: int) -> int:
+    """The number of the vector that a replacement adds at a position."""
+    if part.kind == "position":
+        return min(position, len(part.vectors) - 1)
+    return drawn(position, part.draw, len(part.vectors))
 
 
 def module_of(network: PreTrainedModel, family: str, layer: int, unit: str):
@@ -69,7 +80,7 @@ def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> 
         def hook(module, args, kwargs, output):
             stream = output[0] if isinstance(output, tuple) else output
             before = (args[0] if args else kwargs["hidden_states"]) if part.unit == "block" else 0
-            chosen = [drawn(position, part.draw, len(part.vectors)) for position in range(length)]
+            chosen = [number_at(part, position) for position in range(length)]
             put = part.vectors[chosen].repeat(stream.numel() // (32 * length), 1).view_as(stream) + before
             return (put, *output[1:]) if isinstance(output, tuple) else put
 

@@ -43,6 +43,7 @@ def test_text_and_json_read_back_as_the_same_edit(reference, references):
         Replace("2", "mean", reference): "2→mean@{}",
         Replace("1.attention", "resample", reference): "1.attention→resample@{}",
         Replace("0.mlp", "resample", reference, 3): "0.mlp→resample 3@{}",
+        Replace("1", "position", reference): "1→position@{}",
         Compose((Replace("2", "mean", reference), ScaleMlp(0))): "2→mean@{} + 0.mlp×0",
     }
     for edit, text in texts.items():
@@ -87,7 +88,8 @@ def test_what_the_reference_does_not_hold_is_refused(reference):
     for arguments, why in (
         (("1.mlp.up", "mean"), "not the address of a block or branch"),
         (("head", "mean"), "not the address of a block or branch"),
-        (("7", "mean"), "has no mean of 7"),
+        (("7", "position"), r"has no position of 7; lesion.reference\(model, texts, kinds='position'\) makes one"),
+        (("1", "position", 2), "leave draw out"),
         (("1", "median"), "no kind of replacement"),
         (("1", "mean", 2), "leave draw out"),
         (("1", "resample", -1), "counted from 0"),

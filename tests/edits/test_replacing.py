@@ -28,7 +28,7 @@ def tokens(rows: int = 3, length: int = 12) -> Tensor:
 def single(reference) -> list[Replace]:
     """Every kind at every unit."""
     places = (("0", 0), ("1.attention", 1), ("2.mlp", 3))
-    means = [Replace(address, "mean", reference) for address, _ in places]
+    means = [Replace(address, kind, reference) for kind in ("mean", "position") for address, _ in places]
     return means + [Replace(address, "resample", reference, draw) for address, draw in places]
 
 
@@ -76,7 +76,8 @@ def test_rows_replaced_scaled_and_unedited_share_a_batch(family):
 @families
 def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family):
     subject, ids = model(family), tokens(2)
-    edit = Replace("1", "resample", some_reference(subject), 1)
+    reference = some_reference(subject)
+    edit = Compose((Replace("1", "resample", reference, 1), Replace("2.mlp", "position", reference)))
     with applied(subject, edit), torch.no_grad():
         whole = subject.network(ids).logits
         cache = DynamicCache(config=subject.network.config)
@@ -93,7 +94,7 @@ def test_padding_on_the_left_moves_no_contribution(family):
     mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     reference = some_reference(subject)
-    with applied(subject, [Replace("1", "resample", reference), Replace("0.mlp", "resample", reference, 2)]):
+    with applied(subject, [Replace("1", "resample", reference), Replace("0.mlp", "position", reference)]):
         expected = logits(subject.network, ids)
         given = logits(subject.network, padded, attention_mask=mask, position_ids=positions)
     torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)
@@ -104,7 +105,8 @@ def test_without_position_ids_they_are_counted_over_the_mask(family):
     subject, ids = model(family), tokens(1, 9)
     padded = torch.cat([torch.full((1, 4), 7), ids], 1)
     mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
-    with applied(subject, Replace("1", "resample", some_reference(subject))):
+    reference = some_reference(subject)
+    with applied(subject, [Replace("1", "resample", reference), Replace("2", "position", reference)]):
         expected = logits(subject.network, ids)
         given = logits(subject.network, padded, attention_mask=mask)
     torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)

@@ -12,7 +12,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.tasks import catalogue
-from lesion.tasks.continuations import encode_solved
+from lesion.tasks.continuations import solved_parts
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item, Task
 
@@ -42,6 +42,7 @@ class Calibration:
         texts: their token ids, cut at the end of the context.
         cut: which of them were longer.
         draws: for every number of samples, in the order given, its repeats (from 0).
+        starts: where in each text the tokens of its solution begin; 0 where prompt and solution are one text.
     """
 
     data: str
@@ -53,6 +54,12 @@ class Calibration:
     texts: tuple[tuple[int, ...], ...]
     cut: tuple[bool, ...]
     draws: tuple[Draw, ...]
+    starts: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Which texts they are, in words."""
+        return f"{len(self.texts):,} texts of {self.data}, style {self.style}, seed {self.seed}"
 
     def __repr__(self) -> str:
         texts = f"{len(self.texts):,} texts"
@@ -129,7 +136,8 @@ def calibration(
     )
     style = resolve(model, task, style)
     with quiet():  # transformers remarks on texts that exceed the context; here they are cut and counted
-        texts = [encode_solved(model, task, pool[index], style) for index in used]
+        solved = [solved_parts(model, task, pool[index], style) for index in used]
+    texts = [(*prompt, *solution) for prompt, solution in solved]
     for index, text in zip(used, texts, strict=True):
         if not text:
             raise LesionError(f"The calibration text of item {pool[index].id} of {task.name} has no tokens.")
@@ -143,6 +151,7 @@ def calibration(
         tuple(text[: model.context] for text in texts),
         tuple(len(text) > model.context for text in texts),
         draws,
+        tuple(len(prompt) for prompt, _ in solved),
     )
 
 

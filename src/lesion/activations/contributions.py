@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +28,10 @@ from lesion.statistics.splitmix import GAMMA, mixed
 # Tokens of a batch, padding included.
 TOKENS_ON_ACCELERATOR = 16_384
 TOKENS_ON_CPU = 2_048
+FEWEST_TEXTS = 10
+"""A position has a mean of its own where at least so many texts reach it."""
+
+Kind = Literal["mean", "position", "resample"]
 
 
 @validated
@@ -35,6 +39,7 @@ def reference(
     model: Model,
     calibration: Calibration,
     *,
+    kinds: Kind | Sequence[Kind] = ("mean", "resample"),
     vectors: int = 512,
     seed: int = 0,
     batch_tokens: int | None = None,
@@ -42,14 +47,16 @@ def reference(
 ) -> Reference:
     """What every block, attention and MLP adds to the residual stream on some texts, for `Replace`.
 
-    One pass over the texts: means over all tokens (the first of each text too), summed in float64, and the
-    contributions at a seeded sample of tokens, the same tokens at every place. Memory: places · `vectors` · width · 4
-    bytes, on the CPU; a model of 30 blocks, whose 90 places are 576 wide, takes 106 MB at 512 vectors.
+    One pass over the texts: means over all tokens (the first of each text too), summed in float64; means over the texts
+    at each position that at least `FEWEST_TEXTS` of them reach; and the contributions at a seeded sample of tokens, the
+    same tokens at every place. Memory: places · `vectors` (of `position`: positions) · width · 4 bytes, on the CPU; a
+    model of 30 blocks, whose 90 places are 576 wide, takes 106 MB at 512 vectors.
 
     Args:
         model: which is only read.
         calibration: of one draw, without replacement: prompts with their gold solutions.
-        vectors: how many tokens are sampled, at most; all tokens where there are fewer.
+        kinds: what the reference holds: `mean`, `position`, `resample`, or several of these.
+        vectors: how many tokens `resample` has, at most; all tokens where there are fewer.
         seed: of the sample, any integer.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
         watcher: who is told how it goes.
@@ -63,7 +70,8 @@ def reference(
         ...     model.network(**model.tokenizer("2 + 2", return_tensors="pt"))
 
     Raises:
-        UsageError: `vectors` or `batch_tokens` is below 1, or the calibration has several draws or draws a text twice.
+        UsageError: `vectors` or `batch_tokens` is below 1, no kind is given, the calibration has several draws or draws
+            a text twice, or it has too few texts for means at positions.
         LesionError: what a place adds cannot be read or is not finite, the network does not know a token of the texts,
             or memory does not suffice for one text.
     """
@@ -75,10 +83,19 @@ def reference(
             " samples and one repeat."
         )
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
+    wanted = {kinds} if isinstance(kinds, str) else set(kinds)
+    if not wanted:
+        raise UsageError("A reference holds at least one kind: mean, position or resample.")
     texts = calibration.texts
+    if "position" in wanted and len(texts) < FEWEST_TEXTS:
+        raise UsageError(
+            f"A mean at a position is over at least {FEWEST_TEXTS} texts, and {calibration.data} gives {len(texts)};"
+            " draw more texts, or take the mean over all tokens (kind mean)."
+        )
     check_texts(model, texts)
     lengths = [len(text) for text in texts]
-    collector = _Collector(model, lengths, _sample(sum(lengths), vectors, seed))
+    sample = _sample(sum(lengths), vectors if "resample" in wanted else 0, seed)
+    collector = _Collector(model, lengths, sample, _reached(lengths) if "position" in wanted else 0)
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, f"texts of {calibration.data}")
 
@@ -88,8 +105,15 @@ def reference(
 
     with torch.inference_mode(), collector.watched(), stopped_at_head(model) as run:
         run_in_batches(model, texts, longest_first(texts), budget, run, collector.begin, end)
-    label = f"{len(texts):,} texts of {calibration.data}, style {calibration.style}, seed {calibration.seed}"
-    return Reference(model.name, model.fingerprint, label, sum(lengths), collector.result())
+    held: dict[str, dict[str, Tensor]] = {
+        kind: vectors for kind, vectors in collector.result().items() if kind in wanted
+    }
+    return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held)
+
+
+def _reached(lengths: Sequence[int]) -> int:
+    """How many positions, from the first on, at least `FEWEST_TEXTS` texts reach."""
+    return sorted(lengths, reverse=True)[FEWEST_TEXTS - 1]
 
 
 def _sample(tokens: int, count: int, seed: int) -> Int[Tensor, " sampled"]:
@@ -99,9 +123,14 @@ def _sample(tokens: int, count: int, seed: int) -> Int[Tensor, " sampled"]:
 
 
 class _Collector:
-    """Hooks that take what every place adds in one pass over the texts. A batch counts when it is committed."""
+    """Hooks that take what every place adds in one pass over the texts. A batch counts when it is committed.
 
-    def __init__(self, model: Model, lengths: list[int], sample: Int[Tensor, " sampled"]) -> None:
+    Args:
+        sample: numbers of the tokens whose contributions are kept.
+        reach: the number of positions, from the first on, whose contributions are added up apart.
+    """
+
+    def __init__(self, model: Model, lengths: list[int], sample: Int[Tensor, " sampled"], reach: int) -> None:
         self.model, self.lengths = model, lengths
         self.starts = torch.tensor([0, *lengths]).cumsum(0)
         self.width = model.network.config.get_text_config(decoder=True).hidden_size
@@ -111,7 +140,9 @@ class _Collector:
         self.modules = {names[0]: module for module, names in addresses_by_module(model).items() if len(names) == 1}
         self.sums = {address: torch.zeros(self.width, dtype=torch.float64) for address in self.modules}
         self.sampled = {address: torch.zeros(len(sample), self.width) for address in self.modules}
-        self.pending: dict[str, Tensor] = {}
+        self.reach = reach
+        self.at_positions = {address: torch.zeros(reach, self.width, dtype=torch.float64) for address in self.modules}
+        self.pending: dict[str, tuple[Tensor, Tensor]] = {}
         self.before: dict[nn.Module, Tensor] = {}
 
     def begin(self, places: list[int]) -> None:
@@ -129,14 +160,20 @@ class _Collector:
             raise LesionError(
                 f"A pass of {self.model.name} did not run through {missing[0]}, so what it adds cannot be read."
             )
-        for address, total in self.pending.items():
+        for address, (total, by_position) in self.pending.items():
             self.sums[address] += total
+            self.at_positions[address][: len(by_position)] += by_position
 
     def result(self) -> dict[str, dict[str, Float[Tensor, "vectors width"]]]:
         """The vectors of a reference by kind and address."""
         tokens = sum(self.lengths)
         means = {address: (total / tokens).float()[None] for address, total in self.sums.items()}
-        return {"mean": means, "resample": self.sampled}
+        texts = (torch.tensor(self.lengths) > torch.arange(self.reach)[:, None]).sum(1, keepdim=True)
+        at = {
+            address: torch.cat([(total / texts).float(), means[address]])
+            for address, total in self.at_positions.items()
+        }
+        return {"mean": means, "position": at, "resample": self.sampled}
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -169,13 +206,15 @@ class _Collector:
         if added is None or (whole and start is None) or address in self.pending:
             raise LesionError(f"What {address} of {self.model.name} adds to the residual stream cannot be read.")
         contribution = added.double() - start.double() if start is not None else added.double()
-        shown = contribution[self.batch.mask(contribution.device)]
+        mask = self.batch.mask(contribution.device)
+        shown = contribution[mask]
         if not bool(shown.isfinite().all()):
             raise LesionError(
                 f"What {address} of {self.model.name} adds to the residual stream is not finite on these texts; load"
                 " the model in bfloat16 or float32."
             )
-        self.pending[address] = shown.sum(0).cpu()
+        begun = contribution[:, : self.reach].masked_fill(~mask[:, : self.reach, None], 0.0).sum(0)
+        self.pending[address] = shown.sum(0).cpu(), begun.cpu()
         rows, columns = (self.tokens >= 0).nonzero(as_tuple=True)
         where = tuple(index.to(contribution.device) for index in (rows, columns))
         self.sampled[address][self.tokens[rows, columns]] = contribution[where].float().cpu()

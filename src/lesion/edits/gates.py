@@ -17,6 +17,7 @@ from lesion.edits.edit import BASELINE, UNITS, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable, scalable
+from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.edits.unit_rows import UnitRows, unit_rows
@@ -114,6 +115,10 @@ class Gates:
         if not self._everywhere:
             self._set(self._table.select(rows.cpu()))
 
+    def put(self, vectors: Mapping[Replace, Float[Tensor, "vectors width"]]) -> None:
+        """Have these replacements add these vectors, in the place of their reference's; gradients flow back to them."""
+        self._vectors.put(vectors)
+
     def remove(self) -> None:
         """Take every hook off the model. `gated` does this at its end."""
         for handle in self._handles:
@@ -154,7 +159,7 @@ class Gates:
             numbers = table.replaced[place.layer, place.unit]
             replaced = bool((numbers >= 0).any())
             place.replacing = Replacing(numbers, table.replacements, everywhere, self._vectors) if replaced else None
-        self._draws = any(place.replacing is not None and place.replacing.draws for place in active)
+        self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
         for units, factors in scaled:
@@ -264,7 +269,7 @@ class Gates:
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
-        if self._draws:
+        if self._positional:
             self._positions = positions_of(args, kwargs) if self._given_positions is None else self._given_positions
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float32
@@ -29,6 +29,19 @@ from lesion.files import read_bytes, reason
 FORMAT = "lesion reference"
 
 
+class Fit(NamedTuple):
+    """How a constant was fitted (`lesion.optimal_reference`), by what the ablation changes on held-out texts.
+
+    Attributes:
+        mean, optimal: KL from the unedited model in nats per token, under the mean and under the constant.
+        steps: after how many steps it was found; 0 where it is the mean.
+    """
+
+    mean: float
+    optimal: float
+    steps: int
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """Contributions to the residual stream by kind of replacement and by place. Two of the same content are equal.
@@ -38,8 +51,10 @@ class Reference:
         fingerprint: of the weights with which the contributions were computed; edits of other models refuse them.
         label: which texts they come from, in words.
         tokens: of these texts, all of which the means are over.
-        vectors: by kind (`mean`, `resample`) and by address (`23`, `23.attention`, `23.mlp`): one vector of the mean;
-            of `resample` those of a sample of tokens, the same tokens at every place. On the CPU.
+        vectors: by kind and by address (`23`, `23.attention`, `23.mlp`), on the CPU. `mean`: one vector. `position`:
+            one for each position, and last one for all later positions. `resample`: those of a sample of tokens, the
+            same tokens at every place. `optimal`: one vector.
+        fits: of the `optimal` vectors, by address.
     """
 
     model: str
@@ -47,6 +62,7 @@ class Reference:
     label: str
     tokens: int
     vectors: Mapping[str, Mapping[str, Float32[Tensor, "vectors width"]]]
+    fits: Mapping[str, Fit] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         places = len({address for of_kind in self.vectors.values() for address in of_kind})
@@ -82,6 +98,7 @@ class Reference:
             "label": self.label,
             "tokens": self.tokens,
             "digest": self.digest,
+            "fits": self.fits,
         }
         return write_bytes(Path(path), to_bytes(self._tensors(), metadata={"lesion": json.dumps(header)}))
 
@@ -111,9 +128,18 @@ def read_reference(path: Path | str) -> Reference:
                 raise ValueError(f"'{name[:40]}' is not of a place")
             vectors.setdefault(kind, {})[address] = tensor
         model, fingerprint, label = (str(header[key]) for key in ("model", "fingerprint", "label"))
-        reference = Reference(model, fingerprint, label, int(header["tokens"]), vectors)
+        fits = {address: Fit(float(fit[0]), float(fit[1]), int(fit[2])) for address, fit in header["fits"].items()}
+        reference = Reference(model, fingerprint, label, int(header["tokens"]), vectors, fits)
         stated = header["digest"]
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OverflowError, AttributeError) as error:
+    except (
+        SafetensorError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        OverflowError,
+        AttributeError,
+    ) as error:
         raise LesionError(f"{path} cannot be read as a reference of contributions: {reason(error)}.") from error
     if reference.digest != stated:
         raise LesionError(f"{path} was changed or damaged after it was written; make the reference anew.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # needs torch, as whoever has a reference does
 
     from lesion.edits.reference import Reference
 
-KINDS = ("mean", "resample")
+KINDS = ("mean", "position", "resample", "optimal")
 MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 
@@ -29,19 +29,22 @@ ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 class Replace:
     """Put a contribution of a reference in the place of what a block, attention or MLP adds to the residual stream.
 
-    `mean`: the mean over all tokens of the reference, at every position. `resample`: at each position what the place
-    added at some token of the reference, drawn by a hash of draw and position: the same for every prompt and every
-    place, however answers are batched, padded or cached.
+    `mean`: the mean over all tokens of the reference, at every position. `position`: at each position the mean over the
+    texts of the reference at that position, which makes sense where prompts follow one template; behind the last
+    position that enough texts reach, the mean over all tokens. `resample`: at each position what the place added at
+    some token of the reference, drawn by a hash of draw and position: the same for every prompt and every place,
+    however answers are batched, padded or cached. `optimal`: at every position the constant that hurts the model least
+    (Li and Janson 2024), fitted by `lesion.optimal_reference`.
 
     Args:
         address: of the place: `23`, `23.attention` or `23.mlp`.
-        kind: `mean` or `resample`.
-        reference: from `lesion.reference`, of the same model.
+        kind: `mean`, `position`, `resample` or `optimal`.
+        reference: from `lesion.reference` or `lesion.optimal_reference`, of the same model.
         draw: another number gives another draw of `resample`.
 
     Raises:
-        UsageError: the address is not one of a place, or the reference has nothing of that kind there; or a mean is
-            given a draw.
+        UsageError: the address is not one of a place, or the reference has nothing of that kind there; or a kind
+            other than `resample` is given a draw.
     """
 
     address: str
@@ -63,12 +66,15 @@ class Replace:
         object.__setattr__(self, "address", f"{int(match['layer'])}{self.address[match.end('layer') :]}")
         if self.kind not in KINDS:
             raise UsageError(
-                f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {' and '.join(KINDS)}."
+                f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {', '.join(KINDS)}."
             )
         if self.address not in given.vectors.get(self.kind, {}):
-            raise UsageError(f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}.")
-        if self.kind == "mean" and self.draw:
-            raise UsageError("A mean is the same at every draw; leave draw out.")
+            raise UsageError(
+                f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address};"
+                f" {_made(self.kind, self.address)}."
+            )
+        if self.kind != "resample" and self.draw:
+            raise UsageError(f"The {self.kind} is the same at every draw; leave draw out.")
         if not 0 <= self.draw < MOST_DRAWS:
             raise UsageError(f"Draws are counted from 0; {shown(self.draw)} is not one.")
 
@@ -84,7 +90,9 @@ class Replace:
 
     @property
     def vectors(self) -> Tensor:
-        """What may be added: [vectors, width], float32; of a mean a single one."""
+        """What may be added: [vectors, width], float32; of mean and optimum a single one, of `position` one for each
+        position and last that of all later positions.
+        """
         return self.reference.vectors[self.kind][self.address]
 
     def __repr__(self) -> str:
@@ -94,3 +102,10 @@ class Replace:
     def __str__(self) -> str:
         draw = f" {self.draw}" if self.draw else ""
         return f"{self.address}→{self.kind}{draw}@{self.reference.digest}"
+
+
+def _made(kind: str, address: str) -> str:
+    """How a reference is made that has a kind of a place."""
+    if kind == "optimal":
+        return f"lesion.optimal_reference(model, texts, ['{address}']) fits it"
+    return f"lesion.reference(model, texts, kinds='{kind}') makes one"

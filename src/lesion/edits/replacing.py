@@ -36,6 +36,11 @@ def drawn(positions: Int[Tensor, "*shape"], draw: int, count: int) -> Int[Tensor
     return shifted(mixed(start + (positions.long() + 1) * GAMMA), 1) % count
 
 
+def numbers_at(part: Replace, positions: Int[Tensor, "*shape"], count: int) -> Int[Tensor, "*shape"]:
+    """Which of its `count` vectors a replacement adds at each position."""
+    return positions.clamp(0, count - 1) if part.kind == "position" else drawn(positions, part.draw, count)
+
+
 def positions_of(args: Sequence[object], kwargs: Mapping[str, Any]) -> Int[Tensor, "_ length"] | None:
     """The position of every token of a forward pass, from the arguments of the network; a single row may stand for all.
 
@@ -61,9 +66,16 @@ class Vectors:
 
     def __init__(self) -> None:
         self._on: dict[tuple[str, str, str, torch.device], Tensor] = {}
+        self._put: Mapping[Replace, Tensor] = {}
+
+    def put(self, vectors: Mapping[Replace, Tensor]) -> None:
+        """Give these vectors for the replacements named, with their gradients, in the place of a reference's."""
+        self._put = vectors
 
     def of(self, part: Replace, device: torch.device) -> Float[Tensor, "vectors width"]:
         """What a replacement may add, float32."""
+        if part in self._put:
+            return self._put[part].to(device)
         key = (part.reference.digest, part.kind, part.address, device)
         if key not in self._on:
             self._on[key] = part.vectors.to(device)
@@ -85,7 +97,7 @@ class Replacing:
         self._everywhere = everywhere
         chosen = sorted({number for number in numbers.tolist() if number >= 0})
         self._rows = [(replacements[number], (numbers == number).nonzero()[:, 0]) for number in chosen]
-        self.draws = any(part.vectors.shape[0] > 1 for part, _ in self._rows)
+        self.positional = any(part.vectors.shape[0] > 1 for part, _ in self._rows)
 
     def __call__(
         self,
@@ -104,7 +116,7 @@ class Replacing:
             if len(vectors) > 1:
                 at = _at(positions, output).to(output.device)
                 at = at if len(at) == 1 or self._everywhere else at[chosen]
-                vectors = vectors[drawn(at, part.draw, len(vectors))]
+                vectors = vectors[numbers_at(part, at, len(vectors))]
             added = vectors if before is None else before[chosen].to(dtype) + vectors
             output[chosen] = added.to(output.dtype)
         return output
@@ -118,6 +130,6 @@ def _at(positions: Tensor | None, output: Tensor) -> Tensor:
     if positions.shape[1] != length or positions.shape[0] not in (1, rows):
         raise LesionError(
             f"Positions of {list(positions.shape)} came with {rows} rows of {length} tokens, so that no contributions"
-            " can be drawn for them; give position_ids of the same shape as the tokens."
+            " can be chosen for them; give position_ids of the same shape as the tokens."
         )
     return positions

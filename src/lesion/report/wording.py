@@ -234,6 +234,10 @@ def changed(factor: float | str | None) -> str:
         return f"scaled by {factor:g}".replace("-", MINUS)
     if factor == "mean":
         return "replaced by its mean"
+    if factor == "position":
+        return "replaced by its mean at the position"
+    if factor == "optimal":
+        return "replaced by the constant that hurts least"
     _, _, draw = factor.partition(" ")
     return "resampled" + (f" (draw {draw})" if draw else "")
 

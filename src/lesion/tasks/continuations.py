@@ -158,18 +158,30 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     Raises:
         UsageError: see `resolve`.
     """
+    prompt, solution = solved_parts(model, task, item, style)
+    return (*prompt, *solution)
+
+
+def solved_parts(
+    model: Speaker, task: Task, item: Item, style: str | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The token ids of an item and those of its gold solution behind it; a text without such parts has no prompt.
+
+    Raises:
+        UsageError: see `resolve`.
+    """
     style = resolve(model, task, style)
     while isinstance(task, Gold | Shuffled):
         task = task.of
     if isinstance(task, Harness):
         return task.solved(model, item)
     if isinstance(task, JsonLines) and style == "raw" and not item.choices:
-        return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
+        return (), tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
     solution = gold_text(item)
     if not solution:  # running text is data, whatever style its task names
-        return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
+        return (), tuple(Written("", item.question, begin=True).ids(model.tokenizer))
     prompt, ending = _prompt(model, task, item, style)
-    return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, apart(ending, solution)))
+    return tuple(prompt.ids(model.tokenizer)), tuple(_follow(model.tokenizer, prompt, apart(ending, solution)))
 
 
 def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -28,6 +28,7 @@ def edits_of(reference: Reference) -> list[Edit]:
         Replace("2", "resample", reference, 1),
         Replace("1.attention", "resample", reference, 2),
         Replace("2.mlp", "mean", reference),
+        Replace("1", "position", reference),
         ScaleBlock(1),
         Compose((ScaleBlock(0), Replace("1.mlp", "resample", reference))),
         Compose((ScaleBlock(1), Replace("1.mlp", "mean", reference), Replace("2.attention", "mean", reference))),

@@ -10,11 +10,12 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.studies.ablation import references as references_of_lesion
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.references import FOLDER
 from lesion.studies.ablation.study import EditPlan, Study
-from lesion.studies.ablation.sweep import read, sweep, text_of
-from lesion.tasks.catalogue import draw
+from lesion.studies.ablation.sweep import read, referring, sweep, text_of
+from lesion.tasks.catalogue import calibration_items, draw
 from lesion.tasks.prompts import encode, resolve
 from runs import run_ablation as run
 from tiny import model
@@ -24,8 +25,8 @@ TASKS = ("primer:arithmetic", "primer:atlas")
 
 
 def study(*tasks: str, **values) -> Study:
-    edits = {"layers": "0,3", "replace": ["mean", "resample"], "draws": 2}
-    return Study.make(models=[MODEL], tasks=list(tasks), items=6, **{"edits": edits, **values})
+    edits = {"layers": "0,3", "replace": ["mean", "resample", "position"], "draws": 2}
+    return Study.make(models=[MODEL], tasks=list(tasks), **{"items": 6, "edits": edits, **values})
 
 
 @pytest.fixture(scope="module")
@@ -39,32 +40,39 @@ def done(network, tmp_path_factory):
 
 
 def references(folder) -> dict:
-    made = map(read_reference, (folder / FOLDER).iterdir())
-    return {next(task for task in TASKS if task in of.label): of for of in made}
+    made: dict = {}
+    for of in map(read_reference, (folder / FOLDER).iterdir()):
+        task = next(task for task in TASKS if task in of.label)
+        made.setdefault(task, {}).update(dict.fromkeys(of.vectors, of))
+    return made
 
 
 def test_a_sweep_has_the_kinds_of_replacement_behind_the_factors_of_each_unit():
     plan = EditPlan(replace=["resample", "mean"], draws=3)
     assert plan.kinds == ("resample", "resample 1", "resample 2", "mean")
-    swept = sweep(model("llama").anatomy, ["block", "mlp"], [1], [0.0], ["mean", "resample 1"], {"sums": "0" * 16})
+    swept = sweep(model("llama").anatomy, ["block", "mlp"], [1], [0.0], ["mean", "resample 1", "position"])
+    digests = {"sums": {"contributions": "0" * 16, "position": "1" * 16}}
+    swept = [referring(edit, digests) for edit in swept]
     assert [str(edit) for edit in swept] == [
-        *("1×0", "1→mean", "1→resample 1"),
-        *("1.mlp×0", "1.mlp→mean", "1.mlp→resample 1"),
+        *("1×0", "1→mean", "1→resample 1", "1→position"),
+        *("1.mlp×0", "1.mlp→mean", "1.mlp→resample 1", "1.mlp→position"),
     ]
-    assert [(edit.layer, edit.unit, edit.factor) for edit in swept][-1] == (1, "mlp", "resample 1")
+    assert [(edit.layer, edit.unit, edit.factor) for edit in swept][-2] == (1, "mlp", "resample 1")
     assert text_of(swept[2], "sums") == f"1→resample 1@{'0' * 16}"
-    assert [read(str(edit), {"sums": "0" * 16}) for edit in swept] == swept
+    assert text_of(swept[3], "sums") == f"1→position@{'1' * 16}"
+    assert [read(str(edit), digests) for edit in swept] == swept
 
 
 def test_every_task_is_evaluated_under_the_contributions_of_its_own_texts(done, network):
     by_task = references(done.folder)
-    assert by_task[TASKS[0]].digest != by_task[TASKS[1]].digest
+    assert by_task[TASKS[0]]["mean"] == by_task[TASKS[0]]["resample"] != by_task[TASKS[1]]["mean"]
     answers = done.answers
     for task in TASKS:
-        reference = by_task[task]
+        reference = by_task[task]["mean"]
         of_task = answers[answers["task"] == task]
         named = [f"{layer}→{kind}" for kind in ("mean", "resample", "resample 1") for layer in (0, 3)]
         kinds = [f"{name}@{reference.digest}" for name in named]
+        kinds += [f"{layer}→position@{by_task[task]['position'].digest}" for layer in (0, 3)]
         assert set(of_task["edit"]) == {"baseline", "0×0", "3×0", *kinds}
         edit = lesion.Replace("3", "resample", reference, 1)
         stored = of_task[of_task["edit"] == str(edit)].set_index("item")["text"].to_dict()
@@ -95,7 +103,7 @@ def test_the_folder_is_read_back_without_a_model(done):
     _, summary, _, _ = recall(done.folder)
     assert summary == done.summary
     factors = {cell.factor for _, result in summary.results for cell in result.cells}
-    assert factors == {0.0, "mean", "resample", "resample 1"}
+    assert factors == {0.0, "mean", "resample", "resample 1", "position"}
 
 
 def test_another_task_in_the_folder_leaves_the_first_ones_answers(network, tmp_path):
@@ -105,9 +113,36 @@ def test_another_task_in_the_folder_leaves_the_first_ones_answers(network, tmp_p
     assert both.summary.models[0].tasks[0] == first.summary.models[0].tasks[0]
 
 
+def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_path, monkeypatch):
+    monkeypatch.setattr(references_of_lesion, "STEPS", 2)
+    monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
+    edits = {"layers": "3", "replace": ["optimal"]}
+    one = run(study(TASKS[0], edits=edits), tmp_path / "out", models={MODEL: network})
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / FOLDER).iterdir()}
+    assert len(kept) == 2  # of block 3, and the contributions with which it begins
+    two = run(study(TASKS[0], edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
+    of_place = {
+        address: of
+        for of in map(read_reference, (tmp_path / "out" / FOLDER).iterdir())
+        for address in of.vectors.get("optimal", {})
+    }
+    assert {str(edit) for edit in two.answers["edit"]} == {
+        "baseline", "3×0", "6×0", *(f"{place}→optimal@{of_place[place].digest}" for place in ("3", "6"))
+    }  # fmt: skip
+    assert two.evaluated == one.evaluated - 6  # the baseline and block 3 are not evaluated again
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+
+
+def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path, monkeypatch):
+    few = calibration_items(lesion.find_task(TASKS[0]))[:8]
+    monkeypatch.setattr(references_of_lesion, "calibration_items", lambda task: few)
+    with pytest.raises(UsageError, match=r"at least 10 items that are not evaluated, and primer:arithmetic has \d of"):
+        run(study(TASKS[0], edits={"layers": "3", "replace": "optimal"}), tmp_path / "out", models={MODEL: network})
+
+
 def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):
     run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
-    (path,) = (tmp_path / "out" / FOLDER).iterdir()
+    path, _ = (tmp_path / "out" / FOLDER).iterdir()
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(LesionError, match=r"Delete it"):
         run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})

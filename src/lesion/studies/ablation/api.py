@@ -12,7 +12,7 @@ from lesion.core.functions import AnsweringOptions, runs
 from lesion.edits.edit import Unit
 from lesion.models.load import Model
 from lesion.studies.ablation.report import AblationResult
-from lesion.studies.ablation.study import METHOD
+from lesion.studies.ablation.study import METHOD, Kind
 from lesion.tasks.task import Task
 
 
@@ -26,7 +26,7 @@ def ablate(
     unit: Unit | Sequence[Unit] = "block",
     layers: str | int | Sequence[int] = "all",
     factor: float | Sequence[float] = 0.0,
-    replace: Literal["mean", "resample"] | Sequence[Literal["mean", "resample"]] = (),
+    replace: Kind | Sequence[Kind] = (),
     draws: int = 1,
     revisions: str | Sequence[str] = (),
     temperature: float = 0.0,

@@ -16,9 +16,11 @@ from lesion.report import wording
 from lesion.report.blocks import Figure, Panel, Prose, Section
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table
+from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation import charts
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.result import AblationSummary, KindContrast
+from lesion.studies.ablation.sweep import kind_of
 
 QUESTION = "Does the verdict survive the kind of ablation?"
 WIDE = 20
@@ -33,6 +35,7 @@ class Kinds:
         curves: by kind, `zero` first: those of the draws of `resample` together.
         marked: by kind, the layers that are critical (or exceed the effect) under every curve of it.
         measured: the layers that every curve has, none left open.
+        contrasts: of two kinds at each of these layers.
     """
 
     model: str
@@ -41,6 +44,11 @@ class Kinds:
     curves: dict[str, tuple[Curve, ...]]
     marked: dict[str, frozenset[int]]
     measured: frozenset[int]
+    contrasts: tuple[KindContrast, ...] = ()
+
+    def between(self, layer: int) -> list[KindContrast]:
+        """The pairs of kinds under which accuracy at a layer differs, after correction."""
+        return [each for each in self.contrasts if each.layer == layer and (each.difference.p_corrected or 0) <= ALPHA]
 
     def under(self, layer: int) -> tuple[str, ...]:
         """The kinds under which a layer is critical."""
@@ -63,7 +71,7 @@ def compared(curves: Sequence[Curve]) -> list[Kinds]:
     """
     groups: dict[tuple[str, str, str], dict[str, list[Curve]]] = {}
     for curve in curves:
-        kind = _kind(curve)
+        kind = kind_of(curve.factor)
         if kind and not curve.untold:
             groups.setdefault((curve.model, curve.task, curve.unit), {}).setdefault(kind, []).append(curve)
     every = []
@@ -75,15 +83,11 @@ def compared(curves: Sequence[Curve]) -> list[Kinds]:
             kind: frozenset.intersection(*(frozenset(cell.layer for cell in curve.marked) for curve in own)) & measured
             for kind, own in by_kind.items()
         }
-        every.append(Kinds(model, task, unit, {k: tuple(own) for k, own in by_kind.items()}, marked, measured))
+        result = next(iter(by_kind.values()))[0].result
+        pairs = tuple(each for each in result.contrasts if each.unit == unit and each.layer in measured)
+        own_curves = {kind: tuple(own) for kind, own in by_kind.items()}
+        every.append(Kinds(model, task, unit, own_curves, marked, measured, pairs))
     return every
-
-
-def _kind(curve: Curve) -> str:
-    """`zero`, `mean`, `resample`; empty for another factor."""
-    if isinstance(curve.factor, str):
-        return curve.factor.partition(" ")[0]
-    return "zero" if curve.factor == 0 else ""
 
 
 def _measured(curve: Curve) -> frozenset[int]:
@@ -101,7 +105,10 @@ def findings(summary: AblationSummary) -> list[Finding]:
         Finding(
             f"{model}, kinds of ablation" if several else "Kinds of ablation",
             (sentence(own[0], several_units=len({kinds.unit for kinds in own}) > 1),),
-            tuple(sentence(kinds, several_units=len({kinds.unit for kinds in own}) > 1) for kinds in own[1:]),
+            (
+                *(sentence(kinds, several_units=len({kinds.unit for kinds in own}) > 1) for kinds in own[1:]),
+                *(differing(kinds, several_units=len({kinds.unit for kinds in own}) > 1) for kinds in own),
+            ),
         )
         for model, own in by_model.items()
     ]
@@ -126,6 +133,28 @@ def sentence(kinds: Kinds, *, several_units: bool = False) -> str:
     return f"{about}: {'; '.join(clauses)}."
 
 
+def differing(kinds: Kinds, *, several_units: bool = False) -> str:
+    """`sums: accuracy differs between kinds at block 1 (zero below mean).`, by paired tests after correction."""
+    about = f"{kinds.task}, {wording.UNIT_NAMES[kinds.unit]}" if several_units else kinds.task
+    tests = wording.counted(len(kinds.contrasts), "paired test")
+    clauses = []
+    for layer in sorted(kinds.measured):
+        if pairs := kinds.between(layer):
+            clauses.append(f"{wording.numbered('block', [layer])} ({_ordered(pairs)})")
+    if not clauses:
+        return f"{about}: no two kinds differ in accuracy at any {wording.some_unit(kinds.unit)} ({tests}, Holm)."
+    return f"{about}: accuracy differs between kinds at {wording.listed(clauses)} ({tests}, Holm)."
+
+
+def _ordered(pairs: Sequence[KindContrast]) -> str:
+    """`resample below zero and mean`: the kinds that cost more first."""
+    below: dict[str, list[str]] = {}
+    for pair in pairs:
+        names = (pair.first, pair.second) if (pair.difference.value or 0) < 0 else (pair.second, pair.first)
+        below.setdefault(names[0], []).append(names[1])
+    return ", ".join(f"{low} below {wording.listed(high)}" for low, high in below.items())
+
+
 def section(summary: AblationSummary) -> Section | None:
     """The kinds side by side: what is critical under which, and of several models the drops; None without kinds."""
     every = compared(summary.curves)
@@ -140,9 +169,12 @@ def _explained(every: Sequence[Kinds]) -> str:
     draws = max((len(of.curves.get("resample", ())) for of in every), default=0)
     words = {
         "zero": "zero: the place adds nothing",
-        "mean": "mean: at every position it adds its mean over texts of the task",
+        "mean": "mean: at every position it adds its mean over all tokens of texts of the task",
+        "position": "position: at every position it adds its mean over these texts at that position",
         "resample": "resample: at every position it adds what it added at another token of these texts"
         + (f", in {draws} draws, all of which have to agree" if draws > 1 else ""),
+        "optimal": "optimal: at every position it adds the constant that, fitted on other texts than the items, changes"
+        " the model's predictions least",
     }
     return (
         f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}. Each kind has its own tests,"
@@ -176,6 +208,12 @@ def _table(every: Sequence[Kinds]) -> Table:
             rows.append(
                 {"model": kinds.model, "task": kinds.task, "unit": kinds.unit, "layer": layer, **drops}
                 | {"critical": ", ".join(under), "all": len(under) == len(kinds.marked)}
+                | {"differ": _ordered(kinds.between(layer))}
+                | {
+                    f"p, {each.first} = {each.second}": each.difference.p_corrected
+                    for each in kinds.contrasts
+                    if each.layer == layer
+                }
             )
     models, units = (len({getattr(kinds, name) for kinds in every}) > 1 for name in ("model", "unit"))
     return Table(
@@ -188,9 +226,11 @@ def _table(every: Sequence[Kinds]) -> Table:
             Column("layer", "Block"),
             *(Column(kind, f"Drop, {kind}", wording.points) for kind in names),
             Column("critical", "Critical under", lambda text: text or wording.DASH, number=False),
+            Column("differ", "Kinds that differ", lambda text: text or wording.DASH, number=False),
         ),
         title="Every place under every kind of ablation",
-        caption="Drops in points; of several draws of resample the mean.",
+        caption="Drops in points; of several draws of resample the mean. Kinds that differ: exact paired tests of the"
+        " accuracy on the same items, Holm-corrected over places and pairs of kinds (p in the file).",
         mark=lambda row: bool(row["all"]),
         marked="critical under all kinds",
     )

@@ -1,19 +1,21 @@
-"""The references of a layer study: what every place adds on texts of each task, kept in the study's folder."""
+"""The references of a layer study: what replaces a place's contribution under each task, kept in the study's folder."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from lesion.activations.calibration import calibration
-from lesion.activations.contributions import reference
+from lesion.activations.calibration import Calibration, calibration
+from lesion.activations.contributions import Kind, reference
+from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.reference import Reference, read_reference
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.sweep import PlaceEdit, made
+from lesion.studies.ablation.sweep import CONTRIBUTIONS, PlaceEdit, Replacement, made
 from lesion.tasks.catalogue import calibration_items
 from lesion.tasks.gold import gold_name
 from lesion.tasks.task import Item, Task
@@ -23,51 +25,109 @@ TEXTS = 100
 FOLDER = "references"
 
 
-def references_of(evaluation: Evaluation, chosen: ModelChoice, model: Model) -> dict[str, Reference]:
-    """The reference of every task of a study, by the task's name and by that of its gold answers.
+References = Mapping[str, Mapping[str, Reference]]
+"""References by task, and of each task by what they are the source of (`Replacement.source`)."""
+
+
+def references_of(
+    evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[PlaceEdit]
+) -> dict[str, dict[str, Reference]]:
+    """The references of every task of a study that its edits need, by the task's name and by that of its gold answers.
 
     A reference that the folder has of these weights is read; another one is made from prompts with their gold
-    solutions, the last of the seeded order from which the evaluated items are the first.
+    solutions, the last of the seeded order from which the evaluated items are the first. Every fitted place is kept as
+    soon as it is done.
 
     Raises:
-        UsageError: a task has no items.
+        UsageError: a task has no items, or too few of them that are not evaluated for a kind that is fitted.
         LesionError: what a place adds cannot be read, or a file of the folder is damaged or cannot be written.
     """
-    by_task = {}
+    replaced = [edit for edit in edits if isinstance(edit, Replacement)]
+    by_task: dict[str, dict[str, Reference]] = {}
     for choice, task in evaluation.tasks.items():
-        path = evaluation.run.folder / FOLDER / _file(evaluation, chosen, choice)
-        known = _read(path) if path.is_file() else None
-        if known is None or known.fingerprint != model.fingerprint:
-            known = _made(evaluation, chosen, choice, task, model)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            known.save(path)
-        by_task[choice.name] = by_task[gold_name(choice.name)] = known
+        own = _OfTask(evaluation, chosen, choice, task, model)
+        for source in dict.fromkeys(edit.source for edit in replaced if edit.kind != "optimal"):
+            own.observe(source)
+        if places := [edit.address for edit in replaced if edit.kind == "optimal"]:
+            own.fit(places)
+        by_task[choice.name] = by_task[gold_name(choice.name)] = own.references
     return by_task
 
 
-def _read(path: Path) -> Reference:
-    try:
-        return read_reference(path)
-    except LesionError as error:
-        raise LesionError(
-            f"{error} Delete it to have it made anew; what was answered under it is answered again where the new one"
-            " differs."
-        ) from error
+class _OfTask:
+    """The references of one model and task, read or made and kept."""
 
+    def __init__(
+        self, evaluation: Evaluation, chosen: ModelChoice, choice: TaskChoice, task: Task, model: Model
+    ) -> None:
+        self.evaluation, self.task, self.model = evaluation, task, model
+        self.seed, self.watcher = evaluation.study.seed, evaluation.run.watcher
+        self.style = evaluation.study.prompt_style_of(chosen, choice)
+        self.decided = f"{chosen.name}|{choice.name}|{self.style}|{self.seed}"
+        self.items = evaluation.items[choice]
+        self.references: dict[str, Reference] = {}
 
-def _made(evaluation: Evaluation, chosen: ModelChoice, choice: TaskChoice, task: Task, model: Model) -> Reference:
-    study = evaluation.study
-    count = min(TEXTS, len(calibration_items(task)))
-    style = study.prompt_style_of(chosen, choice)
-    texts = calibration(model, task, count, seed=study.seed, style=style)
-    return reference(model, texts, seed=study.seed, watcher=evaluation.run.watcher)
+    def observe(self, source: str) -> Reference:
+        """Read or make what needs one pass over the texts."""
+        if source not in self.references and not self._read(source):
+            kinds: Sequence[Kind] = ("mean", "resample") if source == CONTRIBUTIONS else ("position",)
+            made = reference(self.model, self.texts, kinds=kinds, seed=self.seed, watcher=self.watcher)
+            self._keep(source, made)
+        return self.references[source]
 
+    def fit(self, addresses: Sequence[str]) -> None:
+        """Read or fit the constants of places, each of which is a reference of its own."""
+        missing = [address for address in addresses if not self._read(f"optimal {address}")]
+        if not missing:
+            return
+        evaluated = {item.id for item in self.items}
+        others = [item for item in calibration_items(self.task) if item.id not in evaluated]
+        if len(others) < FEWEST_TEXTS:
+            raise UsageError(
+                f"The optimal constant is fitted on at least {FEWEST_TEXTS} items that are not evaluated, and"
+                f" {self.task.name} has {len(others)} of them: ask for fewer items (--items), or leave optimal out of"
+                " --replace."
+            )
+        count = min(TEXTS, len(others))
+        texts = calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=others)
+        start = self.observe(CONTRIBUTIONS)
+        for address, vector, fit in fitted(self.model, texts, missing, start, STEPS, self.seed, None, self.watcher):
+            about = (start.model, start.fingerprint, texts.label, start.tokens)
+            held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
+            self._keep(f"optimal {address}", held)
 
-def _file(evaluation: Evaluation, chosen: ModelChoice, choice: TaskChoice) -> Path:
-    """The file of a model and task: what decides the reference, as a hash."""
-    style = evaluation.study.prompt_style_of(chosen, choice)
-    decided = f"{chosen.name}|{choice.name}|{style}|{evaluation.study.seed}"
-    return Path(f"{hashlib.sha256(decided.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.safetensors")
+    @cached_property
+    def texts(self) -> Calibration:
+        """Prompts with their gold solutions."""
+        count = min(TEXTS, len(calibration_items(self.task)))
+        return calibration(self.model, self.task, count, seed=self.seed, style=self.style)
+
+    def _path(self, source: str) -> Path:
+        """The file of a source: what decides the reference, as a hash."""
+        decided = hashlib.sha256(f"{self.decided}|{source}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return self.evaluation.run.folder / FOLDER / f"{decided}.safetensors"
+
+    def _read(self, source: str) -> bool:
+        """Whether the folder has a reference of these weights."""
+        path = self._path(source)
+        if not path.is_file():
+            return False
+        try:
+            known = read_reference(path)
+        except LesionError as error:
+            raise LesionError(
+                f"{error} Delete it to have it made anew; what was answered under it is answered again where the new"
+                " one differs."
+            ) from error
+        if known.fingerprint == self.model.fingerprint:
+            self.references[source] = known
+        return source in self.references
+
+    def _keep(self, source: str, made: Reference) -> None:
+        path = self._path(source)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.save(path)
+        self.references[source] = made
 
 
 def pending_of(
@@ -75,17 +135,15 @@ def pending_of(
     chosen: ModelChoice,
     model: Model,
     edits: Sequence[PlaceEdit],
-    references: Mapping[str, Reference],
+    references: References,
     tasks: Mapping[TaskChoice, Task] | None = None,
     items: Mapping[TaskChoice, Sequence[Item]] | None = None,
 ) -> Pending:
     """The answers that are wanted of a model (`Evaluation.pending`), each task under edits with its own reference."""
-    if not references:
-        return evaluation.pending(chosen, model, [made(edit, None) for edit in edits], tasks, items)
     tasks = evaluation.tasks if tasks is None else tasks
     whole = Pending(0, {})
     for choice, task in tasks.items():
-        of_task = [made(edit, references[choice.name]) for edit in edits]
+        of_task = [made(edit, references.get(choice.name, {})) for edit in edits]
         part = evaluation.pending(chosen, model, of_task, {choice: task}, items)
         whole = Pending(whole.total + part.total, whole.cells | part.cells)
     return whole

@@ -43,7 +43,8 @@ class Place(Value):
     """One block, one branch or one inner unit of it, under a factor or a replacement.
 
     Attributes:
-        factor: what multiplies it, or the kind of what replaces it: `mean`, `resample`, `resample 1`.
+        factor: what multiplies it, or the kind of what replaces it: `mean`, `position`, `resample`, `resample 1`,
+            `optimal`.
         reference: the digest of what a replacement is taken from.
         part: the number of the head, key-value group, neuron or expert, or the name of the matrix; None of a block or
             branch.
@@ -183,6 +184,22 @@ class Screen(Value):
     top: int | None = Field(default=None, exclude_if=lambda top: top is None)
 
 
+class KindContrast(Value):
+    """Two kinds of ablation at one block or branch on the same items.
+
+    Attributes:
+        first, second: the kinds: `zero`, or of a replacement.
+        difference: accuracy under the first minus under the second; p of "it does not matter which", corrected by Holm
+            over places × pairs of kinds of one unit. Without an interval where a kind has several draws.
+    """
+
+    layer: int
+    unit: Unit
+    first: str
+    second: str
+    difference: Estimate
+
+
 class TaskResult(Value):
     """One model on one task.
 
@@ -193,6 +210,7 @@ class TaskResult(Value):
         stopping: None in a full table.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
         shared: what items share; None where its groups are no clusters, and where evaluation stopped.
+        contrasts: of kinds of ablation, where there are several; of full tables only.
     """
 
     task: str
@@ -205,6 +223,7 @@ class TaskResult(Value):
     screen: Screen | None = None
     guessing: float = 0.0
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
+    contrasts: tuple[KindContrast, ...] = Field(default=(), exclude_if=lambda contrasts: not contrasts)
 
     @property
     def answers(self) -> int:

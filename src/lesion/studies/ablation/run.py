@@ -12,7 +12,6 @@ from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import BASELINE
-from lesion.edits.reference import Reference
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
@@ -20,13 +19,13 @@ from lesion.studies.ablation.invariance.distances import from_base
 from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
-from lesion.studies.ablation.references import pending_of, references_of
+from lesion.studies.ablation.references import References, pending_of, references_of
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening_run import pending_at_top, refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, refuse_many_neurons, sweep, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, referring, refuse_many_neurons, sweep, text_of
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 
@@ -62,16 +61,16 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             swept = study.edits
             refuse_many_neurons(model.anatomy, swept.unit, layers, study.screen_top)
-            places = sweep(model.anatomy, swept.unit, layers, swept.factor)  # refuses before references are made
-            refuse_not_evaluated(study, chosen.name, {edit.address for edit in places})
-            of_tasks = references_of(evaluation, chosen, model) if swept.kinds else {}
-            digests = {name: of_tasks[name].digest for name in chances if name in of_tasks}
-            edits = sweep(model.anatomy, swept.unit, layers, swept.factor, swept.kinds, digests)
+            edits = sweep(model.anatomy, swept.unit, layers, swept.factor, swept.kinds)
+            refuse_not_evaluated(study, chosen.name, {edit.address for edit in edits})
+            of_tasks = references_of(evaluation, chosen, model, edits)
+            digests = {task: {source: of.digest for source, of in of_tasks[task].items()} for task in chances}
+            edits = [referring(edit, digests) for edit in edits]
             plan[chosen.name] = edits
             complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
             words = int(model.network.config.get_text_config(decoder=True).vocab_size)
             about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
-            about |= {"references": digests} if digests else {}
+            about |= {"references": digests} if swept.kinds else {}
             far = from_base(study, run, chosen)
             about |= {} if far is None else {"distance": far}
             evaluation.add(chosen.name, model, **about)
@@ -103,7 +102,7 @@ def _evaluate(
     chosen: ModelChoice,
     model: Model,
     edits: Sequence[PlaceEdit],
-    references: Mapping[str, Reference],
+    references: References,
     chances: Mapping[str, float],
 ) -> None:
     """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lesion.core import cost
 from lesion.core.cached_answers import gold_of, gold_tasks
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice
-from lesion.edits.reference import Reference
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.references import pending_of
+from lesion.studies.ablation.references import References, pending_of
 from lesion.studies.ablation.screening import ASKING, ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit
@@ -44,7 +43,7 @@ def screen(
     chosen: ModelChoice,
     model: Model,
     edits: Sequence[PlaceEdit],
-    references: Mapping[str, Reference],
+    references: References,
 ) -> None:
     """Score the gold solutions of the tasks that generate, under no edit and under each, and keep them as `gold:TASK`.
 
@@ -68,7 +67,7 @@ def pending_at_top(
     chosen: ModelChoice,
     model: Model,
     edits: Sequence[PlaceEdit],
-    references: Mapping[str, Reference],
+    references: References,
     top: int,
 ) -> Pending:
     """What is left to answer where generation is limited to what the screen ranks first (`chosen_edits`).

@@ -16,6 +16,9 @@ from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.edit import UNITS, Unit
 from lesion.errors import UsageError
 
+Kind = Literal["mean", "position", "resample", "optimal"]
+"""What replaces what a place adds (`lesion.edits.replace`)."""
+
 
 class EditPlan(Table):
     """The edits of the study, one at a time: every unit × layer × factor, and × kind of replacement."""
@@ -34,11 +37,12 @@ class EditPlan(Table):
         must="a finite number or a list of them",
         many="comma",
     )
-    replace: Listed[Literal["mean", "resample"]] = option(
+    replace: Listed[Kind] = option(
         (),
-        help="Also replace what each part adds: by its mean over texts of the task (mean), or by what it added at"
-        " another token of these (resample).",
-        must="mean, resample, or a list of these",
+        help="Also replace what each part adds: by its mean over all tokens of texts of the task (mean), by its mean at"
+        " the same position (position), by what it added at another token (resample), or by the constant that hurts"
+        " least (optimal; fitted, slow).",
+        must="mean, position, resample, optimal, or a list of these",
         many="comma",
     )
     draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
@@ -76,7 +80,7 @@ class Hypothesis(Table):
         return removal(self.place).unit
 
     expect: Literal["critical", "spared"] = Field(description="critical or spared")
-    factor: Number | Literal["mean", "resample"] = Field(default=0.0, description="a number, mean or resample")
+    factor: Number | Kind = Field(default=0.0, description="a number or a kind of replacement")
 
 
 class StopPlan(Table):

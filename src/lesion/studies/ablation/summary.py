@@ -28,6 +28,7 @@ from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, pa
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import perplexity
+from lesion.studies.ablation.contrasts import contrasts
 from lesion.studies.ablation.margins import margins
 from lesion.studies.ablation.result import (
     AblationSummary,
@@ -157,6 +158,7 @@ def _full_task(
         planned=[] if study.screen_top is not None else sorted({edit.layer for edit in edits}),
         sensitivity=sensitivity,
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
+        contrasts=contrasts(task, frames, [edit for edit in edits if edit.unit in UNITS], study.level),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -20,7 +20,20 @@ if TYPE_CHECKING:  # what reads a study need not wait for torch
     from lesion.models.anatomy import Anatomy
 
 Factor = float | str
-"""What a place is multiplied by, or what replaces what it adds: `mean`, `resample`, `resample 1`."""
+"""What a place is multiplied by, or what replaces what it adds: a kind, as `mean`, of `resample` with the draw."""
+
+CONTRIBUTIONS = "contributions"
+
+
+def kind_of(factor: Factor) -> str:
+    """The kind of ablation: `zero`, or that of a replacement; empty for a factor that leaves something."""
+    if isinstance(factor, str):
+        return factor.partition(" ")[0]
+    return "zero" if factor == 0 else ""
+
+
+Digests = Mapping[str, Mapping[str, str]]
+"""The digests of the references of each task, by source (`Replacement.source`)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class Replacement:
     Attributes:
         address: `23`, `23.attention` or `23.mlp`.
         factor: the kind, and behind it the draw where that is not 0: `mean`, `resample`, `resample 1`.
-        references: the digest of each task's reference, as pairs of task and digest.
+        references: the digest of each task's reference that has the kind, as pairs of task and digest.
     """
 
     address: str
@@ -47,6 +60,23 @@ class Replacement:
         """What of the block is replaced."""
         branch: Unit = self.address.partition(".")[2] or "block"  # type: ignore[assignment]
         return branch
+
+    @property
+    def kind(self) -> str:
+        """The kind of replacement."""
+        return self.factor.partition(" ")[0]
+
+    @property
+    def draw(self) -> int:
+        """The draw of `resample`."""
+        return int(self.factor.partition(" ")[2] or 0)
+
+    @property
+    def source(self) -> str:
+        """Which reference of a task has it: means and draws share one, and every fitted place has its own."""
+        if self.kind in ("mean", "resample"):
+            return CONTRIBUTIONS
+        return f"{self.kind} {self.address}" if self.kind == "optimal" else self.kind
 
     def __str__(self) -> str:
         return f"{self.address}→{self.factor}"
@@ -67,19 +97,25 @@ def text_of(edit: PlaceEdit, task: str) -> str:
     return f"{edit}@{digest}" if digest else str(edit)
 
 
-def made(edit: PlaceEdit, reference: Reference | None) -> Edit:
-    """The edit of a task with this reference, which a replacement needs."""
-    if isinstance(edit, Scale) or reference is None:
+def made(edit: PlaceEdit, references: Mapping[str, Reference]) -> Edit:
+    """The edit of a task with that of the task's references, by source, which a replacement needs."""
+    if isinstance(edit, Scale):
         return parse(str(edit))
-    kind, _, draw = edit.factor.partition(" ")
-    return Replace(edit.address, kind, reference, int(draw or 0))
+    return Replace(edit.address, edit.kind, references[edit.source], edit.draw)
 
 
-def read(text: str, references: Mapping[str, str]) -> PlaceEdit:
-    """The edit of a study from its text form without a reference; `references`: the digest of each task's."""
+def referring(edit: PlaceEdit, digests: Digests) -> PlaceEdit:
+    """An edit of a study with the digests of the references that it needs."""
+    if isinstance(edit, Scale):
+        return edit
+    return replace(edit, references=tuple((task, of[edit.source]) for task, of in digests.items()))
+
+
+def read(text: str, digests: Digests) -> PlaceEdit:
+    """The edit of a study from its text form without a reference."""
     address, arrow, factor = text.partition("→")
     if arrow:
-        return Replacement(address, factor, tuple(references.items()))
+        return referring(Replacement(address, factor), digests)
     edit = parse(text)
     if not isinstance(edit, Scale):
         raise UsageError(f"'{text}' is no edit of a layer study.")
@@ -148,7 +184,6 @@ def sweep(
     layers: Sequence[int],
     factors: Sequence[float],
     kinds: Sequence[str] = (),
-    references: Mapping[str, str] | None = None,
 ) -> list[PlaceEdit]:
     """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement.
 
@@ -156,7 +191,6 @@ def sweep(
         anatomy: of the model.
         units, layers, factors: of the edits.
         kinds: of replacement, with the draw where that is not 0.
-        references: the digest of each task's reference, which replacements name.
 
     Raises:
         UsageError: the model has no such block, or no such branch or units are known in it.
@@ -170,12 +204,11 @@ def sweep(
                     f" `lesion show {anatomy.name}` for what is known."
                 )
     edits: list[PlaceEdit] = []
-    digests = tuple((references or {}).items())
     for unit in units:
         edits += [
             edit for factor in factors for layer in layers for edit in edits_of_block(anatomy, unit, layer, factor)
         ]
-        edits += [Replacement(address(layer, unit), kind, digests) for kind in kinds for layer in layers]
+        edits += [Replacement(address(layer, unit), kind) for kind in kinds for layer in layers]
     return edits
 
 

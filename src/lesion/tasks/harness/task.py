@@ -127,13 +127,13 @@ class Harness:
         (part,) = _tokens(model).likelihood([pair])
         return part
 
-    def solved(self, model: Speaker, item: Item) -> tuple[int, ...]:
-        """The token ids of an item together with its right answer, as one text; of running text, the text."""
+    def solved(self, model: Speaker, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The token ids of an item and of its right answer behind it; of running text, the text without a prompt."""
         subtask, index = self._of(item), int(item.metadata["document"])
         if self.kind == "score":
-            return tuple(_tokens(model).encode(subtask.arguments[index][0][0]))
+            return (), tuple(_tokens(model).encode(subtask.arguments[index][0][0]))
         before, ids = _tokens(model).pair(*subtask.gold_pair(index, item.gold))
-        return (*before, *ids)
+        return tuple(before), tuple(ids)
 
     def _of(self, item: Item) -> Subtask:
         return self.subtasks[str(item.metadata["subtask"])]
