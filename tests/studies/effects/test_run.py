@@ -124,7 +124,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(capsys, tmp_path):
     out = ("--out", tmp_path / "out")
     text = lesion(capsys, "effects", "bundled:llama-base", "--task", f"text:{tmp_path / 'prose.txt'}", *out)
     refused(text, 2, "no token of it is the right one")
-    refused(lesion(capsys, *BUNDLED[:4], "--unit", "head", *out), 2, "block, attention or mlp")
+    refused(lesion(capsys, *BUNDLED[:4], "--unit", "neuron", *out), 2, "block, attention, mlp or head")
     refused(lesion(capsys, *BUNDLED, "--study", tmp_path, *out), 2, "is the folder of a finished layer study")
     refused(lesion(capsys, *BUNDLED, "--engine", "vllm", *out), 2, "--engine")
     assert not (tmp_path / "out").exists()
