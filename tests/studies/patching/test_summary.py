@@ -90,7 +90,6 @@ def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_whe
     task = summarise([pair(index) for index in range(12)], heads, 0.95, **about)
     assert task.at("denoise", "head", 3, "last", 1).effect.value == pytest.approx(-0.25)
     most, against = findings._finding(task, several=False).headline
-    assert "restore most: 3.0 at the last token (50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
-    assert "corrupted there, breaks 50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
-    assert "away from the answer most: 3.1" in against
+    assert "restore a share beyond chance, most 3.0 at the last token (50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
+    assert "take a share away beyond chance, most 3.1" in against
     assert "3.2" not in most + against

@@ -11,7 +11,7 @@ from lesion.report.table import decimals
 from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import Kind
 
-NAMED = 5
+NAMED = 3
 """So many heads are named in a sentence."""
 HALF = 0.5
 """From this share of the difference on, a place is said to carry the answer."""
@@ -21,7 +21,7 @@ WHERE = {
     "next": "token behind the last differing one",
     "between": "tokens between",
     "last": "last token",
-    "all": "all tokens from the first difference on",
+    "all": "tokens from the first difference on",
 }
 """Classes of positions as they stand in a sentence behind *the*."""
 
@@ -102,19 +102,17 @@ def _heads(task: PatchedTask) -> list[str]:
     if not beyond:
         return [f"No single head of {heads} moves the difference beyond chance, corrected over all cells."]
     sentences = []
-    for sign, verb in ((1, "restore most"), (-1, "move the run away from the answer most")):
+    for sign, does in ((1, "restore a share"), (-1, "take a share away")):
         own = [cell for cell in beyond if sign * (cell.effect.value or 0.0) > 0]
         if own:
-            named = wording.listed([_head(task, cell) for cell in strongest(own, NAMED)])
+            named = wording.listed([_head(cell) for cell in strongest(own, NAMED)])
             moved = len({(cell.layer, cell.head) for cell in own})
-            sentences.append(f"Of {heads} single heads these {verb}: {named}; beyond chance are {moved}.")
+            sentences.append(f"Of {heads} single heads, {moved} {does} beyond chance, most {named}.")
     return sentences
 
 
-def _head(task: PatchedTask, cell: PatchedCell) -> str:
-    other = task.at("noise", "head", cell.layer, cell.position, cell.head)
-    breaks = "" if other is None else f"; corrupted there, breaks {share(other.effect)}"
-    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({share(cell.effect)}{breaks})"
+def _head(cell: PatchedCell) -> str:
+    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({share(cell.effect)})"
 
 
 def _limits(task: PatchedTask) -> list[str]:
