@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lesion.edits.edit import Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.heads import ScaleGroup, ScaleHead, number_of, scaling
 from lesion.edits.replace import Replace
 from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.table import refuse_unknown_places
@@ -21,7 +22,8 @@ def matched_controls(edit: Edit, model: Model, number: int) -> list[Edit]:
 
     Of a selection of weights, as many weights of every matrix are drawn (`Random`). Scaled or replaced blocks and
     branches, and truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves
-    alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
+    alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay; heads move to
+    heads drawn at random.
 
     Args:
         edit: what the controls match.
@@ -58,19 +60,27 @@ def _drawn(edit: Edit, model: Model, seed: int) -> Edit | None:
     drawn = (others if len(others) >= len(touched) else order)[: len(touched)]
     to = dict(zip(touched, sorted(drawn), strict=False))
     try:
-        moved = composed([_moved(part, to, seed) for part in parts(edit)])
+        moved = composed([_moved(part, to, seed, model) for part in parts(edit)])
         refuse_unknown_places(moved, model.anatomy)
     except UsageError:
         return None
     return moved
 
 
-def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:
+def _moved(part: Single, to: Mapping[int, int], seed: int, model: Model) -> Single:
     if isinstance(part, ScaleParameters):
         return replace(part, selection=Random(part.selection, seed))
     layer = _layer(part)
     if layer is None:
         return part
+    if isinstance(part, ScaleHead | ScaleGroup):
+        heads, number = model.anatomy.heads(to[layer]), number_of(part) or 0
+        count = heads.count if isinstance(part, ScaleHead) else heads.groups
+        # By a permutation of the block's heads: heads that are cut together stay as many.
+        order = drawing_keys(seed, f"{to[layer]}.attention.{part.unit}", count).argsort()
+        if number >= count:
+            raise UsageError(f"Block {to[layer]} has no {part.unit} {number}.")
+        return scaling(part.unit, to[layer], part.factor, int(order[number]))
     if isinstance(part, Scale):
         return replace(part, layer=to[layer])
     _, dot, inner = part.address.partition(".")

@@ -66,7 +66,11 @@ class Replace:
                 f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {' and '.join(KINDS)}."
             )
         if self.address not in given.vectors.get(self.kind, {}):
-            raise UsageError(f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}.")
+            there = list(given.vectors.get(self.kind, {}))
+            places = f"those of {len(there)} places, from {there[0]} to {there[-1]}" if there else "none"
+            raise UsageError(
+                f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}; it has {places}."
+            )
         if self.kind == "mean" and self.draw:
             raise UsageError("A mean is the same at every draw; leave draw out.")
         if not 0 <= self.draw < MOST_DRAWS:

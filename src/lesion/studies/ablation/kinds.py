@@ -142,7 +142,11 @@ def _explained(every: Sequence[Kinds]) -> str:
         "zero": "zero: the place adds nothing",
         "mean": "mean: at every position it adds its mean over texts of the task",
         "resample": "resample: at every position it adds what it added at another token of these texts"
-        + (f", in {draws} draws, all of which have to agree" if draws > 1 else ""),
+        + (
+            f", in {draws} draws, all of which have to agree (draw 0 is called resample, draw 1 resample 1)"
+            if draws > 1
+            else ""
+        ),
     }
     return (
         f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}. Each kind has its own tests,"
