@@ -54,6 +54,19 @@ def test_places_move_to_as_many_other_blocks_and_all_else_stays(eight, text):
         assert all(first < second for first, second in pairwise(moved[block] for block in sorted(moved)))
 
 
+def test_heads_move_to_heads_drawn_at_random_and_those_of_one_block_stay_apart(eight):
+    controls = matched_controls(parse("3.attention.head.1×0"), eight, 12)
+    assert matched_controls(parse("3.attention.head.1×0"), eight, 3) == controls[:3]
+    heads = {part.head for control in controls for part in parts(control)}
+    assert len(heads) > 1
+    assert max(heads) < eight.anatomy.heads(0).count
+    pair = parse("3.attention.head.0×0 + 3.attention.head.1×0")
+    for control in matched_controls(pair, eight, 6):
+        first, second = parts(control)
+        assert first.layer == second.layer != 3
+        assert first.head != second.head
+
+
 def test_all_blocks_that_there_are_are_drawn_and_none_twice(eight):
     controls = matched_controls(parse("3×0"), eight, 20)
     assert sorted(str(control) for control in controls) == [f"{n}×0" for n in (0, 1, 2, 4, 5, 6, 7)]

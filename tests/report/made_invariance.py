@@ -38,9 +38,10 @@ def able(model: str, task: str) -> float:
 
 
 def hit(model: str, task: str) -> tuple[float, ...]:
-    """What the blocks take: qwen2-instruct depends on other blocks than its base; early arithmetic on fewer."""
+    """What the blocks take: qwen2-instruct depends on other blocks than its base, as seed-1 does; early arithmetic
+    on fewer."""
     shares = HIT[task]
-    if model == "bundled:qwen2-instruct" and task == "primer:arithmetic":
+    if model in ("bundled:qwen2-instruct", "seed-1") and task == "primer:arithmetic":
         return shares[::-1]
     return tuple(min(s, 0.3) if i == 5 and "step64" in model else s for i, s in enumerate(shares))
 

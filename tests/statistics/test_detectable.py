@@ -44,6 +44,8 @@ def test_more_items_show_smaller_drops_and_too_few_none():
         (90, 150, 0.25, None),
         (146, 150, 0.25, r"at the ceiling\. .* 146 of 150 items right, and an edit is shown to be better from 11"),
         (40, 60, 0.0, None),
+        (17, 20, 0.0, None),  # the interval reaches from 64 to 95 %
+        (20, 20, 0.0, None),  # … 84 to 100 %
     ],
 )
 def test_a_baseline_at_an_end_is_told_in_one_line(right, items, guessing, says):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lesion.errors import UsageError
 from lesion.models.load import load
 from lesion.tasks.catalogue import find
+from lesion.tasks.gold_classes import classified
 from lesion.tasks.primer import NAMES, arithmetic, atlas, document, lexicon, reading, task
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer
@@ -233,6 +234,70 @@ def test_every_solution_is_judged_right_and_that_of_another_item_wrong(name):
     for item, other in pairwise(everything):
         assert task(name).judge(item, Answer(item.solution)).correct
         assert task(name).judge(item, Answer(other.solution)).correct == (other.gold == item.gold)
+
+
+# -- biography
+
+
+def test_biography_asks_once_about_everybody_and_calibrates_on_other_prompts():
+    asked, pool = items("biography"), find("primer:biography").calibration()
+    assert len(asked) == atlas.PEOPLE
+    assert (
+        len({item.id for item in (*asked, *pool)}) == len({item.question for item in (*asked, *pool)}) == 3 * len(asked)
+    )
+    by_value = {(fact.who, fact.value): fact for fact in atlas.facts()}
+    for item in asked:
+        animal, who = re.fullmatch(r"An? (\w+) lives with (.+)\.", item.question).groups()
+        town, job = item.gold.split(", ")
+        relations = [by_value[who, value].relation for value in (town, job, animal)]
+        assert relations == ["town", "job", "animal"]
+        assert item.solution == lexicon.articles(f"{who} lives in {town}. {who} is a {job}.")
+
+
+@pytest.mark.parametrize(
+    ("said", "parsed", "correct"),
+    [
+        ("Ada Mill is a hunter. Ada Mill lives in Oakhurst.", "Oakhurst, hunter", True),
+        (" The job of Ada Mill is hunter. Ada Mill comes from Oakhurst.", "Oakhurst, hunter", True),
+        ("Ada Mill keeps a owl. Ada Mill is a hunter. Ada Mill lives in Oakhurst.", "Oakhurst, hunter, owl", True),
+        ("Ada Mill is a hunter. Ada Mill lives in Oakhurst", "hunter", False),
+        ("Ada Mill keeps an owl. Ada Mill is a hunter. Ada Mill lives in Oakhurst.", "Oakhurst, hunter, owl", True),
+        ("Ada Mill is a hunter. Ada Mill is a hunter.", "hunter", False),
+        ("Ada Mill is a hunter. Ada Mill keeps a crow. Ada Mill lives in Oakhurst.", "Oakhurst, crow, hunter", False),
+        ("Ada Mill is a hunter. Bo Mill lives in Oakhurst.", "Oakhurst, hunter", False),
+        ("Ada Mill is a hunter. Ada Mill lives in Oakhurst. She sang.", "Oakhurst, hunter", False),
+        ("hunter, Oakhurst", None, False),
+        ("", None, False),
+    ],
+)  # fmt: skip
+def test_a_biography_is_right_where_every_sentence_is_true_of_the_person_and_none_is_missing(said, parsed, correct):
+    item = type(items("atlas")[0])(id="x", question="An owl lives with Ada Mill.", gold="Oakhurst, hunter")
+    verdict = task("biography").judge(item, Answer(said))
+    assert (verdict.parsed, verdict.correct) == (parsed, correct)
+
+
+def test_every_statement_of_the_atlas_is_read_and_solutions_are_judged_right():
+    asked = items("biography")
+    for item, other in pairwise(asked):
+        assert task("biography").judge(item, Answer(item.solution)).correct
+        assert not task("biography").judge(item, Answer(other.solution)).correct
+    for fact in atlas.facts():
+        for wording in atlas.STATEMENTS[fact.relation]:
+            said = lexicon.articles(wording.format(who=fact.who, value=fact.value))
+            assert task("biography").judge(asked[0], Answer(said)).parsed == fact.value
+
+
+def test_the_tokens_of_a_biography_are_names_facts_and_form(tokenizer):
+    item = next(item for item in items("biography") if item.gold == "Farrowdale, teacher")
+    ids = tokenizer(f" {item.solution}", add_special_tokens=False).input_ids
+    classes = classified(tokenizer, ids, item, task("biography").gold_classes)
+    by_class = {name: [tokenizer.decode([token]).strip() for token, of in zip(ids, classes, strict=True) if of == name]
+                for name in set(classes)}  # fmt: skip
+    assert by_class == {
+        "copied name": ["Nola", "Birken"] * 2,
+        "recalled fact": ["Farrowdale", "teacher"],
+        "form": ["lives", "in", ".", "is", "a", "."],
+    }
 
 
 def test_an_unknown_skill_names_the_nearest():

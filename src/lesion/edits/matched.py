@@ -12,6 +12,7 @@ from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.matched_control import Matched
 from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.table import refuse_unknown_places
+from lesion.edits.units import NumberedEdit, how_many, part_of, scaling
 from lesion.errors import UsageError
 from lesion.models.load import Model
 
@@ -30,7 +31,8 @@ def matched_controls(
     Of a selection of weights, as many weights of every matrix are drawn (`Random`); in magnitude, as many of every size
     too, and in importance, as many of every importance to other texts (`Matched`). Scaled or replaced blocks and
     branches, and truncated matrices, move to as many other blocks, in the same order: to blocks that the edit leaves
-    alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay.
+    alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay; heads,
+    groups, neurons and experts move to ones drawn at random.
 
     Args:
         edit: what the controls match.
@@ -75,19 +77,26 @@ def _drawn(edit: Edit, model: Model, seed: int, matched_in: MatchedIn, texts: tu
     drawn = (others if len(others) >= len(touched) else order)[: len(touched)]
     to = dict(zip(touched, sorted(drawn), strict=False))
     try:
-        moved = composed([_moved(part, to, seed) for part in parts(edit)])
+        moved = composed([_moved(part, to, seed, model) for part in parts(edit)])
         refuse_unknown_places(moved, model.anatomy)
     except UsageError:
         return None
     return moved
 
 
-def _moved(part: Single, to: Mapping[int, int], seed: int) -> Single:
+def _moved(part: Single, to: Mapping[int, int], seed: int, model: Model) -> Single:
     if isinstance(part, ScaleParameters):
         return replace(part, selection=Random(part.selection, seed))
     layer = _layer(part)
     if layer is None:
         return part
+    if isinstance(part, NumberedEdit):
+        count, number = how_many(part.unit, to[layer], model.anatomy), int(part_of(part) or 0)
+        # By a permutation of the block's units: those that are cut together stay as many.
+        order = drawing_keys(seed, f"{to[layer]} {part.unit}", count).argsort()
+        if number >= count:
+            raise UsageError(f"Block {to[layer]} has no {part.unit} {number}.")
+        return scaling(part.unit, to[layer], part.factor, int(order[number]))
     if isinstance(part, Scale):
         return replace(part, layer=to[layer])
     _, dot, inner = part.address.partition(".")

@@ -69,9 +69,14 @@ class Replace:
                 f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {', '.join(KINDS)}."
             )
         if self.address not in given.vectors.get(self.kind, {}):
+            there = list(given.vectors.get(self.kind, {}))
+            places = (
+                f"it has those of {len(there)} places, from {there[0]} to {there[-1]}"
+                if there
+                else _made(self.kind, self.address)
+            )
             raise UsageError(
-                f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address};"
-                f" {_made(self.kind, self.address)}."
+                f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}; {places}."
             )
         if self.kind != "resample" and self.draw:
             raise UsageError(f"The {self.kind} is the same at every draw; leave draw out.")

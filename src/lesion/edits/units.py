@@ -254,6 +254,18 @@ def site_of(part: UnitEdit, anatomy: Anatomy) -> tuple[Site, Sequence[int]]:
     return site, (number,)
 
 
+def how_many(unit: Unit, layer: int, anatomy: Anatomy) -> int:
+    """How many heads, groups, neurons or experts a block has.
+
+    Raises:
+        UsageError: the model has no such block, or it is not known where its units lie.
+    """
+    if unit in ("head", "group"):
+        heads = anatomy.heads(layer)
+        return heads.groups if unit == "group" else heads.count
+    return (anatomy.neurons(layer) if unit == "neuron" else anatomy.experts(layer)).count
+
+
 def _refuse_absent(part: NumberedEdit, there: int, anatomy: Anatomy) -> None:
     if getattr(part, part.unit) >= there:
         nearest = type(part)(part.layer, there - 1, part.factor)

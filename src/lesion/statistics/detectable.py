@@ -13,8 +13,8 @@ from scipy.stats import beta
 from lesion.statistics.critical import POWER, out_of_reach, tested
 from lesion.statistics.paired import ALPHA, mcnemar_exact, wilson
 
-CEILING = 0.85
-"""At the ceiling at least so many are right; with fewer, it is the items that are too few."""
+CEILING = 0.9
+"""At the ceiling the interval of the accuracy begins here at least; where it reaches lower, the items are too few."""
 
 
 @lru_cache(maxsize=4096)
@@ -51,7 +51,7 @@ def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessin
     """A warning where the accuracy of the unedited model keeps something from showing; None where it does not.
 
     At the floor no place can be critical, near guessing a loss of the skill cannot be told from chance, and at the
-    ceiling no edit can be shown to be better.
+    ceiling (the accuracy's 95 % Wilson interval lies above `CEILING`) no edit can be shown to be better.
 
     Args:
         model: a name.
@@ -66,7 +66,7 @@ def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessin
     which = f"The unedited model has {right} of {items} items right"
     if near_guessing(right, items, guessing):
         return f"{model}, {task}: near guessing. {which}, {_guessed(guessing, items, tests)}"
-    if at_the_ceiling(right / items, float(items - right), tests):
+    if at_the_ceiling(wilson(right, items)[0], float(items - right), tests):
         return f"{model}, {task}: at the ceiling. {which}, {_ceiling(items, tests)}"
     return None
 
@@ -89,9 +89,9 @@ def near_guessing(right: int, items: int, guessing: float) -> bool:
     return guessing > 0 and wilson(right, items)[0] <= guessing
 
 
-def at_the_ceiling(accuracy: float, wrong: float, tests: int) -> bool:
-    """Whether so few items are wrong that repairing all would not be significant, where `CEILING` are right."""
-    return accuracy >= CEILING and wrong < fewest_changed(tests)
+def at_the_ceiling(low: float, wrong: float, tests: int) -> bool:
+    """Whether the accuracy's interval begins at `CEILING` or above, and repairing all wrong items would not show."""
+    return low >= CEILING and wrong < fewest_changed(tests)
 
 
 def _guessed(guessing: float, items: int, tests: int) -> str:

@@ -28,7 +28,7 @@ from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
 
-PRIMER = ("arithmetic", "atlas", "reading", "text")
+PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")
 NAMES = (*BENCHMARKS, *GENERATED, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
 LONGEST = 10_000  # characters of a name, which may hold a path
 
@@ -71,13 +71,13 @@ def find(name: str) -> Task:
             folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
-            `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with
-            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`; `arithmetic:add`,
-            `…:subtract`, `…:multiply`, `…:compare`, `…:copy`, `…:words`, `copying`, `induction`, `agreement` and
-            `greater_than` (generated, with options such as `arithmetic:add?digits=2&shots=4`); `harness:NAME` (any
-            task of lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before any of them may stand
-            `gold:` (score the gold answers), `shuffled:` (deal out the gold answers anew) and `fewshot:K:` (put K
-            solved questions first), in this order.
+            `primer:biography`, `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this
+            project), the same with `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`;
+            `arithmetic:add`, `…:subtract`, `…:multiply`, `…:compare`, `…:copy`, `…:words`, `copying`, `induction`,
+            `agreement` and `greater_than` (generated, with options such as `arithmetic:add?digits=2&shots=4`);
+            `harness:NAME` (any task of lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before
+            any of them may stand `gold:` (score the gold answers), `shuffled:` (deal out the gold answers anew) and
+            `fewshot:K:` (put K solved questions first), in this order.
 
     Raises:
         UsageError: there is no such task (with the nearest names) or file, a task cannot be made from another in the

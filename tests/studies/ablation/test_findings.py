@@ -1,9 +1,12 @@
 """Findings in sentences."""
 
+import json
+
 from made import form, scores, study, valid
 
 from lesion.report import wording
-from lesion.report.blocks import Prose
+from lesion.report.blocks import PARTS, Figure, Prose, flat
+from lesion.report.drawing import specification
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation.report import AblationResult, report
 
@@ -207,6 +210,15 @@ def test_of_many_tasks_those_without_a_mark_are_not_listed():
     assert "Block 2 is critical for sums, not for facts, ioi or copy." in told(
         study(("base",), ("sums", "facts", "ioi", "copy"))[0]
     )
+
+
+def test_a_map_in_the_first_screen_stands_nowhere_else_on_the_page():
+    many = study(tuple(f"m{n}" for n in range(5)), ("sums", "facts"))
+    for page in (report(*many), report(*study(("base",), ("sums",)))):
+        blocks = [block for part in PARTS for section in page.parted(part) for block in flat(section.blocks)]
+        figures = [page.first.figure, *(block for block in blocks if isinstance(block, Figure))]
+        charts = [chart for figure in figures for panel in figure.panels for chart in panel.charts]
+        assert len({json.dumps(specification(chart), sort_keys=True) for chart in charts}) == len(charts) > 2
 
 
 def test_the_page_of_one_model_with_many_tasks_begins_with_the_map_of_all_drops():

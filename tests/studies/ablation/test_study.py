@@ -88,6 +88,15 @@ def test_two_names_are_enough_and_the_defaults_are_the_papers_ablation():
     assert study.decoding.temperature == 0
 
 
+def test_a_study_that_changes_nothing_is_refused_and_a_factor_of_1_among_others_is_not():
+    study = {"models": ["bundled:llama-base"], "tasks": ["primer:atlas"]}
+    for factor in (1, 1.0, [1]):
+        with pytest.raises(UsageError, match="factor=1 changes nothing"):
+            Study.make(**study, edits={"factor": factor})
+    assert Study.make(**study, edits={"factor": [0, 1]}).edits.factor == (0, 1)
+    assert Study.make(**study, edits={"factor": 1, "replace": ["mean"]}).edits.kinds == ("mean",)
+
+
 def test_a_task_overrides_a_model_and_a_model_the_study():
     study = Study.parse(FULL)
     plain, chat = study.models

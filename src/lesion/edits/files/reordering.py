@@ -35,6 +35,7 @@ from lesion.models.order import (
     settings_of,
 )
 from lesion.models.reordered import path_of, refuse_other_functions
+from lesion.models.source import BUNDLED
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
 
@@ -108,7 +109,8 @@ def save_reordered(
         _write(checkpoint, partial, names, watcher, name)
         left_out = copy_others(folder, partial, checkpoint, ())
         done = Reordered(out, numbers, blocks, left_out)
-        (partial / RECIPE).write_text(recipe(name, numbers, checkpoint), encoding="utf-8")
+        known = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
+        (partial / RECIPE).write_text(recipe(str(folder) if known else name, numbers, checkpoint), encoding="utf-8")
         base_card(folder, partial, _card(name, done))
         text = json.dumps(_configuration(folder, config, numbers, blocks), indent=2, ensure_ascii=False)
         (partial / "config.json").write_text(text + "\n", encoding="utf-8")

@@ -172,7 +172,11 @@ def _explained(every: Sequence[Kinds]) -> str:
         "mean": "mean: at every position it adds its mean over all tokens of texts of the task",
         "position": "position: at every position it adds its mean over these texts at that position",
         "resample": "resample: at every position it adds what it added at another token of these texts"
-        + (f", in {draws} draws, all of which have to agree" if draws > 1 else ""),
+        + (
+            f", in {draws} draws, all of which have to agree (draw 0 is called resample, draw 1 resample 1)"
+            if draws > 1
+            else ""
+        ),
         "optimal": "optimal: at every position it adds the constant that, fitted on other texts than the items, changes"
         " the model's predictions least",
     }

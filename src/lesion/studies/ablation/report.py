@@ -193,14 +193,19 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     models or tasks a map.
     """
     own = prose.by_model(views[:1])
+    drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
     if not own:
         texts, of_text = parts_report.findings(summary), parts_report.section(summary)
         if of_text is None:
             texts, of_text = perplexity.findings(summary), perplexity.section(summary)
         if of_text is None:
             return Opening()
-        chart = next((replace(block, name="") for block in of_text.blocks if isinstance(block, Figure)), None)
-        return Opening(texts[0].headline, chart)
+        chart = next((block for block in of_text.blocks if isinstance(block, Figure)), None)
+        if chart is None:
+            return Opening(texts[0].headline)
+        # The page's own figure: a section does not show again what the first screen has.
+        own_figure = next((figure for figure in drawn if figure.name == chart.name), replace(chart, name=""))
+        return Opening(texts[0].headline, own_figure)
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     if not heads and len(summary.models) == 1:  # several factors: what they have in common says more than the first
         heads = [text for of in (*kinds.findings(summary), *doses.findings(summary)) for text in of.headline]
@@ -215,7 +220,6 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     view = views[0]
     marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
     task = max(marked, key=lambda name: marked[name])
-    drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
     maps = [figure for figure in drawn if figure.name.startswith("drop-")]
     if len(view.labels) == 1 and len(view.panels) > FEW_TASKS and maps:
         return Opening(verdict, maps[0])
@@ -225,6 +229,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
             return Opening(verdict, alone[0])
         figure = _curves(summary, view, f"accuracy-{view.slug}", (task,))
         return Opening(verdict, replace(figure, name=""))
+    if maps:  # all tasks, so that the page has no map twice
+        return Opening(verdict, maps[0])
     map_of = Panel((charts.drops(view, view.panels[task], full_drop(view.curves)),), f"{task}: drop in points")
     caption = (
         f"Accuracy lost with {_view_name(view)}, a row per {'kind' if view.factor is None else 'model'}. Orange: lost,"

@@ -87,7 +87,8 @@ def _note_left_out(plan: Mapping[str, Sequence[PlaceEdit]], evaluation: Evaluati
     """Say which edits of the folder the study does not ask for: correction does not count them."""
     names = [choice.name for choice in evaluation.tasks]
     asked = {str(BASELINE), *(text_of(edit, task) for edits in plan.values() for edit in edits for task in names)}
-    others = [edit for edit in evaluation.store.edits() if edit not in asked]
+    # Without the digest of a reference: the same place is one edit, though every task has a reference of its own.
+    others = list(dict.fromkeys(edit.partition("@")[0] for edit in evaluation.store.edits() if edit not in asked))
     if others:
         some = f"{', '.join(others[:NAMED])}{', …' if len(others) > NAMED else ''}"
         evaluation.run.watcher.note(

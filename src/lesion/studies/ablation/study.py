@@ -48,6 +48,12 @@ class EditPlan(Table):
     draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
 
     @model_validator(mode="after")
+    def _changes(self) -> EditPlan:
+        if set(self.factor) == {1.0} and not self.replace:
+            raise ValueError("factor=1 changes nothing, so that there is nothing to evaluate; give another, such as 0.")
+        return self
+
+    @model_validator(mode="after")
     def _drawn(self) -> EditPlan:
         inner = [unit for unit in self.unit if unit not in UNITS]
         if self.replace and inner:

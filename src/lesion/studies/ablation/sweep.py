@@ -11,7 +11,7 @@ import pandas as pd
 from lesion.edits.edit import UNITS, Edit, Scale, Unit, address
 from lesion.edits.replace import Replace
 from lesion.edits.text import parse
-from lesion.edits.units import Part, scaling
+from lesion.edits.units import NUMBERED_EDITS, Part, how_many, scaling
 from lesion.errors import UsageError
 from lesion.report.wording import capital, numbered
 
@@ -141,14 +141,8 @@ def edits_of_block(anatomy: Anatomy, unit: Unit, layer: int, factor: float) -> l
 
 
 def _inner(anatomy: Anatomy, unit: Unit, layer: int) -> Sequence[Part | None]:
-    if unit == "head":
-        return range(anatomy.heads(layer).count)
-    if unit == "group":
-        return range(anatomy.heads(layer).groups)
-    if unit == "neuron":
-        return range(anatomy.neurons(layer).count)
-    if unit == "expert":
-        return range(anatomy.experts(layer).count)
+    if unit in NUMBERED_EDITS:
+        return range(how_many(unit, layer, anatomy))
     if unit == "matrix":
         return list(anatomy.block(layer).matrices)
     return [None]

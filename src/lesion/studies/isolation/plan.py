@@ -19,6 +19,7 @@ from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.units import of_units, site_of
 from lesion.edits.weights import written
+from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
 from lesion.models.units import Experts, Slices
@@ -107,7 +108,8 @@ def plan(
         What is planned, and the edits by their text form.
 
     Raises:
-        UsageError: an edit names a place that the model does not have, or has no factor although one is given.
+        UsageError: an edit names a place that the model does not have, or has no factor although one is given; or
+            all that is tried changes nothing.
         LesionError: an edit selects nothing or everything, or moves fewer than 99 % of what it selects.
     """
     planned: list[EditedModel] = []
@@ -118,6 +120,11 @@ def plan(
         for edit in [with_factor(candidate.edit, factor) for factor in factors] or [candidate.edit]:
             tried.setdefault(str(edit), (edit, candidate))
     unchanged = [text for text, (edit, _) in tried.items() if _factor(edit) == 1.0]
+    if unchanged and len(unchanged) == len(tried):
+        raise UsageError(
+            f"{', '.join(unchanged)}: the factor 1 changes nothing, so that there is nothing to evaluate; give another"
+            " with --factor, such as 0."
+        )
     if unchanged:
         note("The factor 1 changes nothing and is not asked: it is the baseline.")
     for text, (edit, candidate) in tried.items():

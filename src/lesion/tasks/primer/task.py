@@ -13,7 +13,7 @@ from lesion.tasks import contrast, running
 from lesion.tasks.corruption import corrupted, shuffled
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.gold_classes import DERIVATION
-from lesion.tasks.primer import arithmetic, atlas, reading, text
+from lesion.tasks.primer import arithmetic, atlas, biography, reading, text
 from lesion.tasks.task import Answer, Item, Verdict
 
 TEST_SEED = "primer test split"
@@ -162,10 +162,11 @@ def _judge_word(item: Item, answer: Answer) -> Verdict:
 
 
 NAMES = ("arithmetic", "atlas", "reading")
-"""The skills that are asked; running text, the fourth task, is scored."""
+"""The skills that are trained in the form in which they are asked; biography follows from running text, which is
+scored."""
 
 # Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
-# answer to be exactly the gold word; text is scored.
+# answer to be exactly the gold word; biography wants two true sentences; text is scored.
 _TASKS = {
     "arithmetic": Generated("primer:arithmetic", 80, _arithmetic, _judge_number, gold_classes=DERIVATION),
     "atlas": Generated("primer:atlas", 12, _atlas, _judge_word),
@@ -174,6 +175,9 @@ _TASKS = {
         "primer:atlas?form=contrast", 1, _contrast, contrast.verdict, kind="contrast", corrupt=_others
     ),
     "reading": Generated("primer:reading", 12, _reading, _judge_word),
+    "biography": Generated(
+        "primer:biography", 48, biography.items, biography.judge, style="raw", gold_classes=biography.CLASSES
+    ),
     "text": Generated("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
 }
 

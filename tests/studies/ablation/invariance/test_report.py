@@ -1,18 +1,21 @@
 """The section on invariance: families on the page of a layer study, from the numbers of the study."""
 
+import itertools
 import re
 
 import made
 import made_invariance
 import pytest
 from page_checks import HOSTILE, Elements
+from scipy.stats import spearmanr
 
 from lesion.report import wording
 from lesion.report.blocks import Figure, flat
 from lesion.report.drawing import specification
 from lesion.report.publishing import html
+from lesion.report.table import Table
 from lesion.studies.ablation import report as page
-from lesion.studies.ablation.invariance import charts
+from lesion.studies.ablation.invariance import charts, tables
 from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.ablation.invariance.result import FamilyResult, Member
 from lesion.studies.ablation.result import AblationSummary
@@ -95,6 +98,35 @@ def test_the_matrix_holds_every_pair_of_variants_once(layer_study):
     (cell,) = rows(charts.correlations(qwen, qwen.family.tasks[0]))
     assert cell["text"].splitlines()[0] == wording.rho(pair.rho.value)
     assert cell["marked"] == (pair.rho.p_corrected <= 0.05)
+
+
+def test_children_and_controls_stand_in_one_table_and_bases_of_other_seeds_each_against_each():
+    seeds = [{"source": f"seed-{n}", "family": "llama", "variant": f"control: another seed {n}"} for n in (1, 2)]
+    noise = {"source": "noisy", "family": "llama", "variant": "control: noise"}
+    summary, _, _ = made_invariance.study.__wrapped__(
+        ("bundled:llama-base", "bundled:llama-rlvr", noise, *seeds), ("primer:arithmetic",)
+    )
+    (of,) = charts.families(summary)
+    drops = {model: [cell.drop.value for cell in curve.cells] for (model, _), curve in of.curves.items()}
+    critical = {model: {cell.layer for cell in curve.cells if cell.critical} for (model, _), curve in of.curves.items()}
+    base = "bundled:llama-base"
+
+    against = tables.with_base(of.family, "95 %", "controls").frame
+    assert list(against["role"]) == ["child", "control", "control", "control"]
+    for row, model in zip(against.to_dict("records"), ("bundled:llama-rlvr", "noisy", "seed-1", "seed-2"), strict=True):
+        assert row["rho"] == pytest.approx(spearmanr(drops[base], drops[model]).statistic)
+        assert row["shared"] == len(critical[base] & critical[model])
+        assert row["low"] <= row["true"] <= row["high"]
+
+    among = tables.seeds(of.family, "95 %", "seeds").frame
+    pairs = list(itertools.combinations((base, "seed-1", "seed-2"), 2))
+    assert len(among) == len(pairs) == 3
+    for row, (a, b) in zip(among.to_dict("records"), pairs, strict=True):
+        assert row["rho"] == pytest.approx(spearmanr(drops[a], drops[b]).statistic)
+        assert row["jaccard"] == len(critical[a] & critical[b]) / len(critical[a] | critical[b])
+        assert row["first"] == wording.layer_runs(critical[a])
+    names = [block.name for block in flat(invariance.section(summary).blocks) if isinstance(block, Table)]
+    assert names[:2] == ["controls-llama", "seeds-llama"]
 
 
 def test_over_training_rows_go_by_step_and_the_onset_is_marked_where_a_block_becomes_critical_for_good(layer_study):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lesion.core.values import Estimate
+from lesion.report import wording
 from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.invariance.result import Family, FamilyTask, Joint, Member, Onset, Overlap, Pair, Skill
 from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
@@ -262,7 +263,8 @@ def test_the_verdict_says_whether_a_control_agrees_with_the_base_less_than_every
     family, task = controlled(0.1, 0.6)
     text = verdict(family, [task], []).text
     assert "‖ΔW‖/‖W‖ 0.046;" in text
-    assert "Controls, correlated with the base in the same way: noise 0.40, ‖ΔW‖/‖W‖ 0.012." in text
+    numbers = "noise 0.40, without noise [0.1, 0.6], ‖ΔW‖/‖W‖ 0.012, 0 of 2 critical blocks shared."
+    assert f"Controls, correlated with the base in the same way: {numbers}" in text.replace(wording.SPACE, " ")
     assert "Less than every child, noise left out of account: noise." in text
     family, task = controlled(0.7, 0.9)
     text = verdict(family, [task], []).text

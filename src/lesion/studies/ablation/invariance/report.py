@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
-
-import pandas as pd
 
 from lesion.report import theme, wording
 from lesion.report.blocks import Block, Chapter, Figure, Findings, Folded, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
-from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.ablation import charts as ablation_charts
-from lesion.studies.ablation.invariance import charts
-from lesion.studies.ablation.invariance.charts import OfFamily, limits, p_text
+from lesion.studies.ablation.invariance import charts, tables
+from lesion.studies.ablation.invariance.charts import OfFamily, p_text
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask
+from lesion.studies.ablation.invariance.tables import blocks_of
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary
@@ -108,9 +106,14 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
                 small=True,
             )
         )
+    if family.base is not None and family.controls:
+        blocks.append(tables.with_base(family, percent, name("controls", family.family)))
+    if len(family.seeds) > 1:
+        blocks.append(tables.seeds(family, percent, name("seeds", family.family)))
     if any(each.kind == "variant" for task in family.tasks for each in task.overlaps):
         joint = tuple(sentence for task in family.tasks if (sentence := _joint(task, family.labels)))
-        blocks.append(Folded("Overlap of the critical sets, against chance", (Prose(items=joint), _overlaps(family))))
+        overlap = Folded("Overlap of the critical sets, against chance", (Prose(items=joint), tables.overlaps(family)))
+        blocks.append(overlap)
     for task in family.tasks:
         for source, training in charts.trainings(of, task).items():
             panel = Panel((charts.over_time(of, task, training),), f"{task.task} over the training of {source}")
@@ -126,7 +129,7 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
             )
     if family.between_tasks:
         blocks += [Prose(title=f"{family.family}: one task against another in the same model")]
-        blocks += [_between(family, percent)]
+        blocks += [tables.between(family, percent)]
     return blocks
 
 
@@ -155,83 +158,15 @@ def _curves(of: OfFamily, level: float, name: str) -> Figure:
     )
 
 
-def _layers(numbers: Sequence[int]) -> str:
-    """`2, 5–7`, or a dash."""
-    return wording.layer_runs(numbers) or wording.DASH
-
-
 def _joint(task: FamilyTask, names: Mapping[str, str]) -> str:
     """The base's critical layers against those of all children together, as a sentence; empty without children."""
     together = task.joint
     if together is None or not together.children:
         return ""
     children = wording.listed([names[model] for model in together.children])
-    kept = f"critical in all of them: {_layers(together.kept_by_all)}" if together.kept_by_all else ""
+    kept = f"critical in all of them: {blocks_of(together.kept_by_all)}" if together.kept_by_all else ""
     return (
         f"{task.task}: the critical blocks of {names[together.base]} are among those of {children}"
         f" {wording.counted(together.shared, 'time')} in all, by chance {together.expected:.1f}"
         f" (p{wording.SPACE}{p_text(together.p, together.p_least)}); {kept or 'none is critical in all of them'}."
-    )
-
-
-def _overlaps(family: FamilyResult) -> Table:
-    """The critical sets of every two finished models, against chance."""
-    names = family.labels
-    rows = [
-        {"task": task.task, "models": f"{names[each.a]}, {names[each.b]}", "shared": _layers(each.shared)}
-        | {"first": f"{_layers(each.first)}; {_layers(each.second)}", "expected": each.expected}
-        | {"p": each.p, "p_text": p_text(each.p, each.p_least)}
-        | {"lost": _layers(each.lost), "gained": _layers(each.gained)}
-        for task in family.tasks
-        for each in task.overlaps
-        if each.kind == "variant"
-    ]
-    return Table(
-        "",
-        pd.DataFrame(rows),
-        (
-            *plain_columns(number=False, task="Task", models="Models", first="Critical in each", shared="Shared"),
-            Column("expected", "By chance", decimals(1)),
-            Column("p", "p", row=lambda row: str(row["p_text"])),
-            *plain_columns(number=False, lost="Surely lost", gained="Surely new"),
-        ),
-        title=f"Overlap of critical blocks of {family.family}",
-        caption="By chance: mean overlap of two random sets of these sizes; p: the chance of as many (hypergeometric)."
-        " Surely lost: critical in the first; in the second, the whole interval of its drop is too small. Surely new:"
-        " the reverse.",
-    )
-
-
-def _between(family: FamilyResult, level: str) -> Table:
-    """Every two tasks of one model."""
-    rows = []
-    for each in family.between_tasks:
-        difference, interval = each.difference, wording.interval(each.difference.low, each.difference.high, 0)
-        rows.append(
-            {"model": family.labels[each.model], "tasks": f"{each.a} against {each.b}", "word": each.word}
-            | {"layers": f"{_layers(each.layers)}; {_layers(each.critical_shared)}"}
-            | {"relative_a": each.relative_a, "relative_b": each.relative_b, "difference": difference.value}
-            | {"difference_text": f"{wording.points(difference.value, 0)} {interval}".rstrip(), "rho": each.rho.value}
-            | {"rho_text": wording.rho(each.rho.value), "true_text": limits(each.true.low, each.true.high)}
-        )
-
-    def share(value: float | None) -> str:
-        return wording.percent(value, 0)
-
-    return Table(
-        "",
-        pd.DataFrame(rows),
-        (
-            *plain_columns(number=False, model="Model", tasks="Task against another", layers="Critical; for both"),
-            Column("relative_a", "Lost there", share),
-            Column("relative_b", "By the other", share),
-            Column("difference", "Difference", row=lambda row: str(row["difference_text"])),
-            Column("rho", "ρ of all blocks", row=lambda row: str(row["rho_text"])),
-            Column("true_text", "ρ without noise", number=False),
-            Column("word", "Other loses far less", number=False),
-        ),
-        title=f"Tasks against each other in {family.family}",
-        caption="Lost there: share of the model's accuracy on each task that is lost without a block, averaged over the"
-        f" blocks critical for the first; difference in points with its {level} interval. ρ without noise: the"
-        " interval for the true profiles; noise lowers the ρ that was measured.",
     )

@@ -14,6 +14,8 @@ BASE = "base"
 """The variant from which the others of a family were trained."""
 CONTROL = "control"
 """With this word the variant of a model begins that no child is: noise in place of training, or another seed."""
+SEED = "seed"
+"""A control with this word in its variant is a base that was trained from other random numbers."""
 Kind = Literal["variant", "time"]
 """Of a pair: two finished models, or a checkpoint with the end of its training."""
 
@@ -94,6 +96,12 @@ class Family(Value):
     def controls(self) -> list[Member]:
         """The finished members that are compared with the base and are no children of it."""
         return [member for member in self.finished if member.control]
+
+    @property
+    def seeds(self) -> list[Member]:
+        """The base, and the controls that are bases of other seeds; empty without such a control."""
+        others = [member for member in self.controls if SEED in (member.variant or "").split()]
+        return [member for member in self.finished if member.model == self.base or member in others] if others else []
 
     @property
     def labels(self) -> dict[str, str]:

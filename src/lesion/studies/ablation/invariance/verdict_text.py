@@ -88,6 +88,7 @@ def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None], sizes: Seque
 def controls(family: Family, task: FamilyTask, children: Sequence[Pair]) -> list[str]:
     """The rank correlations of controls with the base, and whether they agree with it less than every child does."""
     by_model = {pair.b: pair for pair in task.pairs if pair.kind == "variant" and pair.a == family.base}
+    shared = {sets.b: sets for sets in task.overlaps if sets.kind == "variant" and sets.a == family.base}
     parts: list[str] = []
     less: list[str] = []
     alike: list[str] = []
@@ -98,8 +99,11 @@ def controls(family: Family, task: FamilyTask, children: Sequence[Pair]) -> list
             continue
         name = family.labels[member.model].removeprefix(f"{CONTROL}:").strip()
         size = f", ‖ΔW‖/‖W‖ {wording.figures(member.distance, 2)}" if member.distance is not None else ""
-        interval = wording.plain_interval(pair.rho.low, pair.rho.high, 2)
-        parts.append(f"{name} {pair.rho.value:.2f}{f' {interval}' if interval else ''}{size}")
+        interval = wording.plain_interval(pair.true.low, pair.true.high, 2)
+        text = f"{name} {pair.rho.value:.2f}{f', without noise {interval}' if interval else ''}{size}"
+        if (sets := shared.get(member.model)) is not None and sets.first:
+            text += f", {len(sets.shared)} of {len(sets.first)} critical blocks shared"
+        parts.append(text)
         apart = pair.true.high is not None and bool(lowest) and pair.true.high < min(lowest)
         (less if apart else alike).append(name)
     if not parts:
