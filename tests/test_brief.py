@@ -67,9 +67,10 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     assert result.findings[0].startswith(f"{tiny_model.name}: primer:atlas has no right answer (3 items)")
     assert "\N{NO-BREAK SPACE}" not in "".join(result.findings)
     shown = [block for block in result.page().blocks() if isinstance(block, Findings)]
-    of_page = [(*one.headline, *one.sentences) for block in shown for one in (*block.findings, *block.more)]
-    sentences = [sentence.replace("\N{NO-BREAK SPACE}", " ") for finding in of_page for sentence in finding]
-    assert [sentence.removeprefix(f"{tiny_model.name}: ") for sentence in result.findings] == sentences
+    of_page = [one for block in shown for one in (*block.findings, *block.more)]
+    sentences = [(one.subject, sentence) for one in of_page for sentence in (*one.headline, *one.sentences)]
+    for ours, (subject, sentence) in zip(result.findings, sentences, strict=True):
+        assert ours.removeprefix(f"{subject}: ") == sentence.replace("\N{NO-BREAK SPACE}", " ")
     assert len(repr(result.summary)) <= LONGEST
     assert repr(result.summary).startswith("AblationSummary(kind='layers'")
     assert "items=3, " in repr(result.summary.study)

@@ -153,7 +153,7 @@ def test_a_text_beyond_the_context_is_cut_at_its_end_and_marked(jsonl):
 
 
 def test_a_text_without_tokens_is_an_error_that_names_its_item(jsonl, monkeypatch):
-    monkeypatch.setattr("lesion.activations.calibration.encode_solved", lambda *_: ())
+    monkeypatch.setattr("lesion.activations.calibration.solved_parts", lambda *_: ((), ()))
     with pytest.raises(LesionError, match=r"item i3 of .* has no tokens"):
         calibration(LLAMA, jsonl, 1, items=[jsonl.load()[3]])
 

@@ -37,7 +37,7 @@ def eight():
     "text",
     [
         *("3×0", "1-2.mlp×0.5", "3.mlp.up top 0.1", "2×0+4.mlp×0.5", "3×0 + 3.mlp.up bottom 0.1", "6×0 + 2×2"),
-        "3.mlp.neuron.7×0 + 3.mlp.neuron.9×0 + 4.mlp.up×0.5",
+        "3.mlp.gate×0 + 4.mlp.up×0.5",
     ],
 )
 def test_places_move_to_as_many_other_blocks_and_all_else_stays(eight, text):
@@ -60,11 +60,11 @@ def test_heads_move_to_heads_drawn_at_random_and_those_of_one_block_stay_apart(e
     heads = {part.head for control in controls for part in parts(control)}
     assert len(heads) > 1
     assert max(heads) < eight.anatomy.heads(0).count
-    pair = parse("3.attention.head.0×0 + 3.attention.head.1×0")
-    for control in matched_controls(pair, eight, 6):
-        first, second = parts(control)
-        assert first.layer == second.layer != 3
-        assert first.head != second.head
+    for unit in ("attention.head", "mlp.neuron"):
+        for control in matched_controls(parse(f"3.{unit}.0×0 + 3.{unit}.1×0"), eight, 6):
+            first, second = parts(control)
+            assert first.layer == second.layer != 3
+            assert first.address != second.address
 
 
 def test_all_blocks_that_there_are_are_drawn_and_none_twice(eight):

@@ -27,6 +27,8 @@ Unit = Literal["block", "attention", "mlp", "head", "group", "neuron", "expert",
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
 """Those of which every block has one at most."""
 Side = Literal["top", "bottom"]
+MatchedIn = Literal["count", "magnitude", "importance"]
+"""What random controls of a selection of weights share with it (`matched.py`)."""
 EditLike = Any
 """What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
 is known, also the path of an `.edit` file, and what `read_edit` gave (`lesion.edits.given.edit_for`)."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
-from lesion.edits.edit import Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleParameters, Single, Truncate, composed, parts
 from lesion.edits.replace import Replace
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.matched_control import Matched
@@ -18,9 +17,6 @@ from lesion.models.load import Model
 
 _DRAWS = 50
 """Draws for every control that is asked for, before it is said that there are no more different ones."""
-
-
-MatchedIn = Literal["count", "magnitude", "importance"]
 
 
 def matched_controls(

@@ -70,11 +70,8 @@ class Replace:
             )
         if self.address not in given.vectors.get(self.kind, {}):
             there = list(given.vectors.get(self.kind, {}))
-            places = (
-                f"it has those of {len(there)} places, from {there[0]} to {there[-1]}"
-                if there
-                else _made(self.kind, self.address)
-            )
+            held = f"it has those of {len(there)} places, from {there[0]} to {there[-1]}" if there else ""
+            places = _made(self.kind, self.address) if self.kind == "optimal" or not there else held
             raise UsageError(
                 f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}; {places}."
             )

@@ -424,7 +424,7 @@ def test_the_baseline_given_as_an_edit_is_said_to_be_there_anyway(llama, data, t
     notes = "\n".join(listener.notes)
     assert "baseline changes nothing: the unedited model is evaluated anyway" in notes
     assert "1×2 + 1×0.5 changes nothing" in notes
-    assert "0 matched random controls, not 1: there are no more places" in notes
+    assert "0 random controls matched in count, not 1: there are no more places" in notes
 
 
 def _isolated(what: IsolationStudy, llama, folder: Path):

@@ -191,6 +191,6 @@ METHOD = Method(
     "Remove several blocks together: pairs, windows, one after another, Shapley values.",
     examples=(
         "lesion interact model/ --task sums.jsonl --layers 1-4 --out pairs/",
-        "lesion interact model/ --task sums.jsonl --places 23.attention.head.4,22.mlp,13 --design shapley --out sets/",
+        "lesion interact model/ --task q.jsonl --places 3.attention,2.mlp --out places/",
     ),
 )

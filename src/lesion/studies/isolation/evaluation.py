@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from lesion.core.values import Estimate, Number, OverClusters, Sharing, Value
-from lesion.edits.matched import MatchedIn
+from lesion.edits.edit import MatchedIn
 from lesion.report import wording
 
 METHOD_NAMES = {

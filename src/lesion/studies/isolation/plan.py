@@ -10,8 +10,8 @@ from pathlib import Path
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, parts, with_factor
-from lesion.edits.matched import MatchedIn, matched_controls
+from lesion.edits.edit import UNITS, Edit, MatchedIn, Scale, ScaleParameters, parts, with_factor
+from lesion.edits.matched import matched_controls
 from lesion.edits.replace import Replace
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.matched_control import Matched
@@ -123,7 +123,7 @@ def plan(
     if unchanged and len(unchanged) == len(tried):
         raise UsageError(
             f"{', '.join(unchanged)}: the factor 1 changes nothing, so that there is nothing to evaluate; give another"
-            " with --factor, such as 0."
+            " factor, such as 0."
         )
     if unchanged:
         note("The factor 1 changes nothing and is not asked: it is the baseline.")

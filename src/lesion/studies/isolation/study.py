@@ -13,7 +13,7 @@ from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions, Table
-from lesion.edits.matched import MatchedIn
+from lesion.edits.edit import MatchedIn
 from lesion.errors import UsageError
 
 SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
 from lesion.core.values import Estimate, OverClusters, Sharing
-from lesion.edits.edit import BASELINE
-from lesion.edits.matched import MatchedIn
+from lesion.edits.edit import BASELINE, MatchedIn
 from lesion.report import wording
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop

@@ -117,6 +117,6 @@ METHOD = Method(
     kept="Every item so far is kept in {folder}; the same command goes on from there.",
     examples=(
         "lesion patch bundled:llama-base --task ioi --items 20 --out patching",
-        "lesion patch ./my-model --task ioi:ioi.json --unit head --position last --position all --out patching",
+        "lesion patch ./my-model --task ioi:ioi.json --unit head --out heads",
     ),
 )
