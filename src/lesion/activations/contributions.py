@@ -19,7 +19,7 @@ from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
 from lesion.edits.gates import addresses_by_matrix, addresses_by_module
 from lesion.edits.reference import Reference
-from lesion.edits.replace import address_of, place_of
+from lesion.edits.replace import ReplacedUnit, address_of, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -34,7 +34,6 @@ FEWEST_TEXTS = 10
 """A position has a mean of its own where at least so many texts reach it."""
 
 Kind = Literal["mean", "position", "resample"]
-ReplacedUnit = Literal["block", "attention", "mlp", "head"]
 PLACES: tuple[ReplacedUnit, ...] = ("block", "attention", "mlp")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lesion.arguments import shown, validated
 from lesion.brief import described
@@ -20,20 +20,23 @@ if TYPE_CHECKING:  # needs torch, as whoever has a reference does
 
     from lesion.edits.reference import Reference
 
+ReplacedUnit = Literal["block", "attention", "mlp", "head"]
+"""What can be replaced."""
 KINDS = ("mean", "position", "resample", "optimal")
 MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 HEAD = re.compile(r"(?P<layer>[0-9]{1,9})\.attention\.head\.(?P<head>[0-9]{1,9})")
 
 
-def place_of(address: str) -> tuple[int, str, int | None]:
+def place_of(address: str) -> tuple[int, ReplacedUnit, int | None]:
     """The block, the unit (`block`, `attention`, `mlp` or `head`) and the number of the head of what can be replaced.
 
     Raises:
         UsageError: it is not the address of such a place.
     """
     if (match := ADDRESS.fullmatch(address)) is not None:
-        return int(match["layer"]), match["unit"] or "block", None
+        unit: ReplacedUnit = match["unit"] or "block"  # type: ignore[assignment]
+        return int(match["layer"]), unit, None
     if (match := HEAD.fullmatch(address)) is not None:
         return int(match["layer"]), "head", int(match["head"])
     raise UsageError(
@@ -108,7 +111,7 @@ class Replace:
         return place_of(self.address)[0]
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> ReplacedUnit:
         """`block`, `attention`, `mlp` or `head`."""
         return place_of(self.address)[1]
 
