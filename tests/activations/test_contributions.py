@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from replaced import contributions
+from replaced import contributions, of_heads
 
 import lesion.activations.contributions as contributions_of_lesion
 from lesion.activations.calibration import Calibration, Draw
 from lesion.activations.contributions import reference
+from lesion.edits.reference import read_reference
 from lesion.errors import LesionError, UsageError
 from tiny import FAMILIES, model
 
@@ -39,6 +40,38 @@ def test_means_and_samples_are_those_of_plain_hooks(family):
         # The same tokens at every place.
         sampled = collected.vectors["resample"][address].double()
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
+def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(monkeypatch, family):
+    monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 3)
+    subject, texts = model(family), calibrated()
+    collected = reference(subject, texts, kinds=["mean", "position", "resample"], units="head", batch_tokens=20)
+    expected = of_heads(subject.network, family, texts.texts)
+    # The heads of the last block depend on all tokens before.
+    tokens = torch.cdist(collected.vectors["resample"]["2.attention.head.3"].double(), expected["2.attention.head.3"])
+    tokens = tokens.argmin(1)
+    assert sorted(tokens.tolist()) == list(range(sum(LENGTHS)))
+    for kind in ("mean", "position", "resample"):
+        assert collected.vectors[kind].keys() == expected.keys()
+    for address, every in expected.items():
+        by_text = every.split(LENGTHS)
+        at = [torch.stack([of[position] for of in by_text if len(of) > position]).mean(0) for position in range(9)]
+        for kind, numbers in (("mean", every.mean(0)[None]), ("position", torch.stack([*at, every.mean(0)]))):
+            torch.testing.assert_close(collected.vectors[kind][address].double(), numbers, rtol=1e-4, atol=1e-5)
+        sampled = collected.vectors["resample"][address].double()
+        torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
+
+
+def test_heads_beside_blocks_change_neither_and_are_kept_in_a_file(tmp_path):
+    subject = model("llama")
+    both = reference(subject, calibrated(), units=("mlp", "head"))
+    for kind, places in reference(subject, calibrated()).vectors.items():
+        for address, vectors in places.items():
+            if address.endswith("mlp"):
+                assert torch.equal(both.vectors[kind][address], vectors)
+    assert len(both.vectors["mean"]) == 3 * (1 + 4)
+    assert read_reference(both.save(tmp_path / "both")) == both
 
 
 @pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
@@ -87,12 +120,18 @@ def test_what_cannot_be_is_refused():
     for arguments, why in (
         ({"vectors": 0}, "ask for at least 1"),
         ({"kinds": ()}, "at least one kind"),
+        ({"units": ()}, "at least one unit"),
+        ({"units": "neuron"}, "units"),
         ({"kinds": "median"}, "kinds"),
         ({"kinds": ["mean", "position"]}, "over at least 10 texts, and data gives 6"),
     ):
         with pytest.raises(UsageError, match=why):
             reference(subject, calibrated(), **arguments)
+    with pytest.raises(UsageError, match="The heads of block 0 of tiny:unknown are not known"):
+        reference(model("unknown"), calibrated(), units="head")
     with torch.no_grad():
         subject.anatomy.matrix("1.mlp.down").tensor.fill_(float("nan"))
+    with pytest.raises(LesionError, match=r"What the heads of block 2 of tiny:llama give is not finite"):
+        reference(subject, calibrated(), units="head")
     with pytest.raises(LesionError, match=r"What 1\.mlp of tiny:llama adds .* is not finite"):
         reference(subject, calibrated())

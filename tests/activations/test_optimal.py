@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from headed import projection
 from replaced import module_of
 from torch import Tensor
 
@@ -93,6 +94,43 @@ def test_it_hurts_less_than_the_mean_and_no_more_than_what_a_plain_hook_finds(fa
     # The plain hook descends on all texts, the held-out ones too.
     least = by_hand(subject, family, texts, start, 60)
     assert float(best.mean()) < least + 0.3 * (float(mean.mean()) - least)
+
+
+@pytest.mark.parametrize(("family", "head"), [("llama", 1), ("gpt2", 0)])
+def test_a_head_is_fitted_as_a_plain_hook_before_the_output_matrix_would(family, head):
+    subject, texts, address = model(family), calibrated((ENDING, 11), count=100), f"1.attention.head.{head}"
+    with torch.no_grad():
+        subject.anatomy.matrix("1.attention.o").tensor.mul_(10)  # so that the constant matters
+    start, fitted = reference(subject, texts, units="head"), optimal_reference(subject, texts, [address])
+    mean, best = start.vectors["mean"][address], fitted.vectors["optimal"][address]
+    before, ids = torch.stack(predictions(subject, texts)), torch.tensor([list(text) for text in texts.texts])
+
+    def losses(vector: Tensor) -> Tensor:
+        def put(module, args):
+            heads = [*args[0].split(vector.shape[1], -1)]
+            heads[head] = vector.expand_as(heads[head])
+            return (torch.cat(heads, -1),)
+
+        handle = projection(subject.network, family, 1).register_forward_pre_hook(put)
+        after = subject.network(ids).logits[:, texts.starts[0] - 1 : -1].double().log_softmax(-1)
+        handle.remove()
+        return (before.exp() * (before - after)).sum(-1).mean(-1)
+
+    held = sorted(range(100), key=lambda text: optimal.order_of(0, text))[: 100 // optimal.HELD_OUT]
+    with torch.no_grad():
+        of_mean, of_best = losses(mean), losses(best)
+    assert fitted.fits[address].mean == pytest.approx(float(of_mean[held].mean()), rel=1e-3)
+    assert fitted.fits[address].optimal == pytest.approx(float(of_best[held].mean()), rel=1e-3)
+    # The plain hook descends on all texts, the held-out ones too.
+    vector, descended = mean.clone().requires_grad_(), []
+    optimiser = torch.optim.Adam([vector], 0.05)
+    for _ in range(40):
+        loss = losses(vector).mean()
+        descended.append(float(loss.detach()))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert float(of_best.mean()) < min(descended) + 0.3 * (float(of_mean.mean()) - min(descended))
 
 
 def test_lengths_and_padding_change_no_divergence():

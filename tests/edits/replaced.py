@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 
 import torch
+from headed import HEADS, SIZE, projection
 from references import stack
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -42,7 +43,20 @@ def some_reference(model: Model, vectors: int = 7, seed: int = 0) -> Reference:
     means = {address: torch.randn(1, 32, generator=generator) for address in sampled}
     # For positions 0 to 5, and behind them.
     at = {address: torch.randn(7, 32, generator=generator) for address in sampled}
-    kinds = {"mean": means, "position": at, "resample": sampled}
+    fitted = {address: torch.randn(1, 32, generator=generator) for address in sampled}
+    kinds = {"mean": means, "position": at, "resample": sampled, "optimal": fitted}
+    return Reference(model.name, model.fingerprint, "some texts", 99, kinds)
+
+
+def some_heads(model: Model, family: str) -> Reference:
+    """A reference of any numbers at every head of a tiny model."""
+    generator = torch.Generator().manual_seed(0)
+    addresses = [f"{block.index}.attention.head.{head}" for block in model.anatomy.blocks for head in range(HEADS)]
+    counts = {"mean": 1, "position": 7, "resample": 7, "optimal": 1}
+    kinds = {
+        kind: {address: torch.randn(count, SIZE.get(family, 8), generator=generator) for address in addresses}
+        for kind, count in counts.items()
+    }
     return Reference(model.name, model.fingerprint, "some texts", 99, kinds)
 
 
@@ -86,8 +100,22 @@ def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> 
 
         return hook
 
+    def head_hook_of(part):
+        def hook(module, args):
+            given = args[0].clone().view(-1, length, args[0].shape[-1])
+            start = int(part.address.rpartition(".")[2]) * SIZE.get(family, 8)
+            chosen = [number_at(part, position) for position in range(length)]
+            given[..., start : start + SIZE.get(family, 8)] = part.vectors[chosen]
+            return (given.view(args[0].shape), *args[1:])
+
+        return hook
+
     with ExitStack() as hooks:
         for part in parts(edit):
+            if "head" in part.address:
+                module = projection(network, family, int(part.address.partition(".")[0]))
+                hooks.callback(module.register_forward_pre_hook(head_hook_of(part)).remove)
+                continue
             module = module_of(network, family, part.layer, part.unit)
             hooks.callback(module.register_forward_hook(hook_of(part), with_kwargs=True).remove)
         yield
@@ -112,6 +140,27 @@ def contributions(network: PreTrainedModel, family: str, texts) -> dict[str, Ten
                 module = module_of(network, family, layer, unit)
                 hook = hook_of(address, unit == "block")
                 hooks.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+        for text in texts:
+            network(torch.tensor([list(text)]), use_cache=False)
+    return {address: torch.cat(parts) for address, parts in collected.items()}
+
+
+def of_heads(network: PreTrainedModel, family: str, texts) -> dict[str, Tensor]:
+    """What every head gives at every token of some texts, run one by one: [tokens, size] float64, in their order."""
+    collected: dict[str, list[Tensor]] = {}
+    size = SIZE.get(family, 8)
+
+    def hook_of(layer):
+        def hook(module, args):
+            for head in range(HEADS):
+                own = args[0].double().reshape(-1, HEADS * size)[:, head * size : (head + 1) * size]
+                collected.setdefault(f"{layer}.attention.head.{head}", []).append(own)
+
+        return hook
+
+    with ExitStack() as hooks, torch.no_grad():
+        for layer in range(len(stack(network, family))):
+            hooks.callback(projection(network, family, layer).register_forward_pre_hook(hook_of(layer)).remove)
         for text in texts:
             network(torch.tensor([list(text)]), use_cache=False)
     return {address: torch.cat(parts) for address, parts in collected.items()}

@@ -72,7 +72,8 @@ def test_arrows_of_two_kinds_ranges_and_sums_without_spaces_are_read(reference, 
     [
         ("1→mean", "write ADDRESS→KIND@DIGEST"),
         ("1→mean@123", "write ADDRESS→KIND@DIGEST"),
-        ("1.mlp.up→mean@0123456789abcdef", "write ADDRESS→KIND@DIGEST"),
+        ("1.mlp.up→mean@0123456789abcdef", "block, branch or query head, which are all that can be replaced"),
+        ("1.attention.group.0→mean@0123456789abcdef", r"write 23, 23\.attention, 23\.mlp or 23\.attention\.head\.4"),
         ("→mean@0123456789abcdef", "write ADDRESS→KIND@DIGEST"),
         ("3-1→mean@0123456789abcdef", "no range of blocks"),
         ("1→mean@0123456789abcdef", "which text alone does not hold"),
@@ -86,8 +87,11 @@ def test_text_that_is_no_replacement_is_refused(references, text, why):
 
 def test_what_the_reference_does_not_hold_is_refused(reference):
     for arguments, why in (
-        (("1.mlp.up", "mean"), "not the address of a block or branch"),
-        (("head", "mean"), "not the address of a block or branch"),
+        (("1.mlp.up", "mean"), "not the address of a block, branch or query head"),
+        (("1.mlp.neuron.3", "mean"), "not the address of a block, branch or query head"),
+        (("head", "mean"), "not the address of a block, branch or query head"),
+        (("1.attention.head.2", "mean"), r"lesion\.reference\(model, texts, kinds='mean', units='head'\) makes one"),
+        (("1.attention.head.2", "optimal"), r"optimal_reference\(model, texts, \['1\.attention\.head\.2'\]\) fits it"),
         (("7", "mean"), r"has no mean of 7; it has those of \d+ places, from 0 to "),
         (("7", "position"), r"has no position of 7; it has those of \d+ places, from 0 to "),
         (("1", "position", 2), "leave draw out"),

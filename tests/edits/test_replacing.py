@@ -28,7 +28,7 @@ def tokens(rows: int = 3, length: int = 12) -> Tensor:
 def single(reference) -> list[Replace]:
     """Every kind at every unit."""
     places = (("0", 0), ("1.attention", 1), ("2.mlp", 3))
-    means = [Replace(address, kind, reference) for kind in ("mean", "position") for address, _ in places]
+    means = [Replace(address, kind, reference) for kind in ("mean", "position", "optimal") for address, _ in places]
     return means + [Replace(address, "resample", reference, draw) for address, draw in places]
 
 

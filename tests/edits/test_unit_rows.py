@@ -113,9 +113,9 @@ def test_in_half_precision_the_product_is_rounded_once():
     site = subject.anatomy.heads(1)
     heads = InputRows(site)
     table = tabulate([BASELINE, ScaleHead(1, 2, 1.1)], subject.anatomy)
-    heads.assign(table.units[site], everywhere=False, growing=False)
+    heads.assign(table.units[site])
     heads.rows = 2
-    (scaled,), _ = heads.scale(torch.nn.Identity(), (given,), {})
+    (scaled,), _ = heads.edit(torch.nn.Identity(), (given,), {})
     expected = given.clone()
     expected[1, :, 16:24] = (given[1, :, 16:24].double() * 1.1).bfloat16()
     assert torch.equal(scaled, expected)
@@ -128,9 +128,9 @@ def test_a_removed_head_is_gone_where_it_is_not_finite():
     subject = model("llama")
     site = subject.anatomy.heads(1)
     heads = InputRows(site)
-    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True, growing=False)
+    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True)
     heads.rows = 1
-    (scaled,), _ = heads.scale(torch.nn.Identity(), (given,), {})
+    (scaled,), _ = heads.edit(torch.nn.Identity(), (given,), {})
     assert torch.equal(scaled[0, 0], torch.tensor([1.0] * 8 + [0.0] * 8 + [1.0] * 16))
 
 
@@ -200,6 +200,6 @@ def test_an_output_matrix_that_is_not_given_all_heads_is_refused():
     subject = model("llama")
     site = subject.anatomy.heads(1)
     heads = InputRows(site)
-    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True, growing=False)
+    heads.assign(tabulate([ScaleHead(1, 1)], subject.anatomy).units[site], everywhere=True)
     with pytest.raises(LesionError, match="not given its 32 inputs side by side"):
-        heads.scale(torch.nn.Identity(), (torch.ones(1, 1, 16),), {})
+        heads.edit(torch.nn.Identity(), (torch.ones(1, 1, 16),), {})

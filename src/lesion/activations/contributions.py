@@ -1,9 +1,9 @@
-"""Contributions: what every block and branch adds to the residual stream, over the tokens of calibration texts."""
+"""Contributions: what blocks and branches add to the residual stream, and heads give, over calibration texts."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -17,11 +17,13 @@ from lesion.activations.calibration import Calibration
 from lesion.activations.readers import stopped_at_head
 from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
-from lesion.edits.gates import addresses_by_module
+from lesion.edits.gates import addresses_by_matrix, addresses_by_module
 from lesion.edits.reference import Reference
+from lesion.edits.replace import ReplacedUnit, address_of, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.units import Heads
 from lesion.progress import Silent, Watcher
 from lesion.statistics.splitmix import GAMMA, mixed
 
@@ -32,6 +34,7 @@ FEWEST_TEXTS = 10
 """A position has a mean of its own where at least so many texts reach it."""
 
 Kind = Literal["mean", "position", "resample"]
+PLACES: tuple[ReplacedUnit, ...] = ("block", "attention", "mlp")
 
 
 @validated
@@ -40,29 +43,33 @@ def reference(
     calibration: Calibration,
     *,
     kinds: Kind | Sequence[Kind] = ("mean", "resample"),
+    units: ReplacedUnit | Sequence[ReplacedUnit] = PLACES,
     vectors: int = 512,
     seed: int = 0,
     batch_tokens: int | None = None,
     watcher: Watcher | None = None,
 ) -> Reference:
-    """What every block, attention and MLP adds to the residual stream on some texts, for `Replace`.
+    """What every block, attention and MLP adds to the residual stream on some texts, for `Replace`; or what every query
+    head gives at the input of the attention's output matrix.
 
     One pass over the texts: means over all tokens (the first of each text too), summed in float64; means over the texts
     at each position that at least `FEWEST_TEXTS` of them reach; and the contributions at a seeded sample of tokens, the
     same tokens at every place. Memory: places · `vectors` (of `position`: positions) · width · 4 bytes, on the CPU; a
-    model of 30 blocks, whose 90 places are 576 wide, takes 106 MB at 512 vectors.
+    model of 30 blocks, whose 90 places are 576 wide, takes 106 MB at 512 vectors. All heads of an attention together
+    are as wide as the input of its output matrix: 35 MB more for such a model.
 
     Args:
         model: which is only read.
         calibration: of one draw, without replacement: prompts with their gold solutions.
         kinds: what the reference holds: `mean`, `position`, `resample`, or several of these.
+        units: of which places: `block`, `attention`, `mlp`, `head`, or several of these.
         vectors: how many tokens `resample` has, at most; all tokens where there are fewer.
         seed: of the sample, any integer.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
         watcher: who is told how it goes.
 
     Returns:
-        The reference. A branch that is not known, and a module that several blocks share, are not in it.
+        The reference. A branch and heads that are not known, and a module that several blocks share, are not in it.
 
     Example:
         >>> texts = lesion.calibration(model, lesion.find_task("primer:arithmetic"), 50)
@@ -70,8 +77,9 @@ def reference(
         ...     model.network(**model.tokenizer("2 + 2", return_tensors="pt"))
 
     Raises:
-        UsageError: `vectors` or `batch_tokens` is below 1, no kind is given, the calibration has several draws or draws
-            a text twice, or it has too few texts for means at positions.
+        UsageError: `vectors` or `batch_tokens` is below 1, no kind or unit is given, heads are asked for of a model of
+            which none are known, the calibration has several draws or draws a text twice, or it has too few texts for
+            means at positions.
         LesionError: what a place adds cannot be read or is not finite, the network does not know a token of the texts,
             or memory does not suffice for one text.
     """
@@ -86,6 +94,9 @@ def reference(
     wanted = {kinds} if isinstance(kinds, str) else set(kinds)
     if not wanted:
         raise UsageError("A reference holds at least one kind: mean, position or resample.")
+    places = {units} if isinstance(units, str) else set(units)
+    if not places:
+        raise UsageError("A reference holds the contributions of at least one unit: block, attention, mlp or head.")
     texts = calibration.texts
     if "position" in wanted and len(texts) < FEWEST_TEXTS:
         raise UsageError(
@@ -95,7 +106,7 @@ def reference(
     check_texts(model, texts)
     lengths = [len(text) for text in texts]
     sample = _sample(sum(lengths), vectors if "resample" in wanted else 0, seed)
-    collector = _Collector(model, lengths, sample, _reached(lengths) if "position" in wanted else 0)
+    collector = _Collector(model, lengths, sample, _reached(lengths) if "position" in wanted else 0, places)
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, f"texts of {calibration.data}")
 
@@ -122,26 +133,58 @@ def _sample(tokens: int, count: int, seed: int) -> Int[Tensor, " sampled"]:
     return mixed(start + torch.arange(1, tokens + 1) * GAMMA).argsort()[: min(count, tokens)]
 
 
+def _heads(model: Model) -> dict[str, Heads]:
+    """The heads of every attention that has an output matrix of its own, by the address of that matrix.
+
+    Raises:
+        UsageError: of no block it is known where its heads lie.
+    """
+    own = addresses_by_matrix(model)
+    every = [block.attention.heads for block in model.anatomy.blocks if block.attention and block.attention.heads]
+    if not every:
+        model.anatomy.heads(0)  # says why
+    return {heads.address: heads for heads in every if len(own[heads.matrix.module, heads.matrix.storage]) == 1}
+
+
 class _Collector:
     """Hooks that take what every place adds in one pass over the texts. A batch counts when it is committed.
+
+    The heads of an attention are taken together, under the address of its output matrix, and parted at the end.
 
     Args:
         sample: numbers of the tokens whose contributions are kept.
         reach: the number of positions, from the first on, whose contributions are added up apart.
+        units: of the places.
     """
 
-    def __init__(self, model: Model, lengths: list[int], sample: Int[Tensor, " sampled"], reach: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        lengths: list[int],
+        sample: Int[Tensor, " sampled"],
+        reach: int,
+        units: Set[ReplacedUnit],
+    ) -> None:
         self.model, self.lengths = model, lengths
         self.starts = torch.tensor([0, *lengths]).cumsum(0)
-        self.width = model.network.config.get_text_config(decoder=True).hidden_size
+        width = model.network.config.get_text_config(decoder=True).hidden_size
         # Of every token, its place in the sample; −1 where it is not in it.
         self.slot = torch.full((sum(lengths),), -1)
         self.slot[sample] = torch.arange(len(sample))
-        self.modules = {names[0]: module for module, names in addresses_by_module(model).items() if len(names) == 1}
-        self.sums = {address: torch.zeros(self.width, dtype=torch.float64) for address in self.modules}
-        self.sampled = {address: torch.zeros(len(sample), self.width) for address in self.modules}
+        self.modules = {
+            names[0]: module
+            for module, names in addresses_by_module(model).items()
+            if len(names) == 1 and place_of(names[0])[1] in units
+        }
+        self.heads = _heads(model) if "head" in units else {}
+        self.sizes = dict.fromkeys(self.modules, width)
+        self.sizes |= {address: heads.count * heads.size for address, heads in self.heads.items()}
+        self.sums = {address: torch.zeros(size, dtype=torch.float64) for address, size in self.sizes.items()}
+        self.sampled = {address: torch.zeros(len(sample), size) for address, size in self.sizes.items()}
         self.reach = reach
-        self.at_positions = {address: torch.zeros(reach, self.width, dtype=torch.float64) for address in self.modules}
+        self.at_positions = {
+            address: torch.zeros(reach, size, dtype=torch.float64) for address, size in self.sizes.items()
+        }
         self.pending: dict[str, tuple[Tensor, Tensor]] = {}
         self.before: dict[nn.Module, Tensor] = {}
 
@@ -156,7 +199,7 @@ class _Collector:
 
     def commit(self) -> None:
         """Add up the batch that has run."""
-        if missing := sorted(set(self.modules) - set(self.pending)):
+        if missing := sorted(set(self.sizes) - set(self.pending)):
             raise LesionError(
                 f"A pass of {self.model.name} did not run through {missing[0]}, so what it adds cannot be read."
             )
@@ -173,7 +216,16 @@ class _Collector:
             address: torch.cat([(total / texts).float(), means[address]])
             for address, total in self.at_positions.items()
         }
-        return {"mean": means, "position": at, "resample": self.sampled}
+        return {kind: self._parted(of) for kind, of in (("mean", means), ("position", at), ("resample", self.sampled))}
+
+    def _parted(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Vectors by address, those of an attention's heads one by one."""
+        places = {address: of for address, of in vectors.items() if address not in self.heads}
+        return places | {
+            address_of(heads.layer, "head", number): own
+            for address, heads in self.heads.items()
+            for number, own in enumerate(vectors[address].split(heads.size, 1))
+        }
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -184,6 +236,9 @@ class _Collector:
                 if whole:
                     stack.callback(module.register_forward_pre_hook(self._enters, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(self._leaves(address, whole)).remove)
+            for address, heads in self.heads.items():
+                hook = self._given(address)
+                stack.callback(heads.matrix.module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             yield
 
     def _enters(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -199,20 +254,26 @@ class _Collector:
 
         return hook
 
+    def _given(self, address: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+            self._take(address, args[0] if args else kwargs.get("input"), None, False)
+
+        return hook
+
     def _take(self, address: str, stream: object, before: Tensor | None, whole: bool) -> None:
-        read = partial(by_row, batch=self.batch, size=self.width)
+        read = partial(by_row, batch=self.batch, size=self.sizes[address])
+        of_heads = address in self.heads
+        place = f"the heads of block {self.heads[address].layer}" if of_heads else address
+        what = f"What {place} of {self.model.name} {'give' if of_heads else 'adds to the residual stream'}"
         added = read(stream) if isinstance(stream, Tensor) else None
         start = read(before.to(stream.device)) if before is not None and isinstance(stream, Tensor) else None
         if added is None or (whole and start is None) or address in self.pending:
-            raise LesionError(f"What {address} of {self.model.name} adds to the residual stream cannot be read.")
+            raise LesionError(f"{what} cannot be read.")
         contribution = added.double() - start.double() if start is not None else added.double()
         mask = self.batch.mask(contribution.device)
         shown = contribution[mask]
         if not bool(shown.isfinite().all()):
-            raise LesionError(
-                f"What {address} of {self.model.name} adds to the residual stream is not finite on these texts; load"
-                " the model in bfloat16 or float32."
-            )
+            raise LesionError(f"{what} is not finite on these texts; load the model in bfloat16 or float32.")
         begun = contribution[:, : self.reach].masked_fill(~mask[:, : self.reach, None], 0.0).sum(0)
         self.pending[address] = shown.sum(0).cpu(), begun.cpu()
         rows, columns = (self.tokens >= 0).nonzero(as_tuple=True)

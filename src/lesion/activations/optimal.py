@@ -1,4 +1,4 @@
-"""Optimal ablation: the constant that hurts a model least in the place of what a block or branch adds.
+"""Optimal ablation: the constant that hurts a model least in the place of what a block, branch or query head gives.
 
 Li and Janson (2024, arXiv 2409.09951, section 2) define the loss that no constant can avoid, Δ = min_a E[L(M_a(X))],
 where M_a adds a at every position. As they do for circuits, L is the Kullback–Leibler divergence KL(p ‖ p_a) of the
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of
 from lesion.activations.calibration import Calibration
-from lesion.activations.contributions import TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, reference
+from lesion.activations.contributions import PLACES, TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, reference
 from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import gated
 from lesion.edits.reference import Fit, Reference
-from lesion.edits.replace import Replace
+from lesion.edits.replace import Replace, ReplacedUnit, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
@@ -59,7 +59,8 @@ def optimal_reference(
     batch_tokens: int | None = None,
     watcher: Watcher | None = None,
 ) -> Reference:
-    """Fit the constants that hurt least in the place of what blocks and branches add, for `Replace` of kind `optimal`.
+    """Fit the constants that hurt least in the place of what blocks and branches add, or of what query heads give at
+    the input of the attention's output matrix, for `Replace` of kind `optimal`.
 
     Every constant starts at the mean and descends by Adam on four fifths of the texts, drawn by the seed; the one that
     does best on the other fifth is kept, so that none is worse there than the mean. A watcher is told of places where
@@ -72,8 +73,9 @@ def optimal_reference(
         model: which is only read.
         calibration: of one draw, without replacement: prompts with their gold solutions. No item on which the
             edits are evaluated should be among them.
-        places: their addresses, as `23`, `23.attention`, `23.mlp`; None for every block.
-        start: contributions of the same texts (`lesion.reference`) with `mean` and `resample`; None to read them here.
+        places: their addresses, as `23`, `23.attention`, `23.mlp`, `23.attention.head.4`; None for every block.
+        start: contributions of the same texts (`lesion.reference`; of heads with `units="head"`) with `mean` and
+            `resample`; None to read them here.
         steps: of Adam, at most.
         seed: of the held-out texts and the order of the others.
         batch_tokens: the most tokens of a batch, padding included; one place is fitted at a time where two exceed it.
@@ -89,7 +91,9 @@ def optimal_reference(
     """
     wanted = [str(block.index) for block in model.anatomy.blocks] if places is None else list(dict.fromkeys(places))
     watcher = watcher or Silent()
-    start = reference(model, calibration, seed=seed, watcher=watcher) if start is None else start
+    if start is None:
+        units: list[ReplacedUnit] = sorted({place_of(address)[1] for address in wanted})
+        start = reference(model, calibration, units=units or PLACES, seed=seed, watcher=watcher)
     vectors: dict[str, Tensor] = {}
     fits: dict[str, Fit] = {}
     for address, vector, fit in fitted(model, calibration, wanted, start, steps, seed, batch_tokens, watcher):
@@ -131,7 +135,7 @@ def fitted(
     if unknown := [place for place in places if place not in means or place not in samples]:
         raise UsageError(
             f"The reference {start.digest} has no mean and resample of {unknown[0]}"
-            f"{nearest(unknown[0], list(means))}; make it of the same texts with lesion.reference."
+            f"{nearest(unknown[0], list(means))}; make it of the same texts with lesion.reference{_units(unknown[0])}."
         )
     check_texts(model, texts)
     objective = _Objective(model, calibration)
@@ -154,6 +158,11 @@ def fitted(
                         " held-out texts than the mean, which is kept."
                     )
                 yield place.part.address, place.best, place.fit
+
+
+def _units(address: str) -> str:
+    """The argument with which `lesion.reference` reads heads; empty for a block or branch."""
+    return " and units='head'" if place_of(address)[1] == "head" else ""
 
 
 def order_of(seed: int, text: int) -> bytes:

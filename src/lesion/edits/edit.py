@@ -26,6 +26,8 @@ InnerUnit = Literal["head", "group", "neuron", "expert", "matrix"]
 Unit = Literal["block", "attention", "mlp", "head", "group", "neuron", "expert", "matrix"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
 """Those of which every block has one at most."""
+REPLACED_UNITS: tuple[Unit, ...] = (*UNITS, "head")
+"""Those that a contribution of a reference can replace."""
 Side = Literal["top", "bottom"]
 MatchedIn = Literal["count", "magnitude", "importance"]
 """What random controls of a selection of weights share with it (`matched.py`)."""

@@ -34,9 +34,9 @@ def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
     The weights are never touched: every module still runs, so that key-value caches stay aligned between rows. What it
-    adds to the residual stream is scaled, as a whole or unit by unit, replaced by a contribution of a reference, or
-    computed anew from the components of a truncated matrix that the row keeps. Works with a cache, with `generate`,
-    with gradients and under `torch.inference_mode`.
+    adds to the residual stream is scaled, as a whole or unit by unit, replaced by a contribution of a reference, as a
+    whole or head by head, or computed anew from the components of a truncated matrix that the row keeps. Works with a
+    cache, with `generate`, with gradients and under `torch.inference_mode`.
 
     Raises:
         LesionError: during a forward pass, when an edit could not take hold (see `Gates`).
@@ -70,7 +70,7 @@ class Gates:
         self._active: list[_Place | LowRank | UnitRows] = []
         self._handles: list[RemovableHandle] = []
         self._shared = addresses_by_module(model)
-        self._matrices_of = _addresses_by_matrix(model)
+        self._matrices_of = addresses_by_matrix(model)
         self._set(tabulate([BASELINE], self._anatomy), everywhere=True)
         for runner in {model.network, _trunk(model)}:  # a pass may be started from either
             self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
@@ -159,11 +159,12 @@ class Gates:
             numbers = table.replaced[place.layer, place.unit]
             replaced = bool((numbers >= 0).any())
             place.replacing = Replacing(numbers, table.replacements, everywhere, self._vectors) if replaced else None
-        self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
         for units, factors in scaled:
-            units.assign(factors, everywhere, growing)
+            units.assign(factors, table.replacements, everywhere, growing)
+        self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
+        self._positional |= any(units.positional for units, _ in scaled)
 
     def _matrix(self, address: str, layer: int) -> LowRank:
         if address not in self._low_rank:
@@ -190,7 +191,7 @@ class Gates:
                     " scale each in their own way; make the edit so with `applied`."
                 )
             self._refuse_shared(matrix)
-            hung = self._units[site] = unit_rows(site)
+            hung = self._units[site] = unit_rows(site, self._vectors, self._positions_of)
             self._count_rows(hung)
             self._handles.append(hung.hang())
         return self._units[site]
@@ -377,7 +378,8 @@ def addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
     return addresses
 
 
-def _addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, Storage], list[str]]:
+def addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, Storage], list[str]]:
+    """The addresses of each matrix: more than one where a network runs a module several times."""
     addresses: dict[tuple[nn.Module, Storage], list[str]] = defaultdict(list)
     for address, matrix in model.anatomy.scored.items():
         addresses[matrix.module, matrix.storage].append(address)

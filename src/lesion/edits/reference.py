@@ -1,5 +1,5 @@
-"""Reference: what every block and branch of a model added to the residual stream on some texts, for edits that put
-another contribution in the place of a block's own.
+"""Reference: what every block and branch of a model added to the residual stream on some texts, and what its query
+heads gave, for edits that put another contribution in the place of a block's own.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Contributions to the residual stream by kind of replacement and by place. Two of the same content are equal.
+    """Contributions by kind of replacement and by place. Two references of the same content are equal.
 
     Attributes:
         model: name of the model as typed.
         fingerprint: of the weights with which the contributions were computed; edits of other models refuse them.
         label: which texts they come from, in words.
         tokens: of these texts, all of which the means are over.
-        vectors: by kind and by address (`23`, `23.attention`, `23.mlp`), on the CPU. `mean`: one vector. `position`:
-            one for each position, and last one for all later positions. `resample`: those of a sample of tokens, the
-            same tokens at every place. `optimal`: one vector.
+        vectors: by kind and by address, on the CPU: what a place added to the residual stream (`23`, `23.attention`,
+            `23.mlp`), or what a query head gave at the input of the attention's output matrix (`23.attention.head.4`),
+            which is as wide as a head. `mean`: one vector. `position`: one for each position, and last one for all
+            later positions. `resample`: those of a sample of tokens, the same tokens at every place. `optimal`: one
+            vector.
         fits: of the `optimal` vectors, by address.
     """
 

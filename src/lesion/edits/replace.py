@@ -1,4 +1,4 @@
-"""Replace: an edit that puts another contribution in the place of what a block or branch adds to the residual stream.
+"""Replace: an edit that puts another contribution in the place of what a block, branch or query head gives.
 
 Zero ablation takes a model off the distribution that its later blocks were trained on; a mean or a contribution from
 other texts keeps them nearer to it (Wang et al. 2023; Chan et al. 2022; Li and Janson 2024).
@@ -8,26 +8,55 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lesion.arguments import shown, validated
 from lesion.brief import described
 from lesion.errors import UsageError, nearest
+from lesion.plain import short
 
 if TYPE_CHECKING:  # needs torch, as whoever has a reference does
     from torch import Tensor
 
     from lesion.edits.reference import Reference
 
+ReplacedUnit = Literal["block", "attention", "mlp", "head"]
+"""What can be replaced."""
 KINDS = ("mean", "position", "resample", "optimal")
 MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
+HEAD = re.compile(r"(?P<layer>[0-9]{1,9})\.attention\.head\.(?P<head>[0-9]{1,9})")
+
+
+def place_of(address: str) -> tuple[int, ReplacedUnit, int | None]:
+    """The block, the unit (`block`, `attention`, `mlp` or `head`) and the number of the head of what can be replaced.
+
+    Raises:
+        UsageError: it is not the address of such a place.
+    """
+    if (match := ADDRESS.fullmatch(address)) is not None:
+        unit: ReplacedUnit = match["unit"] or "block"  # type: ignore[assignment]
+        return int(match["layer"]), unit, None
+    if (match := HEAD.fullmatch(address)) is not None:
+        return int(match["layer"]), "head", int(match["head"])
+    raise UsageError(
+        f"'{short(address)}' is not the address of a block, branch or query head, which are all that can be replaced;"
+        " write 23, 23.attention, 23.mlp or 23.attention.head.4."
+    )
+
+
+def address_of(layer: int, unit: str, head: int | None = None) -> str:
+    """The address of a place that can be replaced."""
+    if head is not None:
+        return f"{layer}.attention.head.{head}"
+    return str(layer) if unit == "block" else f"{layer}.{unit}"
 
 
 @validated
 @dataclass(frozen=True)
 class Replace:
-    """Put a contribution of a reference in the place of what a block, attention or MLP adds to the residual stream.
+    """Put a contribution of a reference in the place of what a block, attention or MLP adds to the residual stream, or
+    of what a query head gives at the input of the attention's output matrix.
 
     `mean`: the mean over all tokens of the reference, at every position. `position`: at each position the mean over the
     texts of the reference at that position, which makes sense where prompts follow one template; behind the last
@@ -36,8 +65,11 @@ class Replace:
     however answers are batched, padded or cached. `optimal`: at every position the constant that hurts the model least
     (Li and Janson 2024), fitted by `lesion.optimal_reference`.
 
+    Attention adds W_O [head_0; head_1; …] + b: head_h is replaced before W_O mixes it with the others (as in the mean
+    ablation of Wang et al. 2023, section 2.2), so that the other heads and the bias b stay.
+
     Args:
-        address: of the place: `23`, `23.attention` or `23.mlp`.
+        address: of the place: `23`, `23.attention`, `23.mlp` or `23.attention.head.4`.
         kind: `mean`, `position`, `resample` or `optimal`.
         reference: from `lesion.reference` or `lesion.optimal_reference`, of the same model.
         draw: another number gives another draw of `resample`.
@@ -58,20 +90,15 @@ class Replace:
         given: object = self.reference
         if not isinstance(given, Reference):
             raise UsageError(f"Replace takes contributions from a reference (lesion.reference), not {shown(given)}.")
-        match = ADDRESS.fullmatch(self.address)
-        if match is None:
-            raise UsageError(
-                f"'{self.address}' is not the address of a block or branch; write 23, 23.attention or 23.mlp."
-            )
-        object.__setattr__(self, "address", f"{int(match['layer'])}{self.address[match.end('layer') :]}")
+        object.__setattr__(self, "address", address_of(*place_of(self.address)))
         if self.kind not in KINDS:
             raise UsageError(
                 f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {', '.join(KINDS)}."
             )
         if self.address not in given.vectors.get(self.kind, {}):
-            there = list(given.vectors.get(self.kind, {}))
-            held = f"it has those of {len(there)} places, from {there[0]} to {there[-1]}" if there else ""
-            places = _made(self.kind, self.address) if self.kind == "optimal" or not there else held
+            alike = [place for place in given.vectors.get(self.kind, {}) if place_of(place)[1] == self.unit]
+            held = f"it has those of {len(alike)} places, from {alike[0]} to {alike[-1]}" if alike else ""
+            places = _made(self.kind, self.address) if self.kind == "optimal" or not alike else held
             raise UsageError(
                 f"The reference {given.digest} ({given.label}) has no {self.kind} of {self.address}; {places}."
             )
@@ -83,17 +110,22 @@ class Replace:
     @property
     def layer(self) -> int:
         """The block, counted from 0."""
-        return int(self.address.partition(".")[0])
+        return place_of(self.address)[0]
 
     @property
-    def unit(self) -> str:
-        """`block`, `attention` or `mlp`."""
-        return self.address.partition(".")[2] or "block"
+    def unit(self) -> ReplacedUnit:
+        """`block`, `attention`, `mlp` or `head`."""
+        return place_of(self.address)[1]
+
+    @property
+    def head(self) -> int | None:
+        """The number of the query head; None of a block or branch."""
+        return place_of(self.address)[2]
 
     @property
     def vectors(self) -> Tensor:
-        """What may be added: [vectors, width], float32; of mean and optimum a single one, of `position` one for each
-        position and last that of all later positions.
+        """What may be put: [vectors, width], of a head [vectors, size of a head], float32; of mean and optimum a single
+        one, of `position` one for each position and last that of all later positions.
         """
         return self.reference.vectors[self.kind][self.address]
 
@@ -110,4 +142,5 @@ def _made(kind: str, address: str) -> str:
     """How a reference is made that has a kind of a place."""
     if kind == "optimal":
         return f"lesion.optimal_reference(model, texts, ['{address}']) fits it"
-    return f"lesion.reference(model, texts, kinds='{kind}') makes one"
+    units = ", units='head'" if HEAD.fullmatch(address) else ""
+    return f"lesion.reference(model, texts, kinds='{kind}'{units}) makes one"

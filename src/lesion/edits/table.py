@@ -13,8 +13,7 @@ from lesion.edits.cuts import kept_by_all
 from lesion.edits.edit import UNITS, Compose, Edit, of_places, of_replacements, of_spectra
 from lesion.edits.factors import factors, refuse_unknown
 from lesion.edits.replace import Replace
-from lesion.edits.unit_factors import UnitFactors, unit_factors
-from lesion.errors import UsageError
+from lesion.edits.unit_factors import UnitFactors, refuse_twice, unit_factors
 from lesion.models.anatomy import Anatomy
 from lesion.models.units import Site
 
@@ -30,8 +29,9 @@ class Table:
         ranks: how many components each of these matrices has.
         layers: the block in which it lies; the number of blocks for the head.
         replaced: at every place, the number of the replacement among `replacements`, −1 where there is none.
-        replacements: all that some column has.
-        units: by site, the factors of heads, neurons, experts and matrices that some column has.
+        replacements: all that some column has, of heads too.
+        units: by site, the factors of heads, neurons, experts and matrices that some column has, and the replacements
+            of heads.
     """
 
     scales: Float[Tensor, "blocks units columns"]
@@ -119,22 +119,23 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
             here = [part for part in truncations if part.address == address]
             kept[address][column] = torch.tensor(kept_by_all(here, rank))
     scales = factors(edits, anatomy)
-    return Table(scales, kept, ranks, layers, *_replaced(edits, scales, anatomy), unit_factors(edits, anatomy))
+    replacements = dict.fromkeys(part for edit in edits for part in of_replacements(edit))
+    numbers = {part: number for number, part in enumerate(replacements)}
+    replaced, units = _replaced(edits, scales, anatomy, numbers), unit_factors(edits, anatomy, numbers)
+    return Table(scales, kept, ranks, layers, replaced, tuple(numbers), units)
 
 
 def _replaced(
-    edits: Sequence[Edit], scales: Float[Tensor, "blocks units columns"], anatomy: Anatomy
-) -> tuple[Int[Tensor, "blocks units columns"], tuple[Replace, ...]]:
+    edits: Sequence[Edit],
+    scales: Float[Tensor, "blocks units columns"],
+    anatomy: Anatomy,
+    numbers: Mapping[Replace, int],
+) -> Int[Tensor, "blocks units columns"]:
     replaced = torch.full(scales.shape, -1)
-    numbers: dict[Replace, int] = {}
     for column, edit in enumerate(edits):
-        for part in of_replacements(edit):
+        for part in (part for part in of_replacements(edit) if part.unit in UNITS):
             refuse_unknown(part, anatomy)
             place = part.layer, UNITS.index(part.unit), column
-            if replaced[place] >= 0 or scales[place] != 1:
-                raise UsageError(
-                    f"'{edit}' replaces {part.address} and changes it once more, and the order would matter; name each"
-                    " place once."
-                )
-            replaced[place] = numbers.setdefault(part, len(numbers))
-    return replaced, tuple(numbers)
+            refuse_twice(edit, part, bool(replaced[place] >= 0 or scales[place] != 1))
+            replaced[place] = numbers[part]
+    return replaced

@@ -22,7 +22,7 @@ from lesion.edits.edit import (
     composed,
     number,
 )
-from lesion.edits.replace import ADDRESS, Replace
+from lesion.edits.replace import ADDRESS, Replace, place_of
 from lesion.edits.units import scale_at
 from lesion.errors import UsageError
 from lesion.plain import short
@@ -104,11 +104,14 @@ def _replacements(piece: str, references: Mapping[str, Reference]) -> list[Singl
     place, _, rest = (text.strip() for text in _ARROW.sub("→", piece).partition("→"))
     addresses = _addresses(place)
     match = _REPLACEMENT.fullmatch(rest)
-    if match is None or not all(map(ADDRESS.fullmatch, addresses)):
+    if match is None or place == "":
         raise UsageError(
             f"'{short(piece)}' is not an edit; write ADDRESS→KIND@DIGEST with the digest of a reference, for example"
-            " 23→mean@0123456789abcdef or 23.mlp→resample 3@0123456789abcdef."
+            " 23→mean@0123456789abcdef, 23.mlp→resample 3@0123456789abcdef or"
+            " 23.attention.head.4→mean@0123456789abcdef."
         )
+    for address in addresses:
+        place_of(address)  # refuses what cannot be replaced
     reference = _reference(match["digest"], piece, references)
     return [Replace(address, match["kind"], reference, int(match["draw"] or 0)) for address in addresses]
 
@@ -124,7 +127,7 @@ def parse(
         text: `23×0`, `23.mlp×0.5`, a head `23.attention.head.4×0`, a neuron
             `23.mlp.neuron.17×0`, an expert `23.mlp.expert.2×0`, a matrix `23.mlp.up×0.5`, a range `0-3×0`, a weight
             `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, `23→mean@DIGEST`,
-            `23.mlp→resample 3@DIGEST`, several joined by `+`, or `baseline`.
+            `23.mlp→resample 3@DIGEST`, `23.attention.head.4→mean@DIGEST`, several joined by `+`, or `baseline`.
         selections: by digest, those that the text may name.
         references: by digest, those that the text may name.
 

@@ -1,8 +1,8 @@
-"""Unit rows: units of a block multiplied row by row of a batch, by hooks on the modules that they go through."""
+"""Unit rows: units of a block multiplied or replaced row by row of a batch, by hooks on their modules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch.utils.hooks import RemovableHandle
 
 from lesion.edits.factors import scale_output, scale_slices
 from lesion.edits.lowrank import output_part
+from lesion.edits.replace import Replace
+from lesion.edits.replacing import Replacing, Vectors
 from lesion.edits.unit_factors import UnitFactors
 from lesion.errors import LesionError
 from lesion.models.units import Experts, OutputPart, Site, Slices
@@ -28,9 +30,23 @@ class UnitRows:
         self.rows = 0  # of the batch that came to the block last
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
         self.passed = False  # that the present forward pass ran through it
+        self.positional = False  # that the position of a token decides what is put
 
-    def assign(self, factors: UnitFactors, everywhere: bool, growing: bool) -> None:
-        """Every row takes the factors of its column; a single column may stand for all rows."""
+    def assign(
+        self,
+        factors: UnitFactors,
+        replacements: Sequence[Replace] = (),
+        everywhere: bool = False,
+        growing: bool = False,
+    ) -> None:
+        """Every row takes the factors of its column; a single column may stand for all rows.
+
+        Args:
+            factors: of the columns of a table.
+            replacements: those of the table.
+            everywhere: whether the only column stands for all rows.
+            growing: whether rows may join at a higher block.
+        """
         self.active = True
         self.passed = False
         self._everywhere = everywhere
@@ -56,21 +72,49 @@ class UnitRows:
         return edited, self._on[key][: len(edited)]
 
 
-class InputRows(UnitRows):
-    """Slices of the input of a matrix: heads, neurons, or all of it."""
+Positions = Callable[[Tensor], Tensor | None]
+"""The positions of the tokens of what comes to a module, [rows or 1, length]; None where no pass told them."""
 
-    def __init__(self, site: Slices) -> None:
+
+class InputRows(UnitRows):
+    """Slices of the input of a matrix: heads, neurons, or all of it.
+
+    Args:
+        site: the slices.
+        vectors: of replacements of heads.
+        positions: of the tokens of the present pass.
+    """
+
+    def __init__(self, site: Slices, vectors: Vectors | None = None, positions: Positions = lambda _: None) -> None:
         super().__init__(site)
         self._site = site
+        self._vectors = vectors or Vectors()
+        self._positions = positions
+        self._replacing: dict[int, Replacing] = {}
+
+    def assign(
+        self,
+        factors: UnitFactors,
+        replacements: Sequence[Replace] = (),
+        everywhere: bool = False,
+        growing: bool = False,
+    ) -> None:
+        """Every row takes the factors and replacements of its column."""
+        super().assign(factors, replacements, everywhere, growing)
+        self._replacing = {
+            unit: Replacing(numbers, replacements, everywhere, self._vectors)
+            for unit, numbers in factors.replaced_by_row().items()
+        }
+        self.positional = any(replacing.positional for replacing in self._replacing.values())
 
     def hang(self) -> RemovableHandle:
         """Put the hook before the module that holds the matrix."""
-        return self._site.matrix.module.register_forward_pre_hook(self.scale, with_kwargs=True)
+        return self._site.matrix.module.register_forward_pre_hook(self.edit, with_kwargs=True)
 
-    def scale(
+    def edit(
         self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]] | None:
-        """A forward pre-hook of the module that holds the matrix: what it is given, with slices multiplied."""
+        """A forward pre-hook of the module that holds the matrix: what it is given, slices multiplied and replaced."""
         if not self.active:
             return None
         given = args[0] if args else kwargs.get("input")
@@ -88,6 +132,8 @@ class InputRows(UnitRows):
         else:
             scaled = by_row.clone()
             scaled[edited] = scale_slices(by_row.index_select(0, edited), factors, self._ends)
+        for unit, replacing in self._replacing.items():
+            replacing(scaled[:, :, unit], None, self._positions(scaled))
         scaled = scaled.reshape(given.shape)
         return ((scaled, *args[1:]), dict(kwargs)) if args else (args, {**kwargs, "input": scaled})
 
@@ -155,8 +201,8 @@ class ExpertRows(UnitRows):
         return args, {**kwargs, names[2]: weights}
 
 
-def unit_rows(site: Site) -> UnitRows:
-    """The rows of a site."""
+def unit_rows(site: Site, vectors: Vectors, positions: Positions) -> UnitRows:
+    """The rows of a site; the last two are of replacements."""
     if isinstance(site, Experts):
         return ExpertRows(site)
-    return OutputRows(site) if isinstance(site, OutputPart) else InputRows(site)
+    return OutputRows(site) if isinstance(site, OutputPart) else InputRows(site, vectors, positions)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from lesion.arguments import shown, validated
 from lesion.edits.edit import SCALES, Edit, InnerUnit, Scale, Unit, parts
+from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 
 if TYPE_CHECKING:  # an edit of units need not wait for torch
@@ -203,7 +204,9 @@ def scaling(unit: Unit, layer: int, factor: float, part: Part | None = None) -> 
 
 
 def part_of(edit: object) -> Part | None:
-    """Which unit of its block an edit multiplies; None of a block or branch."""
+    """Which unit of its block an edit multiplies or replaces; None of a block or branch."""
+    if isinstance(edit, Replace):
+        return edit.head
     if not isinstance(edit, UnitEdit):
         return None
     part: Part = getattr(edit, edit.unit)
@@ -226,13 +229,17 @@ def _counted(number: int, what: str) -> int:
     return number
 
 
-def of_units(edit: Edit) -> tuple[UnitEdit, ...]:
-    """What of an edit multiplies units of which a block has several."""
-    return tuple(part for part in parts(edit) if isinstance(part, UnitEdit))
+def of_units(edit: Edit) -> tuple[UnitEdit | Replace, ...]:
+    """What of an edit multiplies units of which a block has several, or replaces heads."""
+    return tuple(
+        part
+        for part in parts(edit)
+        if isinstance(part, UnitEdit) or (isinstance(part, Replace) and part.head is not None)
+    )
 
 
-def site_of(part: UnitEdit, anatomy: Anatomy) -> tuple[Site, Sequence[int]]:
-    """Where an edit multiplies, and which numbers of it: of a group several heads.
+def site_of(part: UnitEdit | Replace, anatomy: Anatomy) -> tuple[Site, Sequence[int]]:
+    """Where an edit multiplies units or replaces a head, and which numbers of it: of a group several heads.
 
     Raises:
         UsageError: the model has no such block or unit, or it is not known where its units lie.
@@ -245,7 +252,7 @@ def site_of(part: UnitEdit, anatomy: Anatomy) -> tuple[Site, Sequence[int]]:
         heads = anatomy.heads(part.layer)
         _refuse_absent(part, heads.groups, anatomy)
         return heads, heads.of_group(part.group)
-    if isinstance(part, ScaleHead):
+    if isinstance(part, ScaleHead | Replace):
         site: Site = anatomy.heads(part.layer)
     else:
         site = anatomy.neurons(part.layer) if isinstance(part, ScaleNeuron) else anatomy.experts(part.layer)
@@ -266,9 +273,9 @@ def how_many(unit: Unit, layer: int, anatomy: Anatomy) -> int:
     return (anatomy.neurons(layer) if unit == "neuron" else anatomy.experts(layer)).count
 
 
-def _refuse_absent(part: NumberedEdit, there: int, anatomy: Anatomy) -> None:
+def _refuse_absent(part: NumberedEdit | Replace, there: int, anatomy: Anatomy) -> None:
     if getattr(part, part.unit) >= there:
-        nearest = type(part)(part.layer, there - 1, part.factor)
+        nearest = f"{part.address.rpartition('.')[0]}.{there - 1}{str(part).removeprefix(part.address)}"
         raise UsageError(
             f"There is no {part.address}: block {part.layer} of {anatomy.name} has {there} {_NOUNS[part.unit]}, 0 to"
             f" {there - 1}; write {nearest}, for example."

@@ -16,9 +16,11 @@ from lesion.errors import UsageError
 
 def test_a_replaced_contribution_is_refused_before_any_model_runs():
     model = tiny.model("llama")
-    texts = Reference(model.name, model.fingerprint, "texts", 1, {"mean": {"1": torch.zeros(1, 32)}})
+    vectors = {"1": torch.zeros(1, 32), "1.attention.head.2": torch.zeros(1, 8)}
+    texts = Reference(model.name, model.fingerprint, "texts", 1, {"mean": vectors})
     engine = object.__new__(VllmEngine)  # without vLLM
     engine.model, engine._columns, engine._busy = model, {BASELINE: 0}, False
-    edit = Compose((ScaleBlock(0), Replace("1", "mean", texts)))
-    with pytest.raises(UsageError, match=rf"'1→mean@{texts.digest}' replaces .* use --engine transformers"):
-        next(iter(engine.answer([Request("one", (5, 6), edit)])))
+    for address in vectors:
+        edit = Compose((ScaleBlock(0), Replace(address, "mean", texts)))
+        with pytest.raises(UsageError, match=rf"'{address}→mean@{texts.digest}' replaces .* use --engine transformers"):
+            next(iter(engine.answer([Request("one", (5, 6), edit)])))

@@ -133,6 +133,59 @@ def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_pa
     assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
 
 
+def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tmp_path, monkeypatch):
+    monkeypatch.setattr(references_of_lesion, "STEPS", 1)
+    monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
+    edits = {"layers": "3", "unit": ["mlp", "head"], "replace": ["mean", "position", "optimal"]}
+    done = run(study(TASKS[0], edits=edits, items=3), tmp_path / "out", models={MODEL: network})
+    count = network.anatomy.heads(3).count
+    names = ["3.mlp", *(f"3.attention.head.{head}" for head in range(count))]
+    kinds = ("mean", "position", "optimal")
+    made = list(map(read_reference, (done.folder / FOLDER).iterdir()))
+    # Means and positions of branches and of heads, and an optimum of each place.
+    assert len(made) == 4 + len(names)
+    texts = {
+        (name, kind): str(lesion.Replace(name, kind, of))
+        for of in made
+        for kind in kinds
+        for name in set(names) & set(of.vectors.get(kind, {}))
+    }
+    assert set(done.answers["edit"]) == {"baseline", *(f"{name}×0" for name in names), *texts.values()}
+    assert len(texts) == 3 * len(names)
+    parts = done.parts
+    assert [*parts["factor"]] == [factor for factor in (0.0, *kinds) for _ in range(count)]
+    assert [*parts["part"]] == [*range(count)] * 4
+    assert set(parts["tests"]) == {count}
+    _, summary, _, _ = recall(done.folder)
+    assert summary == done.summary
+    again = run(study(TASKS[0], edits=edits, items=3), done.folder, models={MODEL: network})
+    assert again.evaluated == 0
+    again.report()
+    page = " ".join((done.folder / "report.html").read_text("utf-8").split())
+    assert "with one head replaced by its mean at the position at a time" in page
+    assert "position: at every position it adds its mean over these texts at that position" in page
+    # Stored answers are those under the edit of the reference that the folder keeps.
+    part = next(of for of in made if f"3.attention.head.{count - 1}" in of.vectors.get("mean", {}))
+    edit = lesion.Replace(f"3.attention.head.{count - 1}", "mean", part)
+    found = lesion.find_task(TASKS[0])
+    decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
+    style = resolve(network, found, None)
+    requests = [
+        Request(item.id, encode(network, found, item, style, max_new_tokens=1), decoding=decoding)
+        for item in draw(found, 3, 0)
+    ]
+    with lesion.applied(network, edit):
+        alone = {each.key: each.answer.text for each in TransformersEngine(network, 1).answer(requests)}
+    stored = done.answers[done.answers["edit"] == str(edit)].set_index("item")["text"].to_dict()
+    assert stored == alone
+
+
+def test_other_parts_of_a_block_are_not_replaced():
+    for unit in ("group", "neuron", "expert", "matrix"):
+        with pytest.raises(UsageError, match=f"replace is of blocks, attention, MLP and heads, not of the unit {unit}"):
+            study(TASKS[0], edits={"unit": ["head", unit], "replace": "mean"})
+
+
 def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path, monkeypatch):
     few = calibration_items(lesion.find_task(TASKS[0]))[:8]
     monkeypatch.setattr(references_of_lesion, "calibration_items", lambda task: few)

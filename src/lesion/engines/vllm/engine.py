@@ -170,15 +170,15 @@ class VllmEngine:
         contributions, and places that the model does not have.
         """
         new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
-        for unit in (part for edit in new for part in of_units(edit)):
-            raise UsageError(
-                f"'{unit}' multiplies one {unit.unit} inside a block, and vLLM's gates only scale what whole"
-                " blocks and branches add; use --engine transformers."
-            )
         for part in (part for edit in new for part in of_replacements(edit)):
             raise UsageError(
                 f"'{part}' replaces what a place adds to the residual stream, and vLLM's gates only scale it; use"
                 " --engine transformers."
+            )
+        for unit in (part for edit in new for part in of_units(edit)):
+            raise UsageError(
+                f"'{unit}' multiplies one {unit.unit} inside a block, and vLLM's gates only scale what whole"
+                " blocks and branches add; use --engine transformers."
             )
         if new:
             table = factors(new, self.model.anatomy)

@@ -7,7 +7,7 @@ not depend on the place (Li and Janson 2024); another token's contribution stays
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -167,6 +167,14 @@ def section(summary: AblationSummary) -> Section | None:
 def _explained(every: Sequence[Kinds]) -> str:
     kinds = dict.fromkeys(kind for of in every for kind in of.marked)
     draws = max((len(of.curves.get("resample", ())) for of in every), default=0)
+    return (
+        f"{stands_in(kinds, draws)} Each kind has its own tests, corrected over its own blocks. Not critical under a"
+        " kind does not mean unused."
+    )
+
+
+def stands_in(kinds: Iterable[str], draws: int = 1) -> str:
+    """What each kind of ablation puts in the place of what a place adds, as a sentence."""
     words = {
         "zero": "zero: the place adds nothing",
         "mean": "mean: at every position it adds its mean over all tokens of texts of the task",
@@ -180,10 +188,7 @@ def _explained(every: Sequence[Kinds]) -> str:
         "optimal": "optimal: at every position it adds the constant that, fitted on other texts than the items, changes"
         " the model's predictions least",
     }
-    return (
-        f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}. Each kind has its own tests,"
-        " corrected over its own blocks. Not critical under a kind does not mean unused."
-    )
+    return f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}."
 
 
 def _figures(curves: Sequence[Curve], every: Sequence[Kinds]) -> tuple[Figure, ...]:

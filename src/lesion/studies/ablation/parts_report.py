@@ -20,8 +20,9 @@ from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
 from lesion.studies.ablation import charts, parts, screen_report, tables
 from lesion.studies.ablation.curves import Curve, full_drop
+from lesion.studies.ablation.kinds import stands_in
 from lesion.studies.ablation.result import AblationSummary, Cell, Loss, TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import Factor
+from lesion.studies.ablation.sweep import Factor, kind_of
 
 MOST = 10
 """So many parts are named in a sentence."""
@@ -40,8 +41,8 @@ COLUMNS = (
 )
 NUMBERS = (*MARGIN, "p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
 HEADS = (
-    "A head is removed at the input of the attention's output matrix: the other heads and the bias stay. Heads are"
-    " named block.head, as 9.6"
+    "A head is removed or replaced at the input of the attention's output matrix: the other heads and the bias stay."
+    " Heads are named block.head, as 9.6"
 )
 WHAT: dict[Unit, str] = {
     "head": HEADS,
@@ -73,7 +74,7 @@ def _sentence(curve: Curve) -> str:
     if len(curve.cells) < count:
         so_far = "" if curve.result.screen and curve.result.screen.top else " so far"
         of = f"of the {len(curve.cells)} measured{so_far}, {of}"
-    task = curve.task if curve.factor == 0 else f"{curve.task}, scaled by {curve.factor:g}"
+    task = curve.task if curve.factor == 0 else f"{curve.task}, {_how(curve.factor)}"
     largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
     text = f"{task}: {_listed(curve.marked, curve)} {wording.called(curve.stopped, len(curve.marked))} {of}"
     if not curve.marked:
@@ -91,6 +92,13 @@ def _sentence(curve: Curve) -> str:
         f" {wording.percent(curve.result.baseline.accuracy.value)}, {parts.named([largest], curve.unit)}."
         f"{_by_margin(curve)}"
     )
+
+
+def _how(factor: Factor) -> str:
+    """What was done to a part: `removed`, `scaled by 0.5`, `replaced by its mean`."""
+    if isinstance(factor, str):
+        return wording.changed(factor)
+    return "removed" if factor == 0 else f"scaled by {factor:g}"
 
 
 def _by_margin(curve: Curve) -> str:
@@ -176,7 +184,7 @@ def table(summary: AblationSummary) -> Table:
             *([Column("model", "Model", number=False)] if models else []),
             Column("task", "Task", number=False),
             *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
-            *([Column("factor", "Factor", lambda factor: f"{factor:g}")] if edits else []),
+            *([Column("factor", "Factor", wording.factor_name)] if edits else []),
             Column("layer", "Block"),
             Column("part", noun, str, number=False),
             Column("accuracy", "Accuracy", row=lambda row: _number(row, "accuracy", "low", "high")),
@@ -214,9 +222,11 @@ def section(summary: AblationSummary) -> Section | None:
     units: list[Unit] = list(dict.fromkeys(curve.unit for curve in drawn))
     noun = wording.UNIT_NAMES[units[0]] if len(units) == 1 else "part of a block"
     what = dict.fromkeys(WHAT[unit] for unit in units)
+    stand_ins = dict.fromkeys(kind_of(curve.factor) for curve in drawn if kind_of(curve.factor))
+    replaced = f" {stands_in(stand_ins)}" if any(isinstance(curve.factor, str) for curve in drawn) else ""
     text = (
         f"{'. '.join(what)}; p-values are corrected over all parts of one kind and one task, those too that have no"
-        " answers yet."
+        f" answers yet.{replaced}"
     )
     title = wording.capital(wording.plural(noun)) if len(units) == 1 else "Parts"
     return Section(title, f"How much each {noun} takes", (Prose((text,)), *figures, table(summary)))
@@ -225,7 +235,7 @@ def section(summary: AblationSummary) -> Section | None:
 def _figure(summary: AblationSummary, curve: Curve, number: int, full: float) -> Figure:
     several = len(summary.models) > 1
     title = f"{curve.model} · {curve.task}" if several else curve.task
-    how = "removed" if curve.factor == 0 else f"scaled by {curve.factor:g}"
+    how = _how(curve.factor)
     n = wording.of_drawn(*curve.counts)
     unedited = wording.percent(curve.result.baseline.accuracy.value)
     caption = (
@@ -269,7 +279,7 @@ def screens(summary: AblationSummary) -> list[Figure]:
             rows = [_lost(loss) for loss in own]
             caption = (
                 f"{model}, {result.task}: nats of log-probability that a token of the gold solutions loses with one"
-                f" {wording.UNIT_NAMES[unit]} {'removed' if factor == 0 else f'scaled by {factor:g}'} at a time; full"
+                f" {wording.UNIT_NAMES[unit]} {_how(factor)} at a time; full"
                 f" colour at {full:.3g}."
             )
             figures.append(Figure(f"screen-{len(figures) + 1}", (Panel((_map(rows, unit, full),), ""),), caption))
@@ -312,7 +322,7 @@ def terminal(summary: AblationSummary) -> list[TerminalTable]:
     tables = []
     for curve in parts.maps(summary):
         accuracy = curve.result.baseline.accuracy
-        how = f"{wording.UNIT_NAMES[curve.unit]} ×{curve.factor:g}"
+        how = wording.edit_name(curve.unit, curve.factor)
         title = (
             f"{plain(curve.model)} · {plain(curve.task)} · {how} · drop in points of {wording.percent(accuracy.value)}"
             f" ({wording.counted(curve.items, 'item')})"
@@ -347,7 +357,7 @@ def offered(summary: AblationSummary) -> list[Offered]:
     entries: list[Offered] = []
     for curve in parts.maps(summary):
         entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
-        how = "removed" if curve.factor == 0 else f"× {curve.factor:g}"
+        how = _how(curve.factor)
         for cell in sorted(curve.cells, key=lambda cell: -(cell.drop.value or 0.0)):
             label = f"{parts.named([cell], curve.unit)} {how}, drop {wording.points(cell.drop.value)}"
             entries.append(Offered(curve.model, curve.task, cell.edit, label))

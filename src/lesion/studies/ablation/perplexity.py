@@ -11,11 +11,10 @@ from jaxtyping import Float
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.edits.units import part_of
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import PlaceEdit, by_kind, complete, digest_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, complete, digest_of, number_of, text_of
 
 FEW = 5
 """Fewer texts than these are said to be few."""
@@ -61,7 +60,7 @@ def measured(
                     unit=edit.unit,
                     factor=edit.factor,
                     reference=digest_of(edit, task),
-                    part=part_of(edit),
+                    part=number_of(edit),
                     perplexity=_estimate(perplexity(scores, tokens, level)),
                     ratio=ratio.model_copy(update=known_p),
                 )

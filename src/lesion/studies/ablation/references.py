@@ -8,14 +8,15 @@ from functools import cached_property
 from pathlib import Path
 
 from lesion.activations.calibration import Calibration, calibration
-from lesion.activations.contributions import Kind, reference
+from lesion.activations.contributions import PLACES, Kind, reference
 from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.reference import Reference, read_reference
+from lesion.edits.replace import ReplacedUnit, place_of
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.sweep import CONTRIBUTIONS, PlaceEdit, Replacement, made
+from lesion.studies.ablation.sweep import CONTRIBUTIONS, OF_HEADS, PlaceEdit, Replacement, made
 from lesion.tasks.catalogue import calibration_items
 from lesion.tasks.gold import gold_name
 from lesion.tasks.task import Item, Task
@@ -70,8 +71,9 @@ class _OfTask:
     def observe(self, source: str) -> Reference:
         """Read or make what needs one pass over the texts."""
         if source not in self.references and not self._read(source):
-            kinds: Sequence[Kind] = ("mean", "resample") if source == CONTRIBUTIONS else ("position",)
-            made = reference(self.model, self.texts, kinds=kinds, seed=self.seed, watcher=self.watcher)
+            kinds: Sequence[Kind] = ("mean", "resample") if source.startswith(CONTRIBUTIONS) else ("position",)
+            units: Sequence[ReplacedUnit] = ("head",) if source.endswith(OF_HEADS) else PLACES
+            made = reference(self.model, self.texts, kinds=kinds, units=units, seed=self.seed, watcher=self.watcher)
             self._keep(source, made)
         return self.references[source]
 
@@ -90,11 +92,16 @@ class _OfTask:
             )
         count = min(TEXTS, len(others))
         texts = calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=others)
-        start = self.observe(CONTRIBUTIONS)
-        for address, vector, fit in fitted(self.model, texts, missing, start, STEPS, self.seed, None, self.watcher):
+        heads = [address for address in missing if place_of(address)[1] == "head"]
+        whole = [address for address in missing if address not in heads]
+        for source, places in ((CONTRIBUTIONS, whole), (f"{CONTRIBUTIONS} {OF_HEADS}", heads)):
+            if not places:
+                continue
+            start = self.observe(source)
             about = (start.model, start.fingerprint, texts.label, start.tokens)
-            held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
-            self._keep(f"optimal {address}", held)
+            for address, vector, fit in fitted(self.model, texts, places, start, STEPS, self.seed, None, self.watcher):
+                held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
+                self._keep(f"optimal {address}", held)
 
     @cached_property
     def texts(self) -> Calibration:

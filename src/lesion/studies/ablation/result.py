@@ -20,7 +20,7 @@ from lesion.core.values import (
     read_summary,
     summary_kind,
 )
-from lesion.edits.edit import Unit, address
+from lesion.edits.edit import Unit
 from lesion.edits.units import Part, scaling
 from lesion.errors import UsageError, nearest
 from lesion.files import named
@@ -60,7 +60,8 @@ class Place(Value):
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
         if isinstance(self.factor, str):
-            return text_of(Replacement(address(self.layer, self.unit), self.factor, (("", self.reference),)), "")
+            place = scaling(self.unit, self.layer, 0.0, self.part).address
+            return text_of(Replacement(place, self.factor, (("", self.reference),)), "")
         return str(scaling(self.unit, self.layer, self.factor, self.part))
 
 

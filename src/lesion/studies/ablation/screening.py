@@ -18,12 +18,11 @@ from scipy.stats import rankdata
 
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.edits.units import part_of
 from lesion.report.wording import counted
 from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement
 from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
 from lesion.tasks.gold import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
@@ -163,7 +162,7 @@ def screened(
                 unit=edit.unit,
                 factor=edit.factor,
                 reference=digest_of(edit, result.task),
-                part=part_of(edit),
+                part=number_of(edit),
                 lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
                 lost_per_answer=lost[place].mean(),
                 nonfinite=int((~np.isfinite(lost[place])).sum()),
@@ -185,7 +184,7 @@ def limited(model: str, tasks: Sequence[TaskResult], kept: Sequence[PlaceEdit], 
     )
     for result in tasks:
         there = {cell.edit for cell in result.cells}
-        missing = [edit for edit in kept if str(edit) not in there]
+        missing = [edit for edit in kept if text_of(edit, result.task) not in there]
         if missing:
             yield f"{model}, {result.task}: {counted(len(missing), 'edit')} of these not answered in full yet."
 

@@ -13,7 +13,7 @@ from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import OneModel, Questions, Table
-from lesion.edits.edit import UNITS, Unit
+from lesion.edits.edit import REPLACED_UNITS, Unit
 from lesion.errors import UsageError
 
 Kind = Literal["mean", "position", "resample", "optimal"]
@@ -55,11 +55,11 @@ class EditPlan(Table):
 
     @model_validator(mode="after")
     def _drawn(self) -> EditPlan:
-        inner = [unit for unit in self.unit if unit not in UNITS]
-        if self.replace and inner:
+        others = [unit for unit in self.unit if unit not in REPLACED_UNITS]
+        if self.replace and others:
             raise ValueError(
-                f"replace is of blocks, attention and MLP, not of the unit {inner[0]}; leave out replace, or give"
-                f" {inner[0]} in a study of its own."
+                f"replace is of blocks, attention, MLP and heads, not of the unit {others[0]}; leave out replace, or"
+                f" give {others[0]} in a study of its own."
             )
         if self.draws > 1 and "resample" not in self.replace:
             raise ValueError("draws is of resample; give replace = 'resample' with it, or leave it out.")

@@ -11,7 +11,6 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate, OverClusters, Sharing
 from lesion.edits.edit import BASELINE, UNITS
-from lesion.edits.units import part_of
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,
@@ -44,7 +43,7 @@ from lesion.studies.ablation.result import (
 from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
 from lesion.tasks.sharing import Shared, shared
 
 Right = Bool[np.ndarray, " items"]
@@ -190,7 +189,7 @@ def _cells(
             unit=edit.unit,
             factor=edit.factor,
             reference=digest_of(edit, task),
-            part=part_of(edit),
+            part=number_of(edit),
             drop=Estimate.of(drop, p[place], corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
@@ -249,7 +248,7 @@ def _stopped_task(
                 unit=edit.unit,
                 factor=edit.factor,
                 reference=digest_of(edit, task),
-                part=part_of(edit),
+                part=number_of(edit),
                 drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
                 decided=decisions[task, text],
                 baseline=baselines[count],

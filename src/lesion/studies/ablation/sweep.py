@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.edits.edit import UNITS, Edit, Scale, Unit, address
-from lesion.edits.replace import Replace
+from lesion.edits.edit import UNITS, Edit, Scale, Unit
+from lesion.edits.replace import Replace, address_of, place_of
 from lesion.edits.text import parse
-from lesion.edits.units import NUMBERED_EDITS, Part, how_many, scaling
+from lesion.edits.units import NUMBERED_EDITS, Part, how_many, part_of, scaling
 from lesion.errors import UsageError
 from lesion.report.wording import capital, numbered
 
@@ -23,6 +23,7 @@ Factor = float | str
 """What a place is multiplied by, or what replaces what it adds: a kind, as `mean`, of `resample` with the draw."""
 
 CONTRIBUTIONS = "contributions"
+OF_HEADS = "of heads"
 
 
 def kind_of(factor: Factor) -> str:
@@ -41,7 +42,7 @@ class Replacement:
     """A place whose contribution a study replaces, under each task by that of the task's own reference.
 
     Attributes:
-        address: `23`, `23.attention` or `23.mlp`.
+        address: `23`, `23.attention`, `23.mlp` or `23.attention.head.4`.
         factor: the kind, and behind it the draw where that is not 0: `mean`, `resample`, `resample 1`.
         references: the digest of each task's reference that has the kind, as pairs of task and digest.
     """
@@ -53,13 +54,17 @@ class Replacement:
     @property
     def layer(self) -> int:
         """The block, counted from 0."""
-        return int(self.address.partition(".")[0])
+        return place_of(self.address)[0]
 
     @property
     def unit(self) -> Unit:
         """What of the block is replaced."""
-        branch: Unit = self.address.partition(".")[2] or "block"  # type: ignore[assignment]
-        return branch
+        return place_of(self.address)[1]
+
+    @property
+    def part(self) -> int | None:
+        """The number of the head; None of a block or branch."""
+        return place_of(self.address)[2]
 
     @property
     def kind(self) -> str:
@@ -73,13 +78,20 @@ class Replacement:
 
     @property
     def source(self) -> str:
-        """Which reference of a task has it: means and draws share one, and every fitted place has its own."""
-        if self.kind in ("mean", "resample"):
-            return CONTRIBUTIONS
-        return f"{self.kind} {self.address}" if self.kind == "optimal" else self.kind
+        """Which reference of a task has it: means and draws share one, heads have theirs apart from blocks and
+        branches, and every fitted place has its own.
+        """
+        if self.kind == "optimal":
+            return f"optimal {self.address}"
+        return source_of(self.unit, CONTRIBUTIONS if self.kind in ("mean", "resample") else self.kind)
 
     def __str__(self) -> str:
         return f"{self.address}→{self.factor}"
+
+
+def source_of(unit: Unit, source: str) -> str:
+    """The name of a reference of heads, or of blocks and branches."""
+    return f"{source} {OF_HEADS}" if unit == "head" else source
 
 
 PlaceEdit = Scale | Replacement
@@ -95,6 +107,11 @@ def text_of(edit: PlaceEdit, task: str) -> str:
     """The text form under which the answers to a task are stored; without its reference where none is known."""
     digest = digest_of(edit, task)
     return f"{edit}@{digest}" if digest else str(edit)
+
+
+def number_of(edit: PlaceEdit) -> Part | None:
+    """The number or name of the part of its block that an edit changes; None of a block or branch."""
+    return edit.part if isinstance(edit, Replacement) else part_of(edit)
 
 
 def made(edit: PlaceEdit, references: Mapping[str, Reference]) -> Edit:
@@ -202,7 +219,12 @@ def sweep(
         edits += [
             edit for factor in factors for layer in layers for edit in edits_of_block(anatomy, unit, layer, factor)
         ]
-        edits += [Replacement(address(layer, unit), kind) for kind in kinds for layer in layers]
+        edits += [
+            Replacement(address_of(layer, unit, part if isinstance(part, int) else None), kind)
+            for kind in kinds
+            for layer in layers
+            for part in _inner(anatomy, unit, layer)
+        ]
     return edits
 
 
