@@ -202,5 +202,7 @@ def test_what_cannot_be_is_refused_by_name():
         tabulate([Replace("1.attention.head.9", "mean", absent)], subject.anatomy)
     with gated(model("qwen2")) as gates, pytest.raises(UsageError, match="takes contributions of tiny:llama"):
         gates.assign([part])
+    with pytest.raises(UsageError, match="lesion ablate MODEL --task TASK --unit head --replace mean,resample"):
+        parse(str(part))
     with pytest.raises(UsageError, match="The heads of block 1 of tiny:unknown are not known"):
         tabulate([part], model("unknown").anatomy)

@@ -92,7 +92,8 @@ def _reference(digest: str, text: str, references: Mapping[str, Reference]) -> R
     if digest not in references:
         raise UsageError(
             f"'{short(text)}' names a reference of contributions, which text alone does not hold. A layer study makes"
-            " its own: lesion ablate MODEL --task TASK --replace mean,resample. In Python give"
+            f" its own: lesion ablate MODEL --task TASK{' --unit head' if '.head.' in text else ''} --replace"
+            " mean,resample. In Python give"
             " lesion.Replace(ADDRESS, KIND, reference) to lesion.applied or model.generate, or read the text with"
             " lesion.parse(text, references={digest: reference})."
         )
