@@ -209,6 +209,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     if not heads and len(summary.models) == 1:  # several factors: what they have in common says more than the first
         heads = [text for of in (*kinds.findings(summary), *doses.findings(summary)) for text in of.headline]
+    if not heads and summary.invariance is not None:  # where models differ: what is said of their families
+        heads = [text for family in summary.invariance.families for text in invariance.finding(family).headline]
     several = len(own) > 1
     examples = [text for label in views[0].labels if (text := prose.example(views[0], label))]
     examples = examples if several else [own[0].sentences[0]]
