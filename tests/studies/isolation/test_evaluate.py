@@ -98,7 +98,7 @@ def test_a_factor_of_one_is_left_out_with_a_note(llama):
     entries, _ = planned(llama, mathneuro(llama), factors=(0.0, 1.0), controls=0, note=notes.append)
     assert [entry.factor for entry in entries] == [0.0]
     assert notes == ["The factor 1 changes nothing and is not asked: it is the baseline."]
-    with pytest.raises(UsageError, match=r"×1: the factor 1 changes nothing, .* --factor, such as 0"):
+    with pytest.raises(UsageError, match=r"×1: the factor 1 changes nothing, .* another factor, such as 0"):
         planned(llama, mathneuro(llama), factors=(1.0,))
 
 
