@@ -88,40 +88,6 @@ class Estimate(Value):
         return self.model_copy(update={"value": value, "low": low, "high": high})
 
 
-class OverClusters(Value):
-    """The interval of an estimate over clusters of items, beside that over items (`statistics.clusters`).
-
-    Attributes:
-        clusters: how many templates, relations or subjects the items have.
-        low, high: the ends of the interval.
-        design: the design effect, the variance over clusters ÷ that over items.
-        widening: the width of the interval ÷ that of the interval over items.
-    """
-
-    clusters: int
-    low: float
-    high: float
-    design: float
-    widening: float
-
-    @classmethod
-    def of(
-        cls, differences: np.ndarray, shared: Sequence[str] | None, over_items: Contrast, level: float
-    ) -> OverClusters | None:
-        """Of the [items] differences of an estimate, whose items are in these clusters; None where it has none."""
-        from lesion.statistics.clusters import clustered
-
-        found = None if shared is None else clustered(differences, shared, over_items, level)
-        return None if found is None else cls(**{name: getattr(found, name) for name in cls.model_fields})
-
-
-class Sharing(Value):
-    """What items of a task share: the word for it, and how many clusters they make."""
-
-    what: str
-    clusters: int
-
-
 class Endings(Value):
     """How answers ended, as shares of them (`lesion.core.rates`).
 

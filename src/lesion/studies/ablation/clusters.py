@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lesion.core.values import OverClusters
-from lesion.report import sharing, wording
+from lesion.core import sharing
+from lesion.core.sharing import OverClusters
+from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED

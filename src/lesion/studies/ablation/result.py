@@ -8,18 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.values import (
-    SUMMARY,
-    Endings,
-    Estimate,
-    Number,
-    OverClusters,
-    Sharing,
-    Summary,
-    Value,
-    read_summary,
-    summary_kind,
-)
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
 from lesion.edits.edit import Unit
 from lesion.edits.units import Part, scaling
 from lesion.errors import UsageError, nearest

@@ -9,7 +9,8 @@ import pandas as pd
 from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
-from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, UNITS
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (

@@ -10,9 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from lesion.core import sharing
 from lesion.core.values import Estimate
 from lesion.plain import plain
-from lesion.report import sharing, wording
+from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import parts_report

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from lesion.core import sharing
 from lesion.core.values import Estimate
-from lesion.report import sharing, wording
+from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.table import decimals
 from lesion.report.wording import SPACE

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.values import Estimate, OverClusters, Sharing, Summary, Value
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import Estimate, Summary, Value
 from lesion.edits.edit import BASELINE
 from lesion.studies.comparison.study import ComparisonStudy
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import Estimate
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops

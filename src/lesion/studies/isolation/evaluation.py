@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.values import Estimate, Number, OverClusters, Sharing, Value
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import Estimate, Number, Value
 from lesion.edits.edit import MatchedIn
 from lesion.report import wording
 

@@ -12,7 +12,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
-from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, MatchedIn
 from lesion.report import wording
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lesion.report import sharing, wording
+from lesion.core import sharing
+from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Selected, selection_name

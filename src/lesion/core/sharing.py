@@ -1,12 +1,18 @@
-"""Sentences and columns on items that share a template, a relation or a subject: intervals over these clusters."""
+"""Items that share a template, a relation or a subject: intervals over these clusters, as values and in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
-from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.core.values import Estimate, Value
 from lesion.report import wording
+
+if TYPE_CHECKING:  # needs numpy, as whoever has differences does
+    import numpy as np
+
+    from lesion.statistics.paired import Contrast
 
 MATERIAL = 1.1
 """Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
@@ -15,6 +21,40 @@ FEWEST = 5
 OWN = "group"
 """What items of one group share in a file of somebody's own questions, as far as its name says."""
 COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
+
+
+class OverClusters(Value):
+    """The interval of an estimate over clusters of items, beside that over items (`statistics.clusters`).
+
+    Attributes:
+        clusters: how many templates, relations or subjects the items have.
+        low, high: the ends of the interval.
+        design: the design effect, the variance over clusters ÷ that over items.
+        widening: the width of the interval ÷ that of the interval over items.
+    """
+
+    clusters: int
+    low: float
+    high: float
+    design: float
+    widening: float
+
+    @classmethod
+    def of(
+        cls, differences: np.ndarray, shared: Sequence[str] | None, over_items: Contrast, level: float
+    ) -> OverClusters | None:
+        """Of the [items] differences of an estimate, whose items are in these clusters; None where it has none."""
+        from lesion.statistics.clusters import clustered
+
+        interval = None if shared is None else clustered(differences, shared, over_items, level)
+        return None if interval is None else cls(**{name: getattr(interval, name) for name in cls.model_fields})
+
+
+class Sharing(Value):
+    """What items of a task share: the word for it, and how many clusters they make."""
+
+    what: str
+    clusters: int
 
 
 def columns(of: OverClusters | None) -> dict[str, float | str | None]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lesion.core.values import Estimate, OverClusters, Sharing
+from lesion.core.sharing import OverClusters, Sharing, changes, widened
+from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.report.sharing import changes, widened
 
 
 def over(low: float, high: float, widening: float) -> OverClusters:
