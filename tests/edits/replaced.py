@@ -10,9 +10,10 @@ import torch
 from headed import HEADS, SIZE, projection
 from references import stack
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
-from lesion.edits.edit import UNITS, Edit, parts
+from lesion.edits.edit import Edit, parts
+from lesion.edits.place import UNITS
 from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
 from lesion.models.load import Model
@@ -164,3 +165,24 @@ def of_heads(network: PreTrainedModel, family: str, texts) -> dict[str, Tensor]:
         for text in texts:
             network(torch.tensor([list(text)]), use_cache=False)
     return {address: torch.cat(parts) for address, parts in collected.items()}
+
+
+def in_one_pass_and_with_a_cache(network: PreTrainedModel, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits of tokens read at once, and of the same tokens with a cache: five first, then one by one."""
+    with torch.no_grad():
+        whole = network(ids).logits
+        cache = DynamicCache(config=network.config)
+        pieces = [network(ids[:, :5], past_key_values=cache, use_cache=True).logits]
+        for step in range(5, ids.shape[1]):
+            pieces.append(network(ids[:, step : step + 1], past_key_values=cache, use_cache=True).logits)
+    return whole, torch.cat(pieces, 1)
+
+
+def alone_and_padded(network: PreTrainedModel, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits of one row of tokens, and of the same row behind four tokens of padding."""
+    padded = torch.cat([torch.full((1, 4), 7), ids], 1)
+    mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        given = network(padded, attention_mask=mask, position_ids=positions, use_cache=False).logits
+        return network(ids, use_cache=False).logits, given[:, 4:]

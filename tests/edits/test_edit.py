@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from lesion.edits.edit import (
     BASELINE,
     SCALES,
-    UNITS,
     Compose,
     Scale,
     ScaleAttention,
@@ -26,6 +25,7 @@ from lesion.edits.edit import (
     of_weights,
     parts,
 )
+from lesion.edits.place import UNITS
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from lesion.edits.edit import BASELINE, SCALES, UNITS, Compose, ScaleAttention, ScaleBlock, ScaleMlp, parts
+from lesion.edits.edit import BASELINE, SCALES, Compose, ScaleAttention, ScaleBlock, ScaleMlp, parts
 from lesion.edits.factors import factors, scale_contribution, scale_output
+from lesion.edits.place import UNITS
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy, Block, Branch
 

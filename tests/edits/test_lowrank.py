@@ -10,9 +10,10 @@ from torch.nn.functional import linear
 
 from lesion.edits import lowrank
 from lesion.edits.apply import applied
+from lesion.edits.by_row import maskable
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
 from lesion.edits.gates import gated
-from lesion.edits.lowrank import factor_bytes, maskable
+from lesion.edits.lowrank import factor_bytes
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.table import tabulate

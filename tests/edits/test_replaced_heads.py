@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from headed import headed
-from replaced import replaced, some_heads, some_reference
+from replaced import alone_and_padded, in_one_pass_and_with_a_cache, replaced, some_heads, some_reference
 from torch import Tensor
-from transformers import DynamicCache
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleMlp, of_replacements
@@ -95,28 +94,20 @@ def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family)
     subject, ids = model(family), tokens(2)
     reference = some_heads(subject, family)
     edits = [Replace("1.attention.head.1", kind, reference) for kind in ("resample", "position")]
-    with gated(subject) as gates, torch.no_grad():
+    with gated(subject) as gates:
         gates.assign(edits)
-        whole = subject.network(ids).logits
-        cache = DynamicCache(config=subject.network.config)
-        parts = [subject.network(ids[:, :5], past_key_values=cache, use_cache=True).logits]
-        for step in range(5, ids.shape[1]):
-            parts.append(subject.network(ids[:, step : step + 1], past_key_values=cache, use_cache=True).logits)
-    assert_close(torch.cat(parts, 1), whole, 1e-4)
+        whole, pieces = in_one_pass_and_with_a_cache(subject.network, ids)
+    assert_close(pieces, whole, 1e-4)
 
 
 @some
 def test_padding_on_the_left_moves_no_contribution(family):
     subject, ids = model(family), tokens(1, 9)
-    padded = torch.cat([torch.full((1, 4), 7), ids], 1)
-    mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
     reference = some_heads(subject, family)
     edits = [Replace("1.attention.head.1", "resample", reference), Replace("0.attention.head.0", "position", reference)]
     with applied(subject, edits):
-        expected = logits(subject.network, ids)
-        given = logits(subject.network, padded, attention_mask=mask, position_ids=positions)
-    assert_close(given[:, 4:], expected, 1e-4)
+        alone, padded = alone_and_padded(subject.network, ids)
+    assert_close(padded, alone, 1e-4)
 
 
 def test_selected_and_growing_rows_keep_their_replacements():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from replaced import replaced, some_reference
+from replaced import alone_and_padded, in_one_pass_and_with_a_cache, replaced, some_reference
 from torch import Tensor
-from transformers import DynamicCache
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
@@ -78,26 +77,18 @@ def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family)
     subject, ids = model(family), tokens(2)
     reference = some_reference(subject)
     edit = Compose((Replace("1", "resample", reference, 1), Replace("2.mlp", "position", reference)))
-    with applied(subject, edit), torch.no_grad():
-        whole = subject.network(ids).logits
-        cache = DynamicCache(config=subject.network.config)
-        parts = [subject.network(ids[:, :5], past_key_values=cache, use_cache=True).logits]
-        for step in range(5, ids.shape[1]):
-            parts.append(subject.network(ids[:, step : step + 1], past_key_values=cache, use_cache=True).logits)
-    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-4)
+    with applied(subject, edit):
+        whole, pieces = in_one_pass_and_with_a_cache(subject.network, ids)
+    torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-4)
 
 
 @families
 def test_padding_on_the_left_moves_no_contribution(family):
     subject, ids = model(family), tokens(1, 9)
-    padded = torch.cat([torch.full((1, 4), 7), ids], 1)
-    mask = torch.cat([torch.zeros(1, 4, dtype=torch.long), torch.ones_like(ids)], 1)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
     reference = some_reference(subject)
     with applied(subject, [Replace("1", "resample", reference), Replace("0.mlp", "position", reference)]):
-        expected = logits(subject.network, ids)
-        given = logits(subject.network, padded, attention_mask=mask, position_ids=positions)
-    torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)
+        alone, padded = alone_and_padded(subject.network, ids)
+    torch.testing.assert_close(padded, alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])  # attention by distances: positions do not matter

@@ -18,8 +18,9 @@ from lesion.activations.readers import stopped_at_head
 from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
 from lesion.edits.gates import addresses_by_matrix, addresses_by_module
+from lesion.edits.place import address
 from lesion.edits.reference import Reference
-from lesion.edits.replace import ReplacedUnit, address_of, place_of
+from lesion.edits.replace import ReplacedUnit, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -85,11 +86,7 @@ def reference(
     """
     if vectors < 1:
         raise UsageError(f"{vectors} vectors were asked for; ask for at least 1.")
-    if len(calibration.draws) != 1 or calibration.replacement:
-        raise UsageError(
-            "A reference is made from one draw of texts without replacement; give a calibration with one number of"
-            " samples and one repeat."
-        )
+    refuse_several_draws(calibration)
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     wanted = {kinds} if isinstance(kinds, str) else set(kinds)
     if not wanted:
@@ -120,6 +117,19 @@ def reference(
         kind: vectors for kind, vectors in collector.result().items() if kind in wanted
     }
     return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held)
+
+
+def refuse_several_draws(calibration: Calibration) -> None:
+    """Refuse calibration texts from which no reference can be made: each has to count once.
+
+    Raises:
+        UsageError: there are several draws, or one with replacement.
+    """
+    if len(calibration.draws) != 1 or calibration.replacement:
+        raise UsageError(
+            "A reference is made from one draw of texts without replacement; give a calibration with one number of"
+            " samples and one repeat."
+        )
 
 
 def _reached(lengths: Sequence[int]) -> int:
@@ -203,9 +213,9 @@ class _Collector:
             raise LesionError(
                 f"A pass of {self.model.name} did not run through {missing[0]}, so what it adds cannot be read."
             )
-        for address, (total, by_position) in self.pending.items():
-            self.sums[address] += total
-            self.at_positions[address][: len(by_position)] += by_position
+        for place, (total, by_position) in self.pending.items():
+            self.sums[place] += total
+            self.at_positions[place][: len(by_position)] += by_position
 
     def result(self) -> dict[str, dict[str, Float[Tensor, "vectors width"]]]:
         """The vectors of a reference by kind and address."""
@@ -222,9 +232,9 @@ class _Collector:
         """Vectors by address, those of an attention's heads one by one."""
         places = {address: of for address, of in vectors.items() if address not in self.heads}
         return places | {
-            address_of(heads.layer, "head", number): own
-            for address, heads in self.heads.items()
-            for number, own in enumerate(vectors[address].split(heads.size, 1))
+            address(heads.layer, "head", number): own
+            for attention, heads in self.heads.items()
+            for number, own in enumerate(vectors[attention].split(heads.size, 1))
         }
 
     @contextmanager

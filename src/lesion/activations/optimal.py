@@ -18,7 +18,13 @@ from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of
 from lesion.activations.calibration import Calibration
-from lesion.activations.contributions import PLACES, TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, reference
+from lesion.activations.contributions import (
+    PLACES,
+    TOKENS_ON_ACCELERATOR,
+    TOKENS_ON_CPU,
+    reference,
+    refuse_several_draws,
+)
 from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import gated
@@ -116,11 +122,7 @@ def fitted(
     for number, what in ((steps, "steps"), (len(places), "places")):
         if number < 1:
             raise UsageError(f"{number} {what} were asked for; ask for at least 1.")
-    if len(calibration.draws) != 1 or calibration.replacement:
-        raise UsageError(
-            "An optimum is fitted on one draw of texts without replacement; give a calibration with one number of"
-            " samples and one repeat."
-        )
+    refuse_several_draws(calibration)
     if len(texts) < FEWEST_TEXTS:
         raise UsageError(
             f"An optimum is fitted on at least {FEWEST_TEXTS} texts, and {calibration.data} gives {len(texts)}; draw"
@@ -203,7 +205,7 @@ def _descend(
 ) -> None:
     """Fit a group of places, the rows of every batch shared among them, until each is done."""
     optimiser = torch.optim.Adam([place.shift for place in group], RATE)
-    going, told = list(group), 0
+    going, reported = list(group), 0
     for step in range(steps + 1):
         if step % CHECKS == 0 or step == steps:
             with torch.no_grad():
@@ -215,8 +217,8 @@ def _descend(
                 place.look(loss, step)
             done = [place for place in going if place.waited >= PATIENCE or step == steps]
             going = [place for place in going if place not in done]
-            watcher.answered(len(done) * (steps - told) + len(going) * (step - told))
-            told = step
+            watcher.answered(len(done) * (steps - reported) + len(going) * (step - reported))
+            reported = step
         if not going:
             return
         optimiser.param_groups[0]["lr"] = RATE * (1 - 0.95 * step / steps)

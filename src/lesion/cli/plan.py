@@ -19,7 +19,7 @@ def plan(
     from lesion.core.database import FILE as DATABASE
     from lesion.core.layers import parse_layers
     from lesion.core.store import Store
-    from lesion.edits.edit import address
+    from lesion.edits.place import address
     from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study

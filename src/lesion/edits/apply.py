@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lesion.arguments import validated
+from lesion.edits.by_row import scalable, with_scaled_weights
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
 from lesion.edits.gates import gated
 from lesion.edits.given import edit_for
-from lesion.edits.lowrank import scalable, with_scaled_weights
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.fingerprint import fingerprint

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 
 from lesion.arguments import several, shown, validated
 from lesion.brief import LONGEST, described
+from lesion.edits.place import Unit, address
 from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 from lesion.plain import short
@@ -19,15 +20,6 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
-BlockUnit = Literal["block", "attention", "mlp"]
-"""What a block has one of, itself included."""
-InnerUnit = Literal["head", "group", "neuron", "expert", "matrix"]
-"""What a block has several of (`units.py`)."""
-Unit = Literal["block", "attention", "mlp", "head", "group", "neuron", "expert", "matrix"]
-UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
-"""Those of which every block has one at most."""
-REPLACED_UNITS: tuple[Unit, ...] = (*UNITS, "head")
-"""Those that a contribution of a reference can replace."""
 Side = Literal["top", "bottom"]
 MatchedIn = Literal["count", "magnitude", "importance"]
 """What random controls of a selection of weights share with it (`matched.py`)."""
@@ -44,11 +36,6 @@ def number(value: float) -> str:
     """A factor or share in the text of an edit: short where that is the same number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
-
-
-def address(layer: int, unit: Unit) -> str:
-    """The place in text form: `23`, `23.attention` or `23.mlp`."""
-    return str(layer) if unit == "block" else f"{layer}.{unit}"
 
 
 @validated
@@ -74,8 +61,8 @@ class Scale:
 
     @property
     def address(self) -> str:
-        """The place in text form: `23`, `23.attention` or `23.mlp`."""
-        return address(self.layer, self.unit)
+        """The place in text form, as `address` gives it."""
+        return address(self.layer, self.unit, getattr(self, self.unit, None))
 
     def __str__(self) -> str:
         return f"{self.address}×{number(self.factor)}"

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import UNITS, Edit, Scale, ScaleParameters, Truncate, parts
+from lesion.edits.edit import Edit, Scale, ScaleParameters, Truncate, parts
+from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy

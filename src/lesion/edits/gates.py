@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lesion.arguments import validated
-from lesion.edits.edit import BASELINE, UNITS, EditLike
+from lesion.edits.by_row import maskable, scalable
+from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.given import edit_for
-from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable, scalable
+from lesion.edits.lowrank import Factors, LowRank, hang_first
+from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, tabulate

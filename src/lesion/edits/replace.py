@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lesion.arguments import shown, validated
 from lesion.brief import described
+from lesion.edits.place import address
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:  # needs torch, as whoever has a reference does
     from lesion.edits.reference import Reference
 
 ReplacedUnit = Literal["block", "attention", "mlp", "head"]
-"""What can be replaced."""
+REPLACED_UNITS: tuple[ReplacedUnit, ...] = get_args(ReplacedUnit)
+"""What a contribution of a reference can replace."""
 KINDS = ("mean", "position", "resample", "optimal")
 MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
@@ -43,13 +45,6 @@ def place_of(address: str) -> tuple[int, ReplacedUnit, int | None]:
         f"'{short(address)}' is not the address of a block, branch or query head, which are all that can be replaced;"
         " write 23, 23.attention, 23.mlp or 23.attention.head.4."
     )
-
-
-def address_of(layer: int, unit: str, head: int | None = None) -> str:
-    """The address of a place that can be replaced."""
-    if head is not None:
-        return f"{layer}.attention.head.{head}"
-    return str(layer) if unit == "block" else f"{layer}.{unit}"
 
 
 @validated
@@ -90,7 +85,7 @@ class Replace:
         given: object = self.reference
         if not isinstance(given, Reference):
             raise UsageError(f"Replace takes contributions from a reference (lesion.reference), not {shown(given)}.")
-        object.__setattr__(self, "address", address_of(*place_of(self.address)))
+        object.__setattr__(self, "address", address(*place_of(self.address)))
         if self.kind not in KINDS:
             raise UsageError(
                 f"'{self.kind}' is no kind of replacement{nearest(self.kind, KINDS)}; there are {', '.join(KINDS)}."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from lesion.edits.edit import BASELINE, Edit, Scale, ScaleParameters, Single, Truncate, Unit, composed, parts
+from lesion.edits.edit import BASELINE, Edit, Scale, ScaleParameters, Single, Truncate, composed, parts
+from lesion.edits.place import Unit
 from lesion.edits.units import part_of
 
 ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp", "expert", "neuron", "matrix")

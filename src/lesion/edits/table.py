@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.edits.cuts import kept_by_all
-from lesion.edits.edit import UNITS, Compose, Edit, of_places, of_replacements, of_spectra
+from lesion.edits.edit import Compose, Edit, of_places, of_replacements, of_spectra
 from lesion.edits.factors import factors, refuse_unknown
+from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.edits.unit_factors import UnitFactors, refuse_twice, unit_factors
 from lesion.models.anatomy import Anatomy

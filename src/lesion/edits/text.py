@@ -18,10 +18,10 @@ from lesion.edits.edit import (
     ScaleParameters,
     Single,
     Truncate,
-    Unit,
     composed,
     number,
 )
+from lesion.edits.place import Unit
 from lesion.edits.replace import ADDRESS, Replace, place_of
 from lesion.edits.units import scale_at
 from lesion.errors import UsageError

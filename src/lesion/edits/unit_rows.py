@@ -39,7 +39,7 @@ class UnitRows:
         everywhere: bool = False,
         growing: bool = False,
     ) -> None:
-        """Every row takes the factors of its column; a single column may stand for all rows.
+        """Every row takes the factors and replacements of its column; a single column may stand for all rows.
 
         Args:
             factors: of the columns of a table.
@@ -54,6 +54,10 @@ class UnitRows:
         self.needed = int(self._edited.max()) + 1 if growing else 0
         self._ends = bool(((self._factors == 0) | (self._factors == 1)).all())
         self._on: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._replace(factors, replacements, everywhere)
+
+    def _replace(self, factors: UnitFactors, replacements: Sequence[Replace], everywhere: bool) -> None:
+        """Take the replacements of the columns, where units of the site can be replaced."""
 
     def hang(self) -> RemovableHandle:
         """Put the hook on its module."""
@@ -92,15 +96,7 @@ class InputRows(UnitRows):
         self._positions = positions
         self._replacing: dict[int, Replacing] = {}
 
-    def assign(
-        self,
-        factors: UnitFactors,
-        replacements: Sequence[Replace] = (),
-        everywhere: bool = False,
-        growing: bool = False,
-    ) -> None:
-        """Every row takes the factors and replacements of its column."""
-        super().assign(factors, replacements, everywhere, growing)
+    def _replace(self, factors: UnitFactors, replacements: Sequence[Replace], everywhere: bool) -> None:
         self._replacing = {
             unit: Replacing(numbers, replacements, everywhere, self._vectors)
             for unit, numbers in factors.replaced_by_row().items()

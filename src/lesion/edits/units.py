@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from lesion.arguments import shown, validated
-from lesion.edits.edit import SCALES, Edit, InnerUnit, Scale, Unit, parts
+from lesion.edits.edit import SCALES, Edit, Scale, parts
+from lesion.edits.place import InnerUnit, Part, Unit
 from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 
@@ -50,11 +51,6 @@ class ScaleHead(Scale):
         super().__init__(layer, factor)
         object.__setattr__(self, "head", _counted(head, "head"))
 
-    @property
-    def address(self) -> str:
-        """The head in text form: `23.attention.head.4`."""
-        return f"{self.layer}.attention.head.{self.head}"
-
 
 @validated
 @dataclass(frozen=True, init=False)
@@ -76,11 +72,6 @@ class ScaleGroup(Scale):
     def __init__(self, layer: int, group: int, factor: float | int = 0.0) -> None:
         super().__init__(layer, factor)
         object.__setattr__(self, "group", _counted(group, "group"))
-
-    @property
-    def address(self) -> str:
-        """The group in text form: `23.attention.group.1`."""
-        return f"{self.layer}.attention.group.{self.group}"
 
 
 @validated
@@ -107,11 +98,6 @@ class ScaleNeuron(Scale):
         super().__init__(layer, factor)
         object.__setattr__(self, "neuron", _counted(neuron, "neuron"))
 
-    @property
-    def address(self) -> str:
-        """The neuron in text form: `23.mlp.neuron.17`."""
-        return f"{self.layer}.mlp.neuron.{self.neuron}"
-
 
 @validated
 @dataclass(frozen=True, init=False)
@@ -136,11 +122,6 @@ class ScaleExpert(Scale):
     def __init__(self, layer: int, expert: int, factor: float | int = 0.0) -> None:
         super().__init__(layer, factor)
         object.__setattr__(self, "expert", _counted(expert, "expert"))
-
-    @property
-    def address(self) -> str:
-        """The expert in text form: `23.mlp.expert.2`."""
-        return f"{self.layer}.mlp.expert.{self.expert}"
 
 
 @validated
@@ -170,11 +151,6 @@ class ScaleMatrix(Scale):
             raise UsageError(f"{shown(matrix)} is not the name of a matrix in a block; write BRANCH.NAME, as mlp.up.")
         object.__setattr__(self, "matrix", matrix)
 
-    @property
-    def address(self) -> str:
-        """The matrix in text form: `23.mlp.up`."""
-        return f"{self.layer}.{self.matrix}"
-
 
 def is_matrix_name(name: str) -> bool:
     """Whether text can name a matrix within a block; what is nearly a numbered unit (`mlp.expert`) cannot."""
@@ -189,8 +165,6 @@ NUMBERED_EDITS: dict[Unit, type[NumberedEdit]] = {
     "neuron": ScaleNeuron,
     "expert": ScaleExpert,
 }
-Part = int | str
-"""Which unit of a block is meant: the number of a head, group, neuron or expert, or the name of a matrix."""
 _NOUNS = {"head": "query heads", "group": "key-value groups", "neuron": "neurons", "expert": "experts"}
 
 

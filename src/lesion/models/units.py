@@ -22,18 +22,10 @@ WHOLE = ("Linear", "Conv1D", "expert slice")
 
 
 @dataclass(frozen=True)
-class Slices:
-    """Equal slices of the input of one matrix; slice n is read by its columns n · size to (n + 1) · size.
-
-    A head is such a slice, a neuron one of size 1, and the whole input is a single one.
-
-    Attributes:
-        matrix: whose module is given all slices side by side: [..., count · size].
-    """
+class InMatrix:
+    """A site at one matrix."""
 
     matrix: Matrix
-    count: int
-    size: int
 
     @property
     def layer(self) -> int:
@@ -44,6 +36,20 @@ class Slices:
     def address(self) -> str:
         """The matrix."""
         return self.matrix.address
+
+
+@dataclass(frozen=True)
+class Slices(InMatrix):
+    """Equal slices of the input of one matrix; slice n is read by its columns n · size to (n + 1) · size.
+
+    A head is such a slice, a neuron one of size 1, and the whole input is a single one.
+
+    Attributes:
+        matrix: whose module is given all slices side by side: [..., count · size].
+    """
+
+    count: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -63,21 +69,10 @@ class Heads(Slices):
 
 
 @dataclass(frozen=True)
-class OutputPart:
+class OutputPart(InMatrix):
     """What one matrix gives, of a module that holds several of them (fused q, k and v, or gate and up)."""
 
-    matrix: Matrix
     count: ClassVar[int] = 1
-
-    @property
-    def layer(self) -> int:
-        """The block in which it lies."""
-        return _layer(self.matrix)
-
-    @property
-    def address(self) -> str:
-        """The matrix."""
-        return self.matrix.address
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from replaced import some_reference
 import lesion.engines.transformers.prefixes
 import tiny
 from alone import forward, greedy, prompts
+from batches import LIMIT, answered, questions
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock
 from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
-from lesion.engines.engine import Decoding, Request
+from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
-
-LIMIT = 6
 
 
 def edits_of(reference: Reference) -> list[Edit]:
@@ -32,21 +31,6 @@ def edits_of(reference: Reference) -> list[Edit]:
         ScaleBlock(1),
         Compose((ScaleBlock(0), Replace("1.mlp", "resample", reference))),
         Compose((ScaleBlock(1), Replace("1.mlp", "mean", reference), Replace("2.attention", "mean", reference))),
-    ]
-
-
-def answered(model, requests, batch_size: int = 8):
-    engine = TransformersEngine(model, batch_size)
-    found = {response.key: response for response in engine.answer(requests)}
-    assert found.keys() == {request.key for request in requests}
-    return found, engine.work
-
-
-def questions(texts, edits) -> list[Request]:
-    return [
-        Request(f"{index} under {edit}", text, edit, Decoding(LIMIT))
-        for index, text in enumerate(texts)
-        for edit in edits
     ]
 
 

@@ -4,9 +4,9 @@ import torch
 import tiny
 from alone import greedy, prompts
 from lesion.edits.apply import applied
+from lesion.edits.by_row import maskable
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
 from lesion.edits.gates import gated
-from lesion.edits.lowrank import maskable
 from lesion.edits.spectrum import Spectrum
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine

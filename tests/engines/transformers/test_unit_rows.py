@@ -10,13 +10,12 @@ from united import experts, neurons, without_bias
 import lesion.engines.transformers.prefixes
 import tiny
 from alone import as_guessed, ends, forward, greedy, prompts
+from batches import LIMIT, answered, questions
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock
 from lesion.edits.text import parse
 from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
-from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.engine import Request
 
-LIMIT = 6
 KNOWN = [family for family in tiny.FAMILIES if family != "unknown"]
 HEADS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 3)]
 # In the first, a middle and the last block, some beginning at a removed one.
@@ -29,21 +28,6 @@ EDITS: list[Edit] = [
     Compose((ScaleBlock(1), ScaleHead(1, 0), ScaleHead(2, 2))),
 ]
 """The edits of one batch."""
-
-
-def answered(model, requests, batch_size: int = 8):
-    engine = TransformersEngine(model, batch_size)
-    found = {response.key: response for response in engine.answer(requests)}
-    assert found.keys() == {request.key for request in requests}
-    return found, engine.work
-
-
-def questions(texts, edits) -> list[Request]:
-    return [
-        Request(f"{index} under {edit}", text, edit, Decoding(LIMIT))
-        for index, text in enumerate(texts)
-        for edit in edits
-    ]
 
 
 def naive(model, prompt, hooked, guess) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lesion.edits.edit import UNITS
+from lesion.edits.place import UNITS
 from lesion.engines.vllm.hooks import TokenGates
 from lesion.engines.vllm.structure import Layer, layers_of
 from lesion.errors import LesionError

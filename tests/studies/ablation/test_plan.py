@@ -46,19 +46,25 @@ def evaluate(plan: Study, folder: Path, oracle: Oracle | None = None):
     return run(plan, folder, models={"tiny:llama": model("llama")}, make_engine=oracle or Oracle())
 
 
-def test_the_tests_of_a_plan_are_corrected_for_each_other_alone(sums, tmp_path):
-    plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
-    register(tmp_path, plan, 0)
+def summarised(plan: Study, sums, edits, lost):
+    """The summary of answers in which every edit, by its text, has so many items wrong: the first."""
     rows = [
         {
-            "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= lost,
+            "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= wrong,
             "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
         }
-        for edit, lost in {"baseline": 0, "0×0": 0, "1×0": 25, "2×0": 0}.items()
+        for edit, wrong in lost.items()
         for item in range(ITEMS)
     ]  # fmt: skip
     items = pd.DataFrame([{"task": str(sums), "item": f"i{item}"} for item in range(ITEMS)])
-    summary = summarise(plan, {"tiny:llama": [ScaleBlock(layer) for layer in range(3)]}, pd.DataFrame(rows), items)
+    return summarise(plan, {"tiny:llama": edits}, pd.DataFrame(rows), items)
+
+
+def test_the_tests_of_a_plan_are_corrected_for_each_other_alone(sums, tmp_path):
+    plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
+    register(tmp_path, plan, 0)
+    lost = {"baseline": 0, "0×0": 0, "1×0": 25, "2×0": 0}
+    summary = summarised(plan, sums, [ScaleBlock(layer) for layer in range(3)], lost)
     of = planned(tmp_path, summary)
     first, second = of.outcomes
     p = [p_critical(Pairs(25, 5, 0)), p_spared(Pairs(0, 30, 0))]
@@ -193,22 +199,13 @@ def test_a_refused_run_leaves_the_folder_as_it_was(sums, tmp_path):
 def test_a_test_that_did_not_pass_says_what_it_could_have_found(sums, tmp_path):
     plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
     register(tmp_path, plan, 0)
-    rows = [
-        {
-            "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= lost,
-            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
-        }
-        for edit, lost in {"baseline": 10, "1×0": 18, "2×0": 14}.items()
-        for item in range(ITEMS)
-    ]  # fmt: skip
-    items = pd.DataFrame([{"task": str(sums), "item": f"i{item}"} for item in range(ITEMS)])
-    summary = summarise(plan, {"tiny:llama": [ScaleBlock(1), ScaleBlock(2)]}, pd.DataFrame(rows), items)
+    summary = summarised(plan, sums, [ScaleBlock(1), ScaleBlock(2)], {"baseline": 10, "1×0": 18, "2×0": 14})
     of = planned(tmp_path, summary)
     assert [each.right for each in of.outcomes] == [20, 20]
     assert [each.detectable for each in of.outcomes] == [detectable(each.expect, 20, 2) for each in of.outcomes]
     (finding,) = findings(of)
-    told = [text.replace(wording.SPACE, " ") for text in finding.sentences]
-    assert told[0].endswith(f"a loss of {100 * detectable('critical', 20, 2):.0f} % of the accuracy or more is called"
-                            " critical with 80 % power.")  # fmt: skip
-    assert "called spared" in told[1]
+    sentences = [text.replace(wording.SPACE, " ") for text in finding.sentences]
+    loss = 100 * detectable("critical", 20, 2)
+    assert sentences[0].endswith(f"a loss of {loss:.0f} % of the accuracy or more is called critical with 80 % power.")
+    assert "called spared" in sentences[1]
     assert len(section(of).blocks) == 3

@@ -14,9 +14,10 @@ from functools import cached_property
 import torch
 import transformers
 
+from lesion.edits.by_row import Written, in_weights, maskable, with_scaled_weights
 from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_spectra
 from lesion.edits.gates import Gates, gated
-from lesion.edits.lowrank import BUDGET, Written, factor_bytes, in_weights, maskable, with_scaled_weights
+from lesion.edits.lowrank import BUDGET, factor_bytes
 from lesion.edits.replacing import refuse_other_models
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
+from lesion.edits.place import UNITS
 from lesion.edits.table import Table
 from lesion.engines.transformers.branching import Origins, with_branches
 from lesion.engines.transformers.prefix_cache import Begun, Recorder, known, put_before

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lesion.edits.by_row import Written
 from lesion.edits.edit import (
     BASELINE,
     Compose,
@@ -22,7 +23,6 @@ from lesion.edits.edit import (
     of_weights,
 )
 from lesion.edits.factors import factors
-from lesion.edits.lowrank import Written
 from lesion.edits.units import of_units
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer

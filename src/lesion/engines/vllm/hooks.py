@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lesion.edits.edit import UNITS
 from lesion.edits.factors import scale_contribution, scale_output
+from lesion.edits.place import UNITS
 from lesion.engines.vllm.structure import Layer
 from lesion.errors import LesionError
 

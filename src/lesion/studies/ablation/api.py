@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, runs
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 from lesion.models.load import Model
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.study import METHOD, Kind

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.statistics.detectable import near_guessing
 from lesion.studies.ablation.sweep import Factor

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from lesion.edits.edit import Unit
-from lesion.edits.units import Part
+from lesion.edits.place import Part, Unit
 from lesion.report import wording
 from lesion.studies.ablation.curves import Curve
 from lesion.studies.ablation.sweep import Factor, is_inner

@@ -11,7 +11,8 @@ import pandas as pd
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from lesion.edits.edit import BASELINE, Unit
+from lesion.edits.edit import BASELINE
+from lesion.edits.place import Unit
 from lesion.plain import plain
 from lesion.report import heatmap, wording
 from lesion.report.blocks import Block, Figure, Panel, Prose, Section

@@ -12,8 +12,7 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from lesion.core.values import Estimate
-from lesion.edits.edit import Unit
-from lesion.edits.units import Part
+from lesion.edits.place import Part, Unit
 from lesion.plain import plain
 from lesion.report import axes, plots, theme, wording
 from lesion.report.axes import Axis

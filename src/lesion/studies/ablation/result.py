@@ -10,8 +10,8 @@ from pydantic import Field
 
 from lesion.core.sharing import OverClusters, Sharing
 from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
-from lesion.edits.edit import Unit
-from lesion.edits.units import Part, scaling
+from lesion.edits.place import Part, Unit
+from lesion.edits.units import scaling
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.statistics.critical import rule

@@ -13,7 +13,8 @@ from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import OneModel, Questions, Table
-from lesion.edits.edit import REPLACED_UNITS, Unit
+from lesion.edits.place import Unit
+from lesion.edits.replace import REPLACED_UNITS
 from lesion.errors import UsageError
 
 Kind = Literal["mean", "position", "resample", "optimal"]

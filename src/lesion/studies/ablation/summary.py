@@ -11,7 +11,8 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.sharing import OverClusters, Sharing
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE, UNITS
+from lesion.edits.edit import BASELINE
+from lesion.edits.place import UNITS
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,

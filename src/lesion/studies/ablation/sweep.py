@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.edits.edit import UNITS, Edit, Scale, Unit
-from lesion.edits.replace import Replace, address_of, place_of
+from lesion.edits.edit import Edit, Scale
+from lesion.edits.place import UNITS, Part, Unit, address
+from lesion.edits.replace import Replace, place_of
 from lesion.edits.text import parse
-from lesion.edits.units import NUMBERED_EDITS, Part, how_many, part_of, scaling
+from lesion.edits.units import NUMBERED_EDITS, how_many, part_of, scaling
 from lesion.errors import UsageError
 from lesion.report.wording import capital, numbered
 
@@ -220,7 +221,7 @@ def sweep(
             edit for factor in factors for layer in layers for edit in edits_of_block(anatomy, unit, layer, factor)
         ]
         edits += [
-            Replacement(address_of(layer, unit, part if isinstance(part, int) else None), kind)
+            Replacement(address(layer, unit, part), kind)
             for kind in kinds
             for layer in layers
             for part in _inner(anatomy, unit, layer)

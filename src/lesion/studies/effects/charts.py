@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from lesion.core.values import Estimate
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 from lesion.report import heatmap, plots, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.studies.effects.result import ClassEffect, ClassTable, PlaceClasses, TaskEffects
 from lesion.tasks.gold_classes import UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lesion.core.values import Estimate, Number, Summary, Value
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.study import EffectsStudy
 

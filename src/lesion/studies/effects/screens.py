@@ -13,7 +13,8 @@ from scipy.stats import rankdata
 
 from lesion.core.store import Store
 from lesion.core.values import Estimate
-from lesion.edits.edit import BASELINE, Scale, Unit
+from lesion.edits.edit import BASELINE, Scale
+from lesion.edits.place import Unit
 from lesion.errors import UsageError
 from lesion.statistics.agreement import correlations, permutation_p, profile
 from lesion.statistics.paired import rank_agreement

@@ -10,7 +10,8 @@ from scipy.stats import ttest_1samp
 
 from lesion.activations.readout import EXACT
 from lesion.core.values import Estimate
-from lesion.edits.edit import Scale, Unit
+from lesion.edits.edit import Scale
+from lesion.edits.place import Unit
 from lesion.edits.units import ScaleHead
 from lesion.statistics.agreement import DRAWS
 from lesion.statistics.paired import ALPHA, holm

@@ -8,7 +8,7 @@ from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, runs
-from lesion.edits.edit import BlockUnit
+from lesion.edits.place import BlockUnit
 from lesion.models.load import Model
 from lesion.studies.interaction.report import InteractionResult
 from lesion.studies.interaction.study import METHOD, Design, Measure

@@ -14,7 +14,7 @@ from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import OneModel, Questions
-from lesion.edits.edit import BlockUnit, address
+from lesion.edits.place import BlockUnit, address
 from lesion.errors import UsageError
 from lesion.plain import short
 

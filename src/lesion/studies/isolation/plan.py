@@ -10,8 +10,9 @@ from pathlib import Path
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import UNITS, Edit, MatchedIn, Scale, ScaleParameters, parts, with_factor
+from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleParameters, parts, with_factor
 from lesion.edits.matched import matched_controls
+from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.matched_control import Matched

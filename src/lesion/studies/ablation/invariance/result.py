@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from lesion.core.values import Estimate, Number, Value
-from lesion.edits.edit import Unit
+from lesion.edits.place import Unit
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 Subject = Literal["mathematics", "recall", "reading"]
