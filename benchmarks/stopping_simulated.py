@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from lesion.statistics.sequential import within_effect
 from lesion.statistics.sequential_families import Standing
-from lesion.studies.ablation.stopping import FIRST, baseline_of, stretched
+from lesion.studies.ablation.stopping.stopping import FIRST, baseline_of, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
@@ -75,7 +75,7 @@ def decided(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
 
 
 def stopped(differences: Differences, rule: Rule) -> Stopped:
-    """Ask round after round, as `lesion.studies.ablation.stopping` does, until all is decided or no item is left."""
+    """Ask round after round, as a study does, until all is decided or no item is left."""
     cells, total = differences.shape
     standing = Standing.first(cells, rule.effect, rule.level, total if rule.table else None, rule.by)
     known, baseline, rounds = np.zeros(cells, dtype=np.int64), 0, 0

@@ -10,7 +10,7 @@ from lesion.core import cost
 from lesion.core.result import write_report
 from lesion.studies.ablation import report as layers
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screening import ASKING
+from lesion.studies.ablation.screen.screening import ASKING
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation.result import IsolationSummary
 

@@ -23,7 +23,7 @@ def plan(
     from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register, told
+    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register, told
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)

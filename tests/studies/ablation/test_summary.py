@@ -11,7 +11,8 @@ from scipy.stats import binomtest
 
 from lesion.edits.edit import BASELINE, SCALES, Scale
 from lesion.statistics.paired import paired_drop
-from lesion.studies.ablation.result import AblationSummary, Scores, TaskResult, read_layers
+from lesion.studies.ablation.cell import Scores
+from lesion.studies.ablation.result import AblationSummary, TaskResult, read_layers
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 

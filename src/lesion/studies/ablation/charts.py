@@ -13,9 +13,9 @@ import pandas as pd
 from lesion.report import heatmap, plots, theme, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
-from lesion.studies.ablation.result import Cell
 
 ACCURACY = Axis("accuracy", -0.13, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
 """Below 0 there is room for the numbers of marked layers."""

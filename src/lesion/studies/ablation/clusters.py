@@ -10,8 +10,9 @@ from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve
-from lesion.studies.ablation.result import AblationSummary, Cell
+from lesion.studies.ablation.result import AblationSummary
 
 Doubt = tuple[str, OverClusters, float, str]
 

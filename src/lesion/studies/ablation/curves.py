@@ -13,7 +13,8 @@ from lesion.statistics.detectable import near_guessing
 from lesion.studies.ablation.sweep import Factor
 
 if TYPE_CHECKING:
-    from lesion.studies.ablation.result import Cell, ModelResult, Scores, TaskResult
+    from lesion.studies.ablation.cell import Cell, Scores
+    from lesion.studies.ablation.result import ModelResult, TaskResult
 
 
 @dataclass(frozen=True)

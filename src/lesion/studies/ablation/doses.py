@@ -18,8 +18,9 @@ from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table
 from lesion.statistics.half_dose import DRAWS, HalfDose, half_dose, half_dose_interval
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve
-from lesion.studies.ablation.result import AblationSummary, Cell
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.sweep import by_edit
 
 FEWEST = 3

@@ -9,8 +9,9 @@ from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
+from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary, Cell, Scores, Sensitivity
+from lesion.studies.ablation.result import AblationSummary, Sensitivity
 
 LEAD = 220
 """A sentence on the first screen names places in so many characters at most; the first group always stands."""

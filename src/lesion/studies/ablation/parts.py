@@ -11,7 +11,8 @@ from lesion.studies.ablation.curves import Curve
 from lesion.studies.ablation.sweep import Factor, is_inner
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
-    from lesion.studies.ablation.result import AblationSummary, Cell, ModelResult, Place
+    from lesion.studies.ablation.cell import Cell, Place
+    from lesion.studies.ablation.result import AblationSummary, ModelResult
 
 MOST_COLUMNS = 128
 """Parts of more names or numbers than this have no map: they are listed."""

@@ -19,10 +19,13 @@ from lesion.report.blocks import Block, Figure, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
-from lesion.studies.ablation import charts, parts, screen_report, tables
+from lesion.studies.ablation import charts, parts, tables
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve, full_drop
-from lesion.studies.ablation.kinds import stands_in
-from lesion.studies.ablation.result import AblationSummary, Cell, Loss, TextResult, TextUnderEdit
+from lesion.studies.ablation.kinds.kinds import stands_in
+from lesion.studies.ablation.result import AblationSummary, TextResult, TextUnderEdit
+from lesion.studies.ablation.screen import report as screen_report
+from lesion.studies.ablation.screen.result import Loss
 from lesion.studies.ablation.sweep import Factor, kind_of
 
 MOST = 10

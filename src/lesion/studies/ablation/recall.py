@@ -14,7 +14,7 @@ from lesion.edits.edit import BASELINE
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
-from lesion.studies.ablation.plan import planned
+from lesion.studies.ablation.plan.plan import planned
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise

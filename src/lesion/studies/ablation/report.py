@@ -20,27 +20,18 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import (
-    charts,
-    clusters,
-    dissociation,
-    doses,
-    groups,
-    kinds,
-    matched,
-    parts_report,
-    plan_report,
-    tables,
-)
+from lesion.studies.ablation import charts, clusters, dissociation, doses, groups, matched, parts_report, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
-from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
 from lesion.studies.ablation.invariance import report as invariance
+from lesion.studies.ablation.kinds import kinds
+from lesion.studies.ablation.plan import report as plan_report
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screening import ASKING
+from lesion.studies.ablation.screen import report as screen
+from lesion.studies.ablation.screen.screening import ASKING
 
 QUESTION = "Which blocks does each skill depend on?"
 FEW_MODELS = 3

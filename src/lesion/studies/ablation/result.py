@@ -8,85 +8,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import SUMMARY, Endings, Estimate, Number, Summary, Value, read_summary, summary_kind
-from lesion.edits.place import Part, Unit
-from lesion.edits.units import scaling
+from lesion.core.sharing import Sharing
+from lesion.core.values import SUMMARY, Estimate, Number, Summary, Value, read_summary, summary_kind
+from lesion.edits.place import Unit
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
+from lesion.studies.ablation.cell import Cell, Place, Scores
 from lesion.studies.ablation.curves import Curve, View, of_model, views
 from lesion.studies.ablation.invariance.result import Invariance
-from lesion.studies.ablation.study import StopPlan, Study
-from lesion.studies.ablation.sweep import Factor, Replacement, text_of
-
-
-class Scores(Endings):
-    """Accuracy over items, and how their answers ended."""
-
-    items: int
-    accuracy: Estimate
-
-
-class Place(Value):
-    """One block, one branch or one inner unit of it, under a factor or a replacement.
-
-    Attributes:
-        factor: what multiplies it, or the kind of what replaces it: `mean`, `position`, `resample`, `resample 1`,
-            `optimal`.
-        reference: the digest of what a replacement is taken from.
-        part: the number of the head, key-value group, neuron or expert, or the name of the matrix; None of a block or
-            branch.
-    """
-
-    layer: int
-    unit: Unit
-    factor: Factor
-    reference: str = Field(default="", exclude_if=lambda digest: not digest)
-    part: Part | None = Field(default=None, exclude_if=lambda part: part is None)
-
-    @property
-    def edit(self) -> str:
-        """The text form of the edit, under which its answers are stored."""
-        if isinstance(self.factor, str):
-            place = scaling(self.unit, self.layer, 0.0, self.part).address
-            return text_of(Replacement(place, self.factor, (("", self.reference),)), "")
-        return str(scaling(self.unit, self.layer, self.factor, self.part))
-
-
-class Cell(Place, Scores):
-    """One edit on one task.
-
-    Attributes:
-        drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
-        p_critical: of "the edit takes at most half of the accuracy"; `p_critical_corrected`: by Holm over the layers.
-        critical: only of a full table.
-        p_spared: of "the edit takes at least a quarter of the accuracy"; `p_spared_corrected`: by Holm over the layers.
-        spared: that it takes less, by this test; only of a full table.
-        margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
-            nats; p of "nothing", corrected by Holm over the layers.
-        clustered: the drop's interval over the clusters that items share; None where there are none.
-        decided: where evaluation stopped, whether the drop exceeds the effect.
-        baseline: where evaluation stopped, the unedited model on the items of this cell.
-    """
-
-    drop: Estimate
-    p_critical: Number = None
-    p_critical_corrected: Number = None
-    critical: bool | None = None
-    p_spared: Number = None
-    p_spared_corrected: Number = None
-    spared: bool | None = None
-    margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
-    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
-    decided: Decision | None = None
-    baseline: Scores | None = None
-
-    @property
-    def marked(self) -> bool:
-        """Whether it is critical; where evaluation stopped, whether its drop exceeds the effect."""
-        return bool(self.critical) if self.decided is None else self.decided == "exceeds"
+from lesion.studies.ablation.plan.result import Planned
+from lesion.studies.ablation.screen.result import Screen
+from lesion.studies.ablation.stopping.result import Stopped, stopped_rule
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.sweep import Factor
 
 
 class AtShare(Value):
@@ -113,66 +49,6 @@ class Sensitivity(Value):
     power: float
     smallest_loss: Number
     shares: tuple[AtShare, ...]
-
-
-class Stopped(Value):
-    """How a task was evaluated that stops a cell once it is decided: `items` were drawn; `finished`: none is left."""
-
-    effect: float
-    level: float
-    items: int
-    finished: bool
-
-
-class Loss(Place):
-    """What one edit takes of the gold solutions.
-
-    Attributes:
-        lost: log-probability per token in nats; no value where some item has none under the edit.
-        rank: 1 where most is lost, among the layers of one unit and factor.
-        nonfinite: items without a number under the edit.
-    """
-
-    lost: Estimate
-    lost_per_answer: Number
-    nonfinite: int
-    rank: int
-
-
-class Agreement(Value):
-    """Spearman's ρ of a screen with the drops of generated accuracy over `layers`, of whose drops `tied` are equal."""
-
-    unit: Unit
-    factor: Factor
-    layers: int
-    tied: int
-    rho: Estimate
-
-
-class Amount(Value):
-    """How many answers, and tokens of them."""
-
-    answers: int
-    tokens: int
-
-
-class Screen(Value):
-    """The screen of one model on one task.
-
-    Attributes:
-        top: edits of each unit and factor to which generation was limited; None where it was not.
-        items: how many gold solutions were scored, under no edit and under each.
-        generated: what was generated for the table.
-        baseline: log-probability per token without an edit, in nats.
-    """
-
-    items: int
-    scored: Amount
-    generated: Amount
-    baseline: float
-    losses: tuple[Loss, ...]
-    agreement: tuple[Agreement, ...]
-    top: int | None = Field(default=None, exclude_if=lambda top: top is None)
 
 
 class KindContrast(Value):
@@ -273,69 +149,6 @@ class ModelResult(Value):
     texts: tuple[TextResult, ...] = ()
 
 
-class Prospect(Value):
-    """What the planned tests of one kind on one task can find, before any answer, if the baseline is this accurate.
-
-    Attributes:
-        baseline: the accuracy assumed of the unedited model.
-        loss: the share of it that the edit is assumed to take.
-        power: the chance that a place is called as expected then (`statistics.power`).
-        detectable: the smallest loss called critical, or the largest called spared, with 80 % power; None: none.
-        needed: about how many items give 80 % power at that loss; None: too many.
-    """
-
-    task: str
-    expect: str
-    items: int
-    tests: int
-    baseline: float
-    loss: float
-    power: float
-    detectable: Number = None
-    needed: int | None = None
-
-
-class Outcome(Value):
-    """One hypothesis of a plan on one model.
-
-    Attributes:
-        p: of its own exact test; p_corrected: by Holm over the tests of the plan; None where it is not measured yet.
-        confirmed: whether the test passes; None where it is not measured.
-        right: items that the baseline has right.
-        detectable: with these, the smallest loss that is called critical with 80 % power, or the largest called spared,
-            as a share of the baseline's accuracy; None where none is.
-    """
-
-    model: str
-    task: str
-    place: str
-    expect: str
-    factor: Factor
-    drop: Estimate | None = None
-    p: Number = None
-    p_corrected: Number = None
-    confirmed: bool | None = None
-    right: int | None = None
-    detectable: Number = None
-
-
-class Planned(Value):
-    """What was written down before any answer was there, and what came of it.
-
-    Attributes:
-        made: when, as an ISO date and time.
-        digest: the first 12 hexadecimal digits of the plan's SHA-256.
-        answers: how many answers to the planned tasks were there already; 0 of a plan that deserves the name.
-        prospects: what the tests could find, as it was written down with them.
-    """
-
-    made: str
-    digest: str
-    answers: int
-    outcomes: tuple[Outcome, ...]
-    prospects: tuple[Prospect, ...] = ()
-
-
 class AblationSummary(Summary):
     """All numbers of a layer study: what `summary.json` holds.
 
@@ -430,29 +243,3 @@ def read_finished(folder: str | Path, models: Sequence[str]) -> AblationSummary:
             " --study out."
         )
     return summary
-
-
-def stopped_rule(stop: StopPlan) -> str:
-    """What a study decides that stops cells once they are decided, as a sentence for reports."""
-    return (
-        f"Asking stopped as soon as a cell was decided. A place exceeds the effect when its drop exceeds"
-        f" {100 * stop.effect:g} points, on all items of the study and beyond them, and it does not when its drop on"
-        f" all of them does not; inferred from the items asked so far by e-values from bets, with {stop.rule} over the"
-        f" layers of one model, task, unit and factor. {_limited(stop)} What was not decided is open. Which places are"
-        f" critical, only a full table says."
-    )
-
-
-def _limited(stop: StopPlan) -> str:
-    """What error a stopped study limits."""
-    if stop.rule == "e-Holm":
-        return (
-            f"The family-wise error is at most {100 * stop.level:g} %: that is the chance that any of these layers is"
-            " wrongly called exceeding, on all items and beyond them, and the chance that any is wrongly called not,"
-            " on all items."
-        )
-    return (
-        f"The false discovery rate is at most {100 * stop.level:g} %: that is the expected share of wrong ones among"
-        " the places called exceeding, on all items and beyond them, and among those called not, on all items. It does"
-        " not limit the chance of any wrong call in a study."
-    )

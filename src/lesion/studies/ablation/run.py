@@ -16,14 +16,14 @@ from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.ablation.invariance.distances import from_base
-from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
+from lesion.studies.ablation.kinds.references import References, pending_of, references_of
+from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
-from lesion.studies.ablation.references import References, pending_of, references_of
 from lesion.studies.ablation.report import AblationResult
-from lesion.studies.ablation.screening_run import pending_at_top, refuse_doubled, screen, timed
-from lesion.studies.ablation.stopping import Stopping
-from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
+from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, screen, timed
+from lesion.studies.ablation.stopping.run import SCORED, answer_until_decided, notes_on_other_plan
+from lesion.studies.ablation.stopping.stopping import Stopping
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, referring, refuse_many_neurons, sweep, text_of
 from lesion.tasks.catalogue import find

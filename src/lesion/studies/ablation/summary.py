@@ -29,21 +29,13 @@ from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, pa
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import perplexity
-from lesion.studies.ablation.contrasts import contrasts
+from lesion.studies.ablation.cell import Cell, Scores
+from lesion.studies.ablation.kinds.contrasts import contrasts
 from lesion.studies.ablation.margins import margins
-from lesion.studies.ablation.result import (
-    AblationSummary,
-    AtShare,
-    Cell,
-    ModelResult,
-    Scores,
-    Sensitivity,
-    Stopped,
-    TaskResult,
-    TextResult,
-)
-from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
-from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
+from lesion.studies.ablation.result import AblationSummary, AtShare, ModelResult, Sensitivity, TaskResult, TextResult
+from lesion.studies.ablation.screen.screening import chosen_edits, limited, no_screen, screened
+from lesion.studies.ablation.stopping.result import Stopped
+from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
 from lesion.tasks.sharing import Shared, shared

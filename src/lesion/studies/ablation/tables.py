@@ -18,9 +18,10 @@ from lesion.report.table import Column, Table, Wide, plain_columns, terminal_tab
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import parts_report
 from lesion.studies.ablation import perplexity_report as perplexity
-from lesion.studies.ablation import screen_report as screen
+from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary, Cell, Scores
+from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.screen import report as screen
 
 RATES = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (

@@ -17,7 +17,8 @@ from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, 
 from lesion.studies.ablation.invariance.verdict_text import smallest
 
 if TYPE_CHECKING:
-    from lesion.studies.ablation.result import AblationSummary, Cell
+    from lesion.studies.ablation.cell import Cell
+    from lesion.studies.ablation.result import AblationSummary
 
 DEPTH = Axis("depth of the block switched off", -0.03, 1.03, form=".0%")
 ACCURACY = Axis("accuracy", -0.03, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))

@@ -12,7 +12,7 @@ from lesion.report.blocks import Prose, Section
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table
 from lesion.statistics.critical import POWER
-from lesion.studies.ablation.result import Outcome, Planned
+from lesion.studies.ablation.plan.result import Outcome, Planned
 
 
 def findings(planned: Planned | None) -> list[Finding]:

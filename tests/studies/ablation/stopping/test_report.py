@@ -17,7 +17,7 @@ from lesion.report import wording
 from lesion.report.drawing import specification
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
-from lesion.studies.ablation.screening import ASKING
+from lesion.studies.ablation.screen.screening import ASKING
 from written import write_layers
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lesion.edits.edit import ScaleBlock
 from lesion.report import wording
-from lesion.studies.ablation import kinds
+from lesion.studies.ablation.kinds import kinds
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import Replacement, text_of

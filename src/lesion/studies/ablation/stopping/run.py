@@ -12,7 +12,7 @@ from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.engines.engine import Engine
 from lesion.models.load import Model
-from lesion.studies.ablation.stopping import Stopping, Verdicts
+from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan
 
 SCORED = (

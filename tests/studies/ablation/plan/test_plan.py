@@ -17,8 +17,8 @@ from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm
 from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation.plan import FILE, planned, prospects, read, register
-from lesion.studies.ablation.plan_report import findings, section
+from lesion.studies.ablation.plan.plan import FILE, planned, prospects, read, register
+from lesion.studies.ablation.plan.report import findings, section
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise

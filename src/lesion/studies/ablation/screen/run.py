@@ -12,8 +12,8 @@ from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.references import References, pending_of
-from lesion.studies.ablation.screening import ASKING, ITEMS, chosen_edits, no_screen
+from lesion.studies.ablation.kinds.references import References, pending_of
+from lesion.studies.ablation.screen.screening import ASKING, ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.gold import gold_name

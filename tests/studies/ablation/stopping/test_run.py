@@ -17,7 +17,8 @@ from lesion.engines.engine import Response
 from lesion.errors import LesionError
 from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.recall import recall
-from lesion.studies.ablation.result import AblationSummary, Stopped
+from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.stopping.result import Stopped
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.tasks.task import Answer
 from runs import run_ablation as run
@@ -48,7 +49,7 @@ class World(Oracle):
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch):
     """Rounds as short as those of a study with many cells."""
-    monkeypatch.setattr("lesion.studies.ablation.stopping.BUDGET", 16)
+    monkeypatch.setattr("lesion.studies.ablation.stopping.stopping.BUDGET", 16)
 
 
 @pytest.fixture

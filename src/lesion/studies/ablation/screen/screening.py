@@ -21,7 +21,9 @@ from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
 from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement
-from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
+from lesion.studies.ablation.cell import Cell
+from lesion.studies.ablation.result import TaskResult
+from lesion.studies.ablation.screen.result import Agreement, Amount, Loss, Screen
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
 from lesion.tasks.gold import gold_name
 

@@ -1,0 +1,1 @@
+"""Plans: what a study expects, written down before any answer is there."""

@@ -1,0 +1,1 @@
+"""Screening: gold solutions are scored under every edit before, or instead of, answers."""

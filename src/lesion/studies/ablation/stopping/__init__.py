@@ -1,0 +1,1 @@
+"""Stopping: cells are evaluated only until they are decided."""
