@@ -26,8 +26,8 @@ class EditPlan(Table):
 
     unit: Several[Unit] = option(
         ("block",),
-        help="Part of each block to scale: block, attention, mlp, or one by one head, group (key-value group), matrix,"
-        " expert or neuron.",
+        help="Part of each block to edit: block, attention or mlp; or each head, group (key-value group), matrix,"
+        " expert or neuron alone.",
         must="block, attention, mlp, head, group, matrix, expert or neuron, or a list of these",
         many="repeat",
     )
@@ -40,9 +40,9 @@ class EditPlan(Table):
     )
     replace: Listed[Kind] = option(
         (),
-        help="Also replace what each part adds: by its mean over all tokens of texts of the task (mean), by its mean at"
-        " the same position (position), by what it added at another token (resample), or by the constant that hurts"
-        " least (optimal; fitted, slow).",
+        help="Beside the factors, replace what each block, attention, MLP or head adds: by its mean over all tokens of"
+        " texts of the task (mean), by its mean at the same position (position), by what it added at another token"
+        " (resample), or by the constant that hurts least (optimal; fitted, slow).",
         must="mean, position, resample, optimal, or a list of these",
         many="comma",
     )
@@ -178,8 +178,8 @@ class Study(Questions):
 
     EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(
-            "screen_top", (), "Screen, then generate only under so many edits of each unit and factor: those that take"
-            " most log-probability.", STATISTICS, frozenset({int}),
+            "screen_top", (), "Screen, then generate only under so many edits of each unit and factor, kind or draw:"
+            " those that take most log-probability.", STATISTICS, frozenset({int}),
         ),
         Option(
             "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
