@@ -23,7 +23,7 @@ def plan(
     from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register, told
+    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register, sentences
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)
@@ -38,7 +38,7 @@ def plan(
             inner = [each.place for each in given.hypotheses if scale_at(each.place, 0.0)]
             places |= {place for place in inner if int(place.partition(".")[0]) in layers}
             refuse_not_evaluated(given, chosen.name, places)
-    for sentence in told(prospects(given)):
+    for sentence in sentences(prospects(given)):
         say(sentence)
     there = 0
     if (out / DATABASE).is_file():

@@ -69,8 +69,8 @@ def _mlps(model: Model) -> str:
         mlp = block.mlp
         experts, neurons = (None, None) if mlp is None else (mlp.experts, mlp.neurons)
         units, noun = (experts, "experts") if experts is not None else (neurons, "neurons")
-        known = None if units is None else f"{units.count:,} {noun} (0 to {units.count - 1:,})"
-        kinds[known or "units not known; an MLP can be edited as a whole"] = None
+        numbers = None if units is None else f"{units.count:,} {noun} (0 to {units.count - 1:,})"
+        kinds[numbers or "units not known; an MLP can be edited as a whole"] = None
     return "; ".join(kinds)
 
 

@@ -45,15 +45,15 @@ def half_dose(
         factors: ascending, all below 1.
     """
     half = baseline / 2
-    found = np.full(baseline.shape, -np.inf)
+    crossing = np.full(baseline.shape, -np.inf)
     before, left = 1.0, baseline
     for factor, now in zip(reversed(factors), accuracy.T[::-1], strict=True):
-        crossed = np.isneginf(found) & (now <= half)
+        crossed = np.isneginf(crossing) & (now <= half)
         fall = np.where(left > now, left - now, 1.0)
         at = before + np.where(left > now, (left - half) / fall, 0.0) * (factor - before)
-        found = np.where(crossed, at, found)
+        crossing = np.where(crossed, at, crossing)
         before, left = factor, now
-    return found
+    return crossing
 
 
 def half_dose_interval(
@@ -89,5 +89,5 @@ def half_dose_interval(
     tail = (1 - level) / 2
     low, high = (drawn[round(share * (draws - 1))] for share in (tail, 1 - tail))
     value = half_dose(np.array([baseline.mean()]), edited.mean(axis=1)[None], factors)[0]
-    known = [None if np.isneginf(each) else float(each) for each in (value, low, high)]
-    return HalfDose(known[0], known[1], known[2], float(np.isfinite(drawn).mean()), factors[0])
+    ends = [None if np.isneginf(each) else float(each) for each in (value, low, high)]
+    return HalfDose(ends[0], ends[1], ends[2], float(np.isfinite(drawn).mean()), factors[0])

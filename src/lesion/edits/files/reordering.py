@@ -109,8 +109,10 @@ def save_reordered(
         _write(checkpoint, partial, names, watcher, name)
         left_out = copy_others(folder, partial, checkpoint, ())
         done = Reordered(out, numbers, blocks, left_out)
-        known = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
-        (partial / RECIPE).write_text(recipe(str(folder) if known else name, numbers, checkpoint), encoding="utf-8")
+        unloadable = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
+        (partial / RECIPE).write_text(
+            recipe(str(folder) if unloadable else name, numbers, checkpoint), encoding="utf-8"
+        )
         base_card(folder, partial, _card(name, done))
         text = json.dumps(_configuration(folder, config, numbers, blocks), indent=2, ensure_ascii=False)
         (partial / "config.json").write_text(text + "\n", encoding="utf-8")

@@ -120,13 +120,13 @@ def _wanted(
     bins: Int[np.ndarray, " size"], selected: Bool[np.ndarray, " size"], others: Bool[np.ndarray, " size"]
 ) -> Int[np.ndarray, " bins"]:
     """How many are drawn of every bin: as many as are selected, what is missing from bins below, then from above."""
-    has, there = (np.bincount(bins[which], minlength=BINS) for which in (selected, others))
-    wanted = np.minimum(has, there)
+    chosen_counts, free_counts = (np.bincount(bins[which], minlength=BINS) for which in (selected, others))
+    wanted = np.minimum(chosen_counts, free_counts)
     missing = 0
     for place in (*range(BINS - 1, -1, -1), *range(BINS)):
-        missing += max(0, int(has[place] - there[place]))
-        has[place] = min(has[place], there[place])  # what is missing counts once
-        taken = min(missing, int(there[place] - wanted[place]))
+        missing += max(0, int(chosen_counts[place] - free_counts[place]))
+        chosen_counts[place] = min(chosen_counts[place], free_counts[place])  # what is missing counts once
+        taken = min(missing, int(free_counts[place] - wanted[place]))
         wanted[place] += taken
         missing -= taken
     return wanted
@@ -139,10 +139,10 @@ def _drawn(
     wanted: Int[np.ndarray, " bins"],
 ) -> Bool[np.ndarray, " size"]:
     """Of the others of every bin, the wanted number with the smallest keys."""
-    there = np.bincount(bins[others], minlength=BINS)
-    share = wanted / np.maximum(there, 1)
+    free_counts = np.bincount(bins[others], minlength=BINS)
+    share = wanted / np.maximum(free_counts, 1)
     # Few have keys as small as these; only they are sorted. Six standard deviations, and all where that is no fewer.
-    enough = np.minimum(1.0, share + 6 * np.sqrt(share / np.maximum(there, 1)) + 8 / np.maximum(there, 1))
+    enough = np.minimum(1.0, share + 6 * np.sqrt(share / np.maximum(free_counts, 1)) + 8 / np.maximum(free_counts, 1))
     near = others & (keys <= (enough * np.float64(2**64 - 2**12)).astype(np.uint64)[bins])
     short = np.bincount(bins[near], minlength=BINS) < wanted
     if short.any():

@@ -20,23 +20,23 @@ Doubt = tuple[str, OverClusters, float, str]
 def findings(summary: AblationSummary) -> list[Finding]:
     """For every model whose tasks have items that share something: how much wider intervals are, and what stands."""
     several = len(summary.models) > 1
-    found = []
+    every = []
     for model in summary.models:
         curves = [curve for curve in summary.curves if curve.model == model.model and not curve.stopped]
         sentences = []
         for result in model.tasks:
             own = [curve for curve in curves if curve.task == result.task]
-            known = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
+            intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
             doubts = [doubt for curve in own for doubt in _doubts(curve)]
-            text = sharing.widened(result.task, result.items, result.shared, known)
-            if text and result.shared and known and result.shared.clusters >= sharing.FEWEST:
+            text = sharing.widened(result.task, result.items, result.shared, intervals)
+            if text and result.shared and intervals and result.shared.clusters >= sharing.FEWEST:
                 text += f" {sharing.verdicts(result.shared.what, doubts)}"
             if text:
                 sentences.append(text)
         if sentences:
             subject = f"{model.model}, shared templates" if several else "Shared templates"
-            found.append(Finding(subject, tuple(sentences[:1]), tuple(sentences[1:])))
-    return found
+            every.append(Finding(subject, tuple(sentences[:1]), tuple(sentences[1:])))
+    return every
 
 
 def _doubts(curve: Curve) -> Iterator[Doubt]:

@@ -65,11 +65,11 @@ def findings(summary: AblationSummary) -> list[Finding]:
     for curve in parts.maps(summary):
         by_unit.setdefault((curve.model, curve.unit), []).append(_sentence(curve))
     several = len(summary.models) > 1
-    found = []
+    every = []
     for (model, unit), own in by_unit.items():
         noun = wording.plural(wording.UNIT_NAMES[unit])
-        found.append(Finding(f"{model}, {noun}" if several else wording.capital(noun), (own[0],), tuple(own[1:])))
-    return found
+        every.append(Finding(f"{model}, {noun}" if several else wording.capital(noun), (own[0],), tuple(own[1:])))
+    return every
 
 
 def _sentence(curve: Curve) -> str:

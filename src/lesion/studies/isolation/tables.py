@@ -330,16 +330,20 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
 
 def matched(evaluation: Evaluation) -> Table:
     """Every edit beside its random controls of every kind: `matched-controls.csv`; empty where there is one kind."""
-    known = evaluation.by_edit
+    by_edit = evaluation.by_edit
     sizes = {
-        (edit.edit, kind): float(np.mean([known[each].size for each in own]))
+        (edit.edit, kind): float(np.mean([by_edit[each].size for each in own]))
         for edit in evaluation.tried
-        for kind in dict.fromkeys(known[each].matched_in for each in edit.randoms)
-        if (own := [each for each in edit.randoms if known[each].matched_in == kind and known[each].size is not None])
+        for kind in dict.fromkeys(by_edit[each].matched_in for each in edit.randoms)
+        if (
+            own := [
+                each for each in edit.randoms if by_edit[each].matched_in == kind and by_edit[each].size is not None
+            ]
+        )
     }
     rows = [
         {"task": task.name, "edit": cell.edit, "name": evaluation.name_of(cell.edit), "matched_in": of.matched_in}
-        | {"draws": of.draws, "size": known[cell.edit].size, "control_size": sizes.get((cell.edit, of.matched_in))}
+        | {"draws": of.draws, "size": by_edit[cell.edit].size, "control_size": sizes.get((cell.edit, of.matched_in))}
         | {"drop": cell.change.value, "drop_low": cell.change.low, "drop_high": cell.change.high}
         | {"control_drop": of.drop, "lowest": of.lowest, "highest": of.highest}
         | {"beyond": of.beyond.value, "beyond_low": of.beyond.low, "beyond_high": of.beyond.high}

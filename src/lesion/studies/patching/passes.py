@@ -161,13 +161,13 @@ def patched(
     cached = _cached(model, tokens[: max(starts, default=0)])
     found: dict[int, Readout] = {}
     for start in sorted(set(starts)):
-        known = [(keys[:, :, :start], held[:, :, :start]) for keys, held in cached] if start else []
+        prefix = [(keys[:, :, :start], held[:, :, :start]) for keys, held in cached] if start else []
         rows = batch_size or rows_to_score(model, len(tokens), start)
         order = sorted((at for at, own in enumerate(starts) if own == start), key=lambda at: patches[at].place.layer)
         while order:
             taken = order[:rows]
             try:
-                logits = _pass(model, tokens, start, known, values, source, [patches[index] for index in taken])
+                logits = _pass(model, tokens, start, prefix, values, source, [patches[index] for index in taken])
             except RuntimeError as error:
                 if not ran_out(error):
                     raise

@@ -83,8 +83,8 @@ class PatchedTask(Value):
     ) -> PatchedCell | None:
         """The cell there; None where no pair has such positions or the block was not patched."""
         cells = self.of(direction, place)
-        there = (layer, head, position)
-        return next((cell for cell in cells if (cell.layer, cell.head, cell.position) == there), None)
+        wanted = (layer, head, position)
+        return next((cell for cell in cells if (cell.layer, cell.head, cell.position) == wanted), None)
 
 
 class PatchingSummary(Summary):

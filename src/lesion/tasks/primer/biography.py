@@ -59,9 +59,9 @@ def judge(item: Item, answer: Answer) -> Verdict:
     `a` before a vowel counts as `an`; the pet may be named again. What was read are the values that are stated.
     """
     given = _read(item.question)
-    said = [_read(sentence) for sentence in _SENTENCE.findall(answer.text.strip())]
-    stated = {each.value for each in said if each is not None}
-    ours = all(each is not None and given is not None and each.who == given.who for each in said)
+    statements = [_read(sentence) for sentence in _SENTENCE.findall(answer.text.strip())]
+    stated = {each.value for each in statements if each is not None}
+    ours = all(each is not None and given is not None and each.who == given.who for each in statements)
     missing = set(item.gold.split(", "))
     pet = {given.value} if given is not None else set()
     return Verdict(ours and missing <= stated <= missing | pet, ", ".join(sorted(stated)) or None)
@@ -70,8 +70,8 @@ def judge(item: Item, answer: Answer) -> Verdict:
 def _read(sentence: str) -> _Statement | None:
     """What a sentence of the atlas states; None of any other."""
     plain = re.sub(r"\b([Aa])n (?=\w)", r"\1 ", sentence.strip())
-    found = next((found for pattern in _PATTERNS if (found := pattern.fullmatch(plain))), None)
-    return _Statement(found["who"], found["value"]) if found else None
+    match = next((match for pattern in _PATTERNS if (match := pattern.fullmatch(plain))), None)
+    return _Statement(match["who"], match["value"]) if match else None
 
 
 def _spans(item: Item) -> tuple[Span, ...]:

@@ -63,11 +63,15 @@ def _contrast(
     texts = [[text_of(edit, task) for edit in by_kind[kind]] for kind in (first, second)]
     if any(text not in frames for of_kind in texts for text in of_kind):
         return None
-    one, two = (np.array([frames[text]["correct"].to_numpy(dtype=bool) for text in of_kind]) for of_kind in texts)
-    p = sign_flip_exact(len(two) * one.sum(0).astype(int) - len(one) * two.sum(0).astype(int))
-    if len(one) == len(two) == 1:
-        difference = Estimate.of(paired_drop(one[0], two[0], level), p)
+    first_right, second_right = (
+        np.array([frames[text]["correct"].to_numpy(dtype=bool) for text in of_kind]) for of_kind in texts
+    )
+    p = sign_flip_exact(
+        len(second_right) * first_right.sum(0).astype(int) - len(first_right) * second_right.sum(0).astype(int)
+    )
+    if len(first_right) == len(second_right) == 1:
+        difference = Estimate.of(paired_drop(first_right[0], second_right[0], level), p)
     else:
-        difference = Estimate(value=float(one.mean() - two.mean()), p=p)
+        difference = Estimate(value=float(first_right.mean() - second_right.mean()), p=p)
     edit = by_kind[first][0]
     return KindContrast(layer=edit.layer, unit=edit.unit, first=first, second=second, difference=difference)

@@ -120,14 +120,14 @@ class _OfTask:
         if not path.is_file():
             return False
         try:
-            known = read_reference(path)
+            stored = read_reference(path)
         except LesionError as error:
             raise LesionError(
                 f"{error} Delete it to have it made anew; what was answered under it is answered again where the new"
                 " one differs."
             ) from error
-        if known.fingerprint == self.model.fingerprint:
-            self.references[source] = known
+        if stored.fingerprint == self.model.fingerprint:
+            self.references[source] = stored
         return source in self.references
 
     def _keep(self, source: str, made: Reference) -> None:

@@ -214,7 +214,7 @@ def prospects(study: Study) -> list[Prospect]:
             " 'gsm8k', place = '13' and expect = 'critical' (or 'spared')."
         )
     tests = len(study.hypotheses) * len(study.models)
-    found = []
+    every = []
     for choice in study.tasks:
         items = study.items_of(choice)
         if items is None:
@@ -222,7 +222,7 @@ def prospects(study: Study) -> list[Prospect]:
         for expect in dict.fromkeys(each.expect for each in study.hypotheses if each.task == choice.name):
             for share in ASSUMED:
                 loss = power.LOSS[expect]
-                found.append(
+                every.append(
                     Prospect(
                         task=choice.name,
                         expect=expect,
@@ -235,13 +235,13 @@ def prospects(study: Study) -> list[Prospect]:
                         needed=power.items_needed(expect, share, loss, tests),
                     )
                 )
-    return found
+    return every
 
 
-def told(found: Sequence[Prospect]) -> list[str]:
+def sentences(every: Sequence[Prospect]) -> list[str]:
     """The prospects in sentences, one per task and expectation."""
     groups: dict[tuple[str, str], list[Prospect]] = {}
-    for each in found:
+    for each in every:
         groups.setdefault((each.task, each.expect), []).append(each)
     return [_told(own) for own in groups.values()]
 
