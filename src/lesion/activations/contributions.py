@@ -230,7 +230,7 @@ class _Collector:
 
     def _parted(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Vectors by address, those of an attention's heads one by one."""
-        places = {address: of for address, of in vectors.items() if address not in self.heads}
+        places = {place: of for place, of in vectors.items() if place not in self.heads}
         return places | {
             address(heads.layer, "head", number): own
             for attention, heads in self.heads.items()
