@@ -22,7 +22,7 @@ from lesion.statistics.critical import critical_cells, pairs
 from lesion.tasks.task import Item, Task
 
 UNITS = ("block", "branch", "head")
-KINDS = ("zero", "mean", "resample")
+KINDS = ("zero", "mean", "position", "resample", "optimal")
 """Kinds of ablation; of a head only the first."""
 DRAWS = 3
 Right = NDArray[np.bool_]
@@ -54,7 +54,7 @@ class Case:
         self.choices = torch.tensor(tokenizer(" ".join(choices), add_special_tokens=False)["input_ids"])
         self.gold = {name: np.array([choices.index(item.gold) for item in items]) for name, items in self.items.items()}
         self._logits: dict[tuple[str, str], NDArray[np.float64]] = {}
-        self._references: dict[str, Any] = {}
+        self._references: dict[tuple[str, bool], lesion.Reference] = {}
 
     @property
     def blocks(self) -> list[str]:
@@ -101,11 +101,20 @@ class Case:
                 return [lesion.ScaleHead(int(layer), int(place.rpartition(".")[2]), 0.0)]
             scale = {"": lesion.ScaleBlock, "attention": lesion.ScaleAttention, "mlp": lesion.ScaleMlp}[branch]
             return [scale(int(layer), 0.0)]
-        if task not in self._references:
-            texts = lesion.calibration(self.model, self.tasks[task], len(self.items[task]))
-            self._references[task] = lesion.reference(self.model, texts)
+        reference = self._reference(task, optimal=kind == "optimal")
         draws = range(DRAWS if kind == "resample" else 1)
-        return [lesion.Replace(place, kind, self._references[task], draw) for draw in draws]
+        return [lesion.Replace(place, kind, reference, draw) for draw in draws]
+
+    def _reference(self, task: str, optimal: bool) -> lesion.Reference:
+        """What stands in for blocks and branches; the optimum is fitted on the items on which it is judged."""
+        if (task, optimal) not in self._references:
+            texts = lesion.calibration(self.model, self.tasks[task], len(self.items[task]))
+            self._references[task, optimal] = (
+                lesion.optimal_reference(self.model, texts, [*self.places("block"), *self.places("branch")])
+                if optimal
+                else lesion.reference(self.model, texts, kinds=("mean", "position", "resample"), draws=DRAWS)
+            )
+        return self._references[task, optimal]
 
     def drops(self, kind: str, unit: str, task: str) -> dict[str, float]:
         """The mean drop of accuracy over draws, by place."""

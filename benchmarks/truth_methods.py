@@ -119,7 +119,7 @@ def density(name: str) -> Callable[[Case], Report]:
 
 
 SELECTIONS = ("mathneuro", "wanda", "magnitude", "lape")
-SETS: dict[str, tuple[str, ...]] = {**{kind: (kind,) for kind in KINDS}, "all three": KINDS}
+SETS: dict[str, tuple[str, ...]] = {**{kind: (kind,) for kind in KINDS}, "all five": KINDS}
 
 
 def head_ablation(method: Callable[[Case], Report]) -> Callable[[Case], Report]:

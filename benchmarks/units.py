@@ -1,7 +1,8 @@
-"""A sweep of attention heads, or of resampled blocks, by lesion and by a plain loop: one hook at a time, items batched.
+"""A sweep of heads, neurons or resampled blocks, by lesion and by a plain loop: one hook at a time, items batched.
 
     python benchmarks/units.py --model SmolLM2.gguf --task ioi:ioi.json --items 16 --unit head --layers 5,15,25
     python benchmarks/units.py --model SmolLM2.gguf --task "arithmetic:add?digits=1&sets=4" --items 16 --unit resample
+    python benchmarks/units.py --unit neuron --layers 5 --items 16
 
 Both get the same weights in one process, the same prompts as token ids, and answer greedily; the loop goes first and
 last, and is compared with by its faster run. Told are CPU seconds, the tokens that went through the network's blocks
@@ -24,8 +25,7 @@ import lesion
 from lesion.core.layers import parse_layers
 from lesion.edits.edit import Edit
 from lesion.edits.replace import Replace
-from lesion.edits.replacing import drawn
-from lesion.edits.units import ScaleHead
+from lesion.edits.units import ScaleHead, ScaleNeuron
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model
@@ -46,7 +46,11 @@ def main() -> None:
     prompts = [encode(model, task, item, style, max_new_tokens=1) for item in draw(task, options.items, 0)]
     tokens = options.new_tokens or (1 if task.kind == "contrast" else task.max_new_tokens)
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
-    edits = heads(model, layers) if options.unit == "head" else resampled(model, task, layers)
+    edits = {
+        "head": lambda: heads(model, layers),
+        "neuron": lambda: neurons(model, layers),
+        "resample": lambda: resampled(model, task, layers),
+    }[options.unit]()
     print(f"{len(edits)} edits × {len(prompts)} items, {tokens} new tokens, float32, one thread")
     runs = [measured(model, lambda: loop(model, edits, prompts, tokens))]
     ours = measured(model, lambda: rows(model, edits, prompts, tokens))
@@ -73,6 +77,13 @@ def main() -> None:
 def heads(model: Model, layers: list[int]) -> list[Edit]:
     """Every head of these blocks removed."""
     return [ScaleHead(layer, head) for layer in layers for head in range(model.anatomy.heads(layer).count)]
+
+
+def neurons(model: Model, layers: list[int]) -> list[Edit]:
+    """Every eighth neuron of these blocks removed."""
+    return [
+        ScaleNeuron(layer, neuron) for layer in layers for neuron in range(0, model.anatomy.neurons(layer).count, 8)
+    ]
 
 
 def resampled(model: Model, task: Any, layers: list[int]) -> list[Edit]:
@@ -142,9 +153,11 @@ def ended(model: Model, sequence: list[int] | tuple[int, ...]) -> tuple[int, ...
 @contextmanager
 def hooked(model: Model, edit: Edit, mask: torch.Tensor) -> Iterator[None]:
     """The edit as a person would write it for one model: a hook on one module."""
-    if isinstance(edit, ScaleHead):
-        known = model.anatomy.heads(edit.layer)
-        columns = slice(edit.head * known.size, (edit.head + 1) * known.size)
+    if isinstance(edit, (ScaleHead, ScaleNeuron)):
+        of_heads = isinstance(edit, ScaleHead)
+        known = model.anatomy.heads(edit.layer) if of_heads else model.anatomy.neurons(edit.layer)
+        number = edit.head if isinstance(edit, ScaleHead) else edit.neuron
+        columns = slice(number * known.size, (number + 1) * known.size)
 
         def remove(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
             given = args[0].clone()
@@ -161,7 +174,7 @@ def hooked(model: Model, edit: Edit, mask: torch.Tensor) -> Iterator[None]:
             stream = output[0] if isinstance(output, tuple) else output
             places = torch.arange(seen[0], seen[0] + stream.shape[1])[None] - first[:, None]
             seen[0] += stream.shape[1]
-            vectors = edit.vectors[drawn(places.clamp(min=0), edit.draw, len(edit.vectors))]
+            vectors = edit.vectors[places.clamp(0, len(edit.vectors) - 1)]
             added = args[0] + vectors
             return (added, *output[1:]) if isinstance(output, tuple) else added
 
@@ -178,7 +191,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", default="bundled:llama-base")
     made.add_argument("--task", default="primer:arithmetic")
     made.add_argument("--items", type=int, default=16)
-    made.add_argument("--unit", choices=("head", "resample"), default="head")
+    made.add_argument("--unit", choices=("head", "neuron", "resample"), default="head")
     made.add_argument("--layers", default="all")
     made.add_argument("--new-tokens", type=int, help="the limit of an answer; else the task's")
     made.add_argument("--out", type=Path, help="write the numbers as JSON")

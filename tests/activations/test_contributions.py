@@ -1,8 +1,9 @@
-"""A reference holds what plain hooks see, one text at a time: the mean over all tokens, and some of them."""
+"""A reference holds what plain hooks see, one text at a time: means over tokens, and those of some texts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 import torch
@@ -15,13 +16,25 @@ from lesion.edits.reference import read_reference
 from lesion.errors import LesionError, UsageError
 from tiny import FAMILIES, model
 
-LENGTHS = (3, 9, 9, 14, 1, 6)
+LENGTHS = (3, 9, 8, 14, 1, 6)
 
 
 def calibrated(draws: tuple[Draw, ...] = (Draw(6, 0, tuple(range(6))),)) -> Calibration:
     generator = torch.Generator().manual_seed(0)
     texts = tuple(tuple(torch.randint(3, 60, (length,), generator=generator).tolist()) for length in LENGTHS)
     return Calibration("data", "raw", 3, False, True, tuple("abcdef"), texts, (False,) * 6, draws)
+
+
+def first_and_others(every: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Means over the first tokens of the texts, and over all others."""
+    by_text = every.split(LENGTHS)
+    return torch.stack([of[0] for of in by_text]).mean(0), torch.cat([of[1:] for of in by_text]).mean(0)
+
+
+def whole_texts(lengths: tuple[int, ...]) -> list[int]:
+    """Numbers of the tokens of the texts of these lengths."""
+    ends = dict(zip(LENGTHS, accumulate(LENGTHS), strict=True))
+    return [token for length in lengths for token in range(ends[length] - length, ends[length])]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -34,9 +47,11 @@ def test_means_and_samples_are_those_of_plain_hooks(family):
     assert collected.fingerprint == subject.fingerprint
     # What the last block adds depends on all tokens before, and so tells them apart.
     tokens = torch.cdist(collected.vectors["resample"]["2"].double(), expected["2"]).argmin(1)
-    assert len(set(tokens.tolist())) == 20
+    assert tokens.tolist() == whole_texts(collected.texts)
+    assert 0 < sum(collected.texts) <= 20
     for address, every in expected.items():
-        torch.testing.assert_close(collected.vectors["mean"][address][0].double(), every.mean(0), rtol=1e-4, atol=1e-5)
+        mean = collected.vectors["mean"][address].double()
+        torch.testing.assert_close(mean, torch.stack(first_and_others(every)), rtol=1e-4, atol=1e-5)
         # The same tokens at every place.
         sampled = collected.vectors["resample"][address].double()
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
@@ -51,14 +66,17 @@ def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(monkey
     # The heads of the last block depend on all tokens before.
     tokens = torch.cdist(collected.vectors["resample"]["2.attention.head.3"].double(), expected["2.attention.head.3"])
     tokens = tokens.argmin(1)
-    assert sorted(tokens.tolist()) == list(range(sum(LENGTHS)))
+    assert tokens.tolist() == whole_texts(collected.texts)
+    assert sorted(collected.texts) == sorted(LENGTHS)
     for kind in ("mean", "position", "resample"):
         assert collected.vectors[kind].keys() == expected.keys()
     for address, every in expected.items():
         by_text = every.split(LENGTHS)
-        at = [torch.stack([of[position] for of in by_text if len(of) > position]).mean(0) for position in range(9)]
-        for kind, numbers in (("mean", every.mean(0)[None]), ("position", torch.stack([*at, every.mean(0)]))):
-            torch.testing.assert_close(collected.vectors[kind][address].double(), numbers, rtol=1e-4, atol=1e-5)
+        at = [torch.stack([of[position] for of in by_text if len(of) > position]).mean(0) for position in range(8)]
+        first, others = first_and_others(every)
+        for kind, numbers in (("mean", [first, others]), ("position", [*at, others])):
+            given = collected.vectors[kind][address].double()
+            torch.testing.assert_close(given, torch.stack(numbers), rtol=1e-4, atol=1e-5)
         sampled = collected.vectors["resample"][address].double()
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
 
@@ -82,9 +100,9 @@ def test_means_at_positions_are_over_the_texts_that_reach_them(monkeypatch, fami
     assert collected.vectors.keys() == {"position"}
     for address, every in contributions(subject.network, family, texts.texts).items():
         by_text = every.split(LENGTHS)
-        # Three texts have a ninth token, one a tenth.
-        means = [torch.stack([of[at] for of in by_text if len(of) > at]).mean(0) for at in range(9)]
-        expected = torch.stack([*means, every.mean(0)])
+        # Three texts have an eighth token, two a ninth.
+        means = [torch.stack([of[at] for of in by_text if len(of) > at]).mean(0) for at in range(8)]
+        expected = torch.stack([*means, first_and_others(every)[1]])
         torch.testing.assert_close(collected.vectors["position"][address].double(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -106,9 +124,15 @@ def test_the_batch_does_not_matter_but_the_seed_does():
     assert reference(subject, calibrated(), vectors=8, seed=1) != together
 
 
-def test_fewer_tokens_than_vectors_are_all_taken():
-    collected = reference(model("llama"), calibrated())
-    assert {len(vectors) for vectors in collected.vectors["resample"].values()} == {sum(map(len, calibrated().texts))}
+def test_texts_are_taken_for_every_draw_and_more_while_they_fit():
+    subject = model("llama")
+    every = reference(subject, calibrated()).texts
+    assert sorted(every) == sorted(LENGTHS)
+    for draws, vectors in ((1, 1), (3, 1), (2, 20), (6, 1)):
+        collected = reference(subject, calibrated(), draws=draws, vectors=vectors)
+        fitting = next((count for count in range(6, 0, -1) if sum(every[:count]) <= vectors), 0)
+        assert collected.texts == every[: max(draws, fitting)]
+        assert {len(of) for of in collected.vectors["resample"].values()} == {sum(collected.texts)}
 
 
 def test_what_cannot_be_is_refused():
@@ -119,6 +143,8 @@ def test_what_cannot_be_is_refused():
             reference(subject, texts)
     for arguments, why in (
         ({"vectors": 0}, "ask for at least 1"),
+        ({"draws": 0}, "ask for at least 1"),
+        ({"draws": 7}, "7 draws of resample take as many texts, and data gives 6"),
         ({"kinds": ()}, "at least one kind"),
         ({"units": ()}, "at least one unit"),
         ({"units": "neuron"}, "units"),

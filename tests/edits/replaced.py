@@ -1,4 +1,4 @@
-"""Replaced contributions, independently: plain hooks on modules named by hand, and SplitMix64 in Python's integers."""
+"""Replaced contributions, independently: plain hooks on modules named by hand, and loops over texts and positions."""
 
 from __future__ import annotations
 
@@ -30,55 +30,48 @@ ADDS = {
     "olmo2": NORMED,
 }
 PLAIN = {"attention": "self_attn", "mlp": "mlp"}
-WRAP = 1 << 64
+TEXTS = (3, 5, 2, 4)
 
 
-def some_reference(model: Model, vectors: int = 7, seed: int = 0) -> Reference:
+def some_reference(model: Model, texts: tuple[int, ...] = TEXTS, seed: int = 0) -> Reference:
     """A reference of any numbers at every place of a tiny model."""
     generator = torch.Generator().manual_seed(seed)
     sampled = {
-        str(block.index) if unit == "block" else f"{block.index}.{unit}": torch.randn(vectors, 32, generator=generator)
+        str(block.index) if unit == "block" else f"{block.index}.{unit}": torch.randn(
+            sum(texts), 32, generator=generator
+        )
         for block in model.anatomy.blocks
         for unit in UNITS
     }
-    means = {address: torch.randn(1, 32, generator=generator) for address in sampled}
+    means = {address: torch.randn(2, 32, generator=generator) for address in sampled}
     # For positions 0 to 5, and behind them.
     at = {address: torch.randn(7, 32, generator=generator) for address in sampled}
-    fitted = {address: torch.randn(1, 32, generator=generator) for address in sampled}
+    fitted = {address: torch.randn(2, 32, generator=generator) for address in sampled}
     kinds = {"mean": means, "position": at, "resample": sampled, "optimal": fitted}
-    return Reference(model.name, model.fingerprint, "some texts", 99, kinds)
+    return Reference(model.name, model.fingerprint, "some texts", 99, kinds, texts=texts)
 
 
 def some_heads(model: Model, family: str) -> Reference:
     """A reference of any numbers at every head of a tiny model."""
     generator = torch.Generator().manual_seed(0)
     addresses = [f"{block.index}.attention.head.{head}" for block in model.anatomy.blocks for head in range(HEADS)]
-    counts = {"mean": 1, "position": 7, "resample": 7, "optimal": 1}
+    counts = {"mean": 2, "position": 7, "resample": sum(TEXTS), "optimal": 2}
     kinds = {
         kind: {address: torch.randn(count, SIZE.get(family, 8), generator=generator) for address in addresses}
         for kind, count in counts.items()
     }
-    return Reference(model.name, model.fingerprint, "some texts", 99, kinds)
-
-
-def drawn(position: int, draw: int, count: int) -> int:
-    """The number of the vector at a position."""
-
-    def mixed(number: int) -> int:
-        number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) % WRAP
-        number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) % WRAP
-        return number ^ (number >> 31)
-
-    golden = 0x9E3779B97F4A7C15
-    start = mixed((draw + 1) * golden % WRAP)
-    return (mixed((start + (position + 1) * golden) % WRAP) >> 1) % count
+    return Reference(model.name, model.fingerprint, "some texts", 99, kinds, texts=TEXTS)
 
 
 def number_at(part: Replace, position: int) -> int:
-    """The number of the vector that a replacement adds at a position."""
-    if part.kind == "position":
-        return min(position, len(part.vectors) - 1)
-    return drawn(position, part.draw, len(part.vectors))
+    """The number of the vector of the reference that a replacement puts at a position."""
+    if part.kind != "resample":
+        return min(position, len(part.reference.vectors[part.kind][part.address]) - 1)
+    lengths = part.reference.texts
+    tokens = [(text, at) for text, length in enumerate(lengths) for at in range(length)]
+    position = min(position, max(lengths) - 1)
+    later = [(part.draw + step) % len(lengths) for step in range(len(lengths))]
+    return next(tokens.index((text, position)) for text in later if (text, position) in tokens)
 
 
 def module_of(network: PreTrainedModel, family: str, layer: int, unit: str):
@@ -96,7 +89,12 @@ def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> 
             stream = output[0] if isinstance(output, tuple) else output
             before = (args[0] if args else kwargs["hidden_states"]) if part.unit == "block" else 0
             chosen = [number_at(part, position) for position in range(length)]
-            put = part.vectors[chosen].repeat(stream.numel() // (32 * length), 1).view_as(stream) + before
+            put = (
+                part.reference.vectors[part.kind][part.address][chosen]
+                .repeat(stream.numel() // (32 * length), 1)
+                .view_as(stream)
+                + before
+            )
             return (put, *output[1:]) if isinstance(output, tuple) else put
 
         return hook
@@ -106,7 +104,7 @@ def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> 
             given = args[0].clone().view(-1, length, args[0].shape[-1])
             start = int(part.address.rpartition(".")[2]) * SIZE.get(family, 8)
             chosen = [number_at(part, position) for position in range(length)]
-            given[..., start : start + SIZE.get(family, 8)] = part.vectors[chosen]
+            given[..., start : start + SIZE.get(family, 8)] = part.reference.vectors[part.kind][part.address][chosen]
             return (given.view(args[0].shape), *args[1:])
 
         return hook

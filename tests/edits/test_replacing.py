@@ -10,8 +10,9 @@ from torch import Tensor
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.edits.gates import gated
+from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
-from lesion.edits.replacing import Replacing, Vectors, drawn
+from lesion.edits.replacing import Replacing, Vectors
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from tiny import FAMILIES, model
@@ -159,16 +160,17 @@ def test_half_precision_adds_in_float32_and_rounds_once():
         handle.remove()
     before, after = streams[0]
     stream = after[0] if isinstance(after, tuple) else after
-    assert torch.equal(stream, (before.float() + part.vectors[0]).bfloat16())
+    first, others = part.vectors
+    put = torch.stack([first, *[others] * 11])
+    assert torch.equal(stream, (before.float() + put).bfloat16())
 
 
-def test_draws_use_all_vectors_about_equally_and_differ():
-    positions = torch.arange(20_000)
-    counts = [torch.bincount(drawn(positions, draw, 10), minlength=10) for draw in (0, 1, 2)]
-    # 5 standard deviations of a binomial count with p = 1/10.
-    assert all(((count - 2000).abs() < 5 * (20_000 * 0.09) ** 0.5).all() for count in counts)
-    same = (drawn(positions, 0, 10) == drawn(positions, 1, 10)).double().mean()
-    assert 0.08 < same < 0.12
+def test_a_draw_is_a_text_and_behind_its_end_the_next_that_goes_on():
+    # Texts of 3, 5, 2 and 4 tokens: their vectors are numbers 0–2, 3–7, 8–9 and 10–13.
+    vectors = {"resample": {"0": torch.arange(14.0)[:, None]}}
+    reference = Reference("m", "f" * 16, "texts", 14, vectors, texts=(3, 5, 2, 4))
+    put = [Replace("0", "resample", reference, draw).vectors[:, 0].tolist() for draw in range(4)]
+    assert put == [[0, 1, 2, 6, 7], [3, 4, 5, 6, 7], [8, 9, 12, 13, 7], [10, 11, 12, 13, 7]]
 
 
 def test_gradients_flow_past_a_replaced_place():

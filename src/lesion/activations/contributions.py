@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of, longest_first, run_in_batches
@@ -26,7 +27,6 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.units import Heads
 from lesion.progress import Silent, Watcher
-from lesion.statistics.splitmix import GAMMA, mixed
 
 # Tokens of a batch, padding included.
 TOKENS_ON_ACCELERATOR = 16_384
@@ -45,6 +45,7 @@ def reference(
     *,
     kinds: Kind | Sequence[Kind] = ("mean", "resample"),
     units: ReplacedUnit | Sequence[ReplacedUnit] = PLACES,
+    draws: int = 1,
     vectors: int = 512,
     seed: int = 0,
     batch_tokens: int | None = None,
@@ -53,19 +54,21 @@ def reference(
     """What every block, attention and MLP adds to the residual stream on some texts, for `Replace`; or what every query
     head gives at the input of the attention's output matrix.
 
-    One pass over the texts: means over all tokens (the first of each text too), summed in float64; means over the texts
-    at each position that at least `FEWEST_TEXTS` of them reach; and the contributions at a seeded sample of tokens, the
-    same tokens at every place. Memory: places · `vectors` (of `position`: positions) · width · 4 bytes, on the CPU; a
-    model of 30 blocks, whose 90 places are 576 wide, takes 106 MB at 512 vectors. All heads of an attention together
-    are as wide as the input of its output matrix: 35 MB more for such a model.
+    One pass over the texts, summed in float64: the mean over the first tokens of the texts and that over all others;
+    means over the texts at each position that at least `FEWEST_TEXTS` of them reach; and the contributions at every
+    token of a seeded sample of texts, the same at every place. Memory: places · `vectors` (of `position`: positions) ·
+    width · 4 bytes, on the CPU, and more where the texts of the draws are longer; a model of 30 blocks, whose 90 places
+    are 576 wide, takes 106 MB at 512 vectors. All heads of an attention together are as wide as the input of its output
+    matrix: 35 MB more for such a model.
 
     Args:
         model: which is only read.
         calibration: of one draw, without replacement: prompts with their gold solutions.
         kinds: what the reference holds: `mean`, `position`, `resample`, or several of these.
         units: of which places: `block`, `attention`, `mlp`, `head`, or several of these.
-        vectors: how many tokens `resample` has, at most; all tokens where there are fewer.
-        seed: of the sample, any integer.
+        draws: how many texts `resample` has at least, one for each draw of `Replace`.
+        vectors: further texts are added while these have so many tokens together, at most.
+        seed: of which texts these are, any integer.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
         watcher: who is told how it goes.
 
@@ -78,14 +81,15 @@ def reference(
         ...     model.network(**model.tokenizer("2 + 2", return_tensors="pt"))
 
     Raises:
-        UsageError: `vectors` or `batch_tokens` is below 1, no kind or unit is given, heads are asked for of a model of
-            which none are known, the calibration has several draws or draws a text twice, or it has too few texts for
-            means at positions.
+        UsageError: `draws`, `vectors` or `batch_tokens` is below 1, no kind or unit is given, heads are asked for of a
+            model of which none are known, the calibration has several draws or draws a text twice, or it has too few
+            texts for means at positions or for the draws.
         LesionError: what a place adds cannot be read or is not finite, the network does not know a token of the texts,
             or memory does not suffice for one text.
     """
-    if vectors < 1:
-        raise UsageError(f"{vectors} vectors were asked for; ask for at least 1.")
+    for number, what in ((draws, "draws"), (vectors, "vectors")):
+        if number < 1:
+            raise UsageError(f"{number} {what} were asked for; ask for at least 1.")
     refuse_several_draws(calibration)
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     wanted = {kinds} if isinstance(kinds, str) else set(kinds)
@@ -100,10 +104,15 @@ def reference(
             f"A mean at a position is over at least {FEWEST_TEXTS} texts, and {calibration.data} gives {len(texts)};"
             " draw more texts, or take the mean over all tokens (kind mean)."
         )
+    if "resample" in wanted and draws > len(texts):
+        raise UsageError(
+            f"{draws} draws of resample take as many texts, and {calibration.data} gives {len(texts)}; ask for fewer,"
+            " or draw more texts."
+        )
     check_texts(model, texts)
     lengths = [len(text) for text in texts]
-    sample = _sample(sum(lengths), vectors if "resample" in wanted else 0, seed)
-    collector = _Collector(model, lengths, sample, _reached(lengths) if "position" in wanted else 0, places)
+    sampled = _sampled(lengths, draws, vectors, seed) if "resample" in wanted else []
+    collector = _Collector(model, lengths, sampled, _reached(lengths) if "position" in wanted else 1, places)
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, f"texts of {calibration.data}")
 
@@ -116,7 +125,8 @@ def reference(
     held: dict[str, dict[str, Tensor]] = {
         kind: vectors for kind, vectors in collector.result().items() if kind in wanted
     }
-    return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held)
+    of_sample = tuple(lengths[text] for text in sampled)
+    return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held, texts=of_sample)
 
 
 def refuse_several_draws(calibration: Calibration) -> None:
@@ -137,10 +147,11 @@ def _reached(lengths: Sequence[int]) -> int:
     return sorted(lengths, reverse=True)[FEWEST_TEXTS - 1]
 
 
-def _sample(tokens: int, count: int, seed: int) -> Int[Tensor, " sampled"]:
-    """Numbers of the sampled tokens among all, in the order of a hash of seed and number."""
-    start = int.from_bytes(hashlib.sha256(f"reference {seed}".encode()).digest()[:8], "little", signed=True)
-    return mixed(start + torch.arange(1, tokens + 1) * GAMMA).argsort()[: min(count, tokens)]
+def _sampled(lengths: Sequence[int], draws: int, vectors: int, seed: int) -> list[int]:
+    """The texts of `resample`, in the order of a hash of seed and number: so many, and more while the tokens fit."""
+    order = sorted(range(len(lengths)), key=lambda text: hashlib.sha256(f"reference {seed}:{text}".encode()).digest())
+    tokens = list(accumulate(lengths[text] for text in order))
+    return [text for place, text in enumerate(order) if place < draws or tokens[place] <= vectors]
 
 
 def _heads(model: Model) -> dict[str, Heads]:
@@ -162,8 +173,8 @@ class _Collector:
     The heads of an attention are taken together, under the address of its output matrix, and parted at the end.
 
     Args:
-        sample: numbers of the tokens whose contributions are kept.
-        reach: the number of positions, from the first on, whose contributions are added up apart.
+        sampled: the texts of whose tokens the contributions are kept, in this order.
+        reach: the number of positions, from the first on, whose contributions are added up apart; 1 at least.
         units: of the places.
     """
 
@@ -171,7 +182,7 @@ class _Collector:
         self,
         model: Model,
         lengths: list[int],
-        sample: Int[Tensor, " sampled"],
+        sampled: Sequence[int],
         reach: int,
         units: Set[ReplacedUnit],
     ) -> None:
@@ -180,7 +191,10 @@ class _Collector:
         width = model.network.config.get_text_config(decoder=True).hidden_size
         # Of every token, its place in the sample; −1 where it is not in it.
         self.slot = torch.full((sum(lengths),), -1)
-        self.slot[sample] = torch.arange(len(sample))
+        kept = 0
+        for text in sampled:
+            self.slot[self.starts[text] : self.starts[text + 1]] = torch.arange(kept, kept + lengths[text])
+            kept += lengths[text]
         self.modules = {
             names[0]: module
             for module, names in addresses_by_module(model).items()
@@ -190,7 +204,7 @@ class _Collector:
         self.sizes = dict.fromkeys(self.modules, width)
         self.sizes |= {address: heads.count * heads.size for address, heads in self.heads.items()}
         self.sums = {address: torch.zeros(size, dtype=torch.float64) for address, size in self.sizes.items()}
-        self.sampled = {address: torch.zeros(len(sample), size) for address, size in self.sizes.items()}
+        self.sampled = {address: torch.zeros(kept, size) for address, size in self.sizes.items()}
         self.reach = reach
         self.at_positions = {
             address: torch.zeros(reach, size, dtype=torch.float64) for address, size in self.sizes.items()
@@ -219,13 +233,14 @@ class _Collector:
 
     def result(self) -> dict[str, dict[str, Float[Tensor, "vectors width"]]]:
         """The vectors of a reference by kind and address."""
-        tokens = sum(self.lengths)
-        means = {address: (total / tokens).float()[None] for address, total in self.sums.items()}
+        tokens, first = sum(self.lengths), len(self.lengths)
         texts = (torch.tensor(self.lengths) > torch.arange(self.reach)[:, None]).sum(1, keepdim=True)
-        at = {
-            address: torch.cat([(total / texts).float(), means[address]])
-            for address, total in self.at_positions.items()
-        }
+        at, means = {}, {}
+        for place, total in self.at_positions.items():
+            own = total / texts
+            # Where every text is a single token, there are no others.
+            others = (self.sums[place] - total[0]) / (tokens - first) if tokens > first else own[0]
+            at[place], means[place] = torch.stack([*own, others]).float(), torch.stack([own[0], others]).float()
         return {kind: self._parted(of) for kind, of in (("mean", means), ("position", at), ("resample", self.sampled))}
 
     def _parted(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:

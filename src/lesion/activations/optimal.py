@@ -1,9 +1,11 @@
 """Optimal ablation: the constant that hurts a model least in the place of what a block, branch or query head gives.
 
 Li and Janson (2024, arXiv 2409.09951, section 2) define the loss that no constant can avoid, Δ = min_a E[L(M_a(X))],
-where M_a adds a at every position. As they do for circuits, L is the Kullback–Leibler divergence KL(p ‖ p_a) of the
-next-token distribution without and with the ablation: it asks for what the unedited model does, right or wrong. It is
-taken where tokens of a text's solution are predicted, which is what a task judges.
+where M_a adds a at every position. Here the first token of a text keeps its mean, since many models have massive
+activations there (Sun et al. 2024, arXiv 2402.17762), in whose place one constant for all positions cannot stand. As
+they do for circuits, L is the Kullback–Leibler divergence KL(p ‖ p_a) of the next-token distribution without and
+with the ablation: it asks for what the unedited model does, right or wrong. It is taken where tokens of a text's
+solution are predicted, which is what a task judges.
 """
 
 from __future__ import annotations
@@ -68,9 +70,10 @@ def optimal_reference(
     """Fit the constants that hurt least in the place of what blocks and branches add, or of what query heads give at
     the input of the attention's output matrix, for `Replace` of kind `optimal`.
 
-    Every constant starts at the mean and descends by Adam on four fifths of the texts, drawn by the seed; the one that
-    does best on the other fifth is kept, so that none is worse there than the mean. A watcher is told of places where
-    nothing was better than the mean. Several places are fitted at once, as rows of one batch.
+    Every constant starts at the mean over all tokens but the first, and descends by Adam on four fifths of the texts,
+    drawn by the seed; the one that does best on the other fifth is kept, so that none is worse there than the mean. At
+    the first token the mean over first tokens stays. A watcher is told of places where nothing was better than the
+    mean. Several places are fitted at once, as rows of one batch.
 
     Cost of a place, at most: `steps` · `TEXTS` texts forward and, from the place upwards, backward, and the held-out
     texts forward steps / `CHECKS` + 1 times. No edited weight, no gradient of weights.
@@ -116,8 +119,8 @@ def fitted(
     seed: int,
     batch_tokens: int | None,
     watcher: Watcher,
-) -> Iterator[tuple[str, Float[Tensor, "1 width"], Fit]]:
-    """The address, constant and fit of every place as soon as it is done; see `optimal_reference`."""
+) -> Iterator[tuple[str, Float[Tensor, "2 width"], Fit]]:
+    """The address, constants and fit of every place as soon as it is done; see `optimal_reference`."""
     texts = calibration.texts
     for number, what in ((steps, "steps"), (len(places), "places")):
         if number < 1:
@@ -173,22 +176,23 @@ def order_of(seed: int, text: int) -> bytes:
 
 
 class _Place:
-    """A place while its constant is fitted: `mean` + `spread` · `shift`."""
+    """A place while its constant is fitted: `mean` + `spread` · `shift` at every token but the first."""
 
     def __init__(self, part: Replace) -> None:
         self.part = part
         sampled = part.reference.vectors["resample"][part.address]
         distances = (sampled - sampled.median(0).values).abs().median(0).values
         self.spread = distances.clamp(min=1e-3 * float(distances.mean()) + 1e-8)[None]
-        self.shift = torch.zeros_like(part.vectors).requires_grad_()
+        self.shift = torch.zeros_like(self.spread).requires_grad_()
         self.best = part.vectors.clone()
         self.fit = Fit(float("inf"), float("inf"), 0)
         self.waited = 0
 
     @property
-    def constant(self) -> Float[Tensor, "1 width"]:
-        """What is added now, with its gradient."""
-        return self.part.vectors + self.spread * self.shift
+    def constant(self) -> Float[Tensor, "2 width"]:
+        """What is added now to the first token and to all others, with its gradient."""
+        first, others = self.part.vectors.split(1)
+        return torch.cat([first, others + self.spread * self.shift])
 
     def look(self, loss: float, step: int) -> None:
         """Keep the present constant where it is the best on the held-out texts so far; the first is the mean."""

@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
@@ -53,10 +54,11 @@ class Reference:
         tokens: of these texts, all of which the means are over.
         vectors: by kind and by address, on the CPU: what a place added to the residual stream (`23`, `23.attention`,
             `23.mlp`), or what a query head gave at the input of the attention's output matrix (`23.attention.head.4`),
-            which is as wide as a head. `mean`: one vector. `position`: one for each position, and last one for all
-            later positions. `resample`: those of a sample of tokens, the same tokens at every place. `optimal`: one
-            vector.
+            which is as wide as a head. One for each of the first positions of a prompt, the last of them for all later
+            positions too: of `mean` and `optimal` one for the first token and one for all others, of `position` one
+            for each position. `resample`: those of every token of some texts, one text after another.
         fits: of the `optimal` vectors, by address.
+        texts: how many tokens each text of `resample` has; a draw is one of these texts.
     """
 
     model: str
@@ -65,16 +67,28 @@ class Reference:
     tokens: int
     vectors: Mapping[str, Mapping[str, Float32[Tensor, "vectors width"]]]
     fits: Mapping[str, Fit] = field(default_factory=dict)
+    texts: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         places = len({address for of_kind in self.vectors.values() for address in of_kind})
         kinds = ", ".join(f"{kind} ({len(next(iter(of.values())))})" for kind, of in self.vectors.items() if of)
         return described(self, repr(self.label), f"{self.tokens:,} tokens", f"{places} places", kinds)
 
+    def tokens_of(self, draw: int) -> Int64[Tensor, " positions"]:
+        """Which vector of `resample` stands at each position under a draw; the last stands at all later positions too.
+
+        It is that of the same position in text number `draw`, or, where that text has ended, in the next one that
+        reaches the position.
+        """
+        starts = [0, *accumulate(self.texts)]
+        order = [*range(draw, len(self.texts)), *range(draw)]
+        reaching = (next(text for text in order if self.texts[text] > at) for at in range(max(self.texts)))
+        return torch.tensor([starts[text] + at for at, text in enumerate(reaching)])
+
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits of the model's fingerprint and all vectors, by which edits name the reference."""
-        sha = hashlib.sha256(self.fingerprint.encode())
+        sha = hashlib.sha256(f"{self.fingerprint}|{self.texts}".encode())
         for name, vectors in sorted(self._tensors().items()):
             sha.update(f"|{name} {tuple(vectors.shape)}".encode())
             sha.update(vectors.numpy().tobytes())
@@ -101,6 +115,7 @@ class Reference:
             "tokens": self.tokens,
             "digest": self.digest,
             "fits": self.fits,
+            "texts": self.texts,
         }
         return write_bytes(Path(path), to_bytes(self._tensors(), metadata={"lesion": json.dumps(header)}))
 
@@ -131,7 +146,8 @@ def read_reference(path: Path | str) -> Reference:
             vectors.setdefault(kind, {})[address] = tensor
         model, fingerprint, label = (str(header[key]) for key in ("model", "fingerprint", "label"))
         fits = {address: Fit(float(fit[0]), float(fit[1]), int(fit[2])) for address, fit in header["fits"].items()}
-        reference = Reference(model, fingerprint, label, int(header["tokens"]), vectors, fits)
+        lengths = tuple(int(length) for length in header["texts"])
+        reference = Reference(model, fingerprint, label, int(header["tokens"]), vectors, fits, lengths)
         stated = header["digest"]
     except (
         SafetensorError,

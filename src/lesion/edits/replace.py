@@ -25,7 +25,6 @@ ReplacedUnit = Literal["block", "attention", "mlp", "head"]
 REPLACED_UNITS: tuple[ReplacedUnit, ...] = get_args(ReplacedUnit)
 """What a contribution of a reference can replace."""
 KINDS = ("mean", "position", "resample", "optimal")
-MOST_DRAWS = 10**9
 ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 HEAD = re.compile(r"(?P<layer>[0-9]{1,9})\.attention\.head\.(?P<head>[0-9]{1,9})")
 
@@ -53,12 +52,13 @@ class Replace:
     """Put a contribution of a reference in the place of what a block, attention or MLP adds to the residual stream, or
     of what a query head gives at the input of the attention's output matrix.
 
-    `mean`: the mean over all tokens of the reference, at every position. `position`: at each position the mean over the
-    texts of the reference at that position, which makes sense where prompts follow one template; behind the last
-    position that enough texts reach, the mean over all tokens. `resample`: at each position what the place added at
-    some token of the reference, drawn by a hash of draw and position: the same for every prompt and every place,
-    however answers are batched, padded or cached. `optimal`: at every position the constant that hurts the model least
-    (Li and Janson 2024), fitted by `lesion.optimal_reference`.
+    `mean`: the mean over the tokens of the reference's texts, where the first token of a text has a mean of its own:
+    many models keep activations there that are a thousand times larger than elsewhere (Sun et al. 2024, massive
+    activations). `position`: at each position the mean over the texts at that position, which makes sense where prompts
+    follow one template; behind the last position that enough texts reach, the mean over all tokens but the first.
+    `resample`: what the place added at the same position of another text, one text of the reference for each draw, the
+    same for every prompt and every place, however answers are batched, padded or cached. `optimal`: the constant that
+    hurts the model least (Li and Janson 2024), fitted by `lesion.optimal_reference`, and the mean at the first token.
 
     Attention adds W_O [head_0; head_1; …] + b: head_h is replaced before W_O mixes it with the others (as in the mean
     ablation of Wang et al. 2023, section 2.2), so that the other heads and the bias b stay.
@@ -67,11 +67,11 @@ class Replace:
         address: of the place: `23`, `23.attention`, `23.mlp` or `23.attention.head.4`.
         kind: `mean`, `position`, `resample` or `optimal`.
         reference: from `lesion.reference` or `lesion.optimal_reference`, of the same model.
-        draw: another number gives another draw of `resample`.
+        draw: number of the text of `resample`.
 
     Raises:
-        UsageError: the address is not one of a place, or the reference has nothing of that kind there; or a kind
-            other than `resample` is given a draw.
+        UsageError: the address is not one of a place, or the reference has nothing of that kind there, or no text of
+            that number; or a kind other than `resample` is given a draw.
     """
 
     address: str
@@ -99,8 +99,11 @@ class Replace:
             )
         if self.kind != "resample" and self.draw:
             raise UsageError(f"The {self.kind} is the same at every draw; leave draw out.")
-        if not 0 <= self.draw < MOST_DRAWS:
-            raise UsageError(f"Draws are counted from 0; {shown(self.draw)} is not one.")
+        if self.kind == "resample" and not 0 <= self.draw < len(given.texts):
+            raise UsageError(
+                f"Draw {shown(self.draw)} is none of the reference {given.digest}: it has {len(given.texts)} texts,"
+                f" counted from 0; lesion.reference(…, draws={max(self.draw, 0) + 1}) takes more."
+            )
 
     @property
     def layer(self) -> int:
@@ -119,10 +122,11 @@ class Replace:
 
     @property
     def vectors(self) -> Tensor:
-        """What may be put: [vectors, width], of a head [vectors, size of a head], float32; of mean and optimum a single
-        one, of `position` one for each position and last that of all later positions.
+        """What is put at each position, the last at all later positions too: [positions, width], of a head [positions,
+        size of a head], float32.
         """
-        return self.reference.vectors[self.kind][self.address]
+        held = self.reference.vectors[self.kind][self.address]
+        return held[self.reference.tokens_of(self.draw)] if self.kind == "resample" else held
 
     def __repr__(self) -> str:
         draw = f", draw={self.draw}" if self.draw else ""

@@ -12,7 +12,6 @@ from torch import Tensor
 from lesion.edits.replace import Replace
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.statistics.splitmix import GAMMA, mixed, shifted
 
 
 def refuse_other_models(replacements: Iterable[Replace], model: Model) -> None:
@@ -28,17 +27,6 @@ def refuse_other_models(replacements: Iterable[Replace], model: Model) -> None:
                 f" and {model.name} (fingerprint {model.fingerprint}) has other weights: make the reference of this"
                 " model with lesion.reference."
             )
-
-
-def drawn(positions: Int[Tensor, "*shape"], draw: int, count: int) -> Int[Tensor, "*shape"]:
-    """Which of `count` vectors stands at each position: number `position` of the SplitMix64 stream of the draw."""
-    start = mixed(torch.tensor(draw + 1, device=positions.device) * GAMMA)
-    return shifted(mixed(start + (positions.long() + 1) * GAMMA), 1) % count
-
-
-def numbers_at(part: Replace, positions: Int[Tensor, "*shape"], count: int) -> Int[Tensor, "*shape"]:
-    """Which of its `count` vectors a replacement adds at each position."""
-    return positions.clamp(0, count - 1) if part.kind == "position" else drawn(positions, part.draw, count)
 
 
 def positions_of(args: Sequence[object], kwargs: Mapping[str, Any]) -> Int[Tensor, "_ length"] | None:
@@ -65,18 +53,18 @@ class Vectors:
     """Vectors of replacements on the devices that add them, as long as the gates of a model hang there."""
 
     def __init__(self) -> None:
-        self._on: dict[tuple[str, str, str, torch.device], Tensor] = {}
+        self._on: dict[tuple[str, str, str, int, torch.device], Tensor] = {}
         self._put: Mapping[Replace, Tensor] = {}
 
     def put(self, vectors: Mapping[Replace, Tensor]) -> None:
         """Give these vectors for the replacements named, with their gradients, in the place of a reference's."""
         self._put = vectors
 
-    def of(self, part: Replace, device: torch.device) -> Float[Tensor, "vectors width"]:
-        """What a replacement may add, float32."""
+    def of(self, part: Replace, device: torch.device) -> Float[Tensor, "positions width"]:
+        """What a replacement adds at each position, float32; the last at all later positions too."""
         if part in self._put:
             return self._put[part].to(device)
-        key = (part.reference.digest, part.kind, part.address, device)
+        key = (part.reference.digest, part.kind, part.address, part.draw, device)
         if key not in self._on:
             self._on[key] = part.vectors.to(device)
         return self._on[key]
@@ -116,7 +104,7 @@ class Replacing:
             if len(vectors) > 1:
                 at = _at(positions, output).to(output.device)
                 at = at if len(at) == 1 or self._everywhere else at[chosen]
-                vectors = vectors[numbers_at(part, at, len(vectors))]
+                vectors = vectors[at.clamp(0, len(vectors) - 1)]
             added = vectors if before is None else before[chosen].to(dtype) + vectors
             output[chosen] = added.to(output.dtype)
         return output

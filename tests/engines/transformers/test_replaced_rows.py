@@ -48,7 +48,7 @@ def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alon
     assert_greedy(model, requests, found)
     assert work.drafted > 0
     # The edits do something: not all rows of a prompt say the same.
-    assert len({found[request.key].token_ids for request in requests}) > len(requests) // 3
+    assert len({found[request.key].token_ids for request in requests}) > len(requests) // 5
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2", "opt"])

@@ -40,13 +40,13 @@ class EditPlan(Table):
     )
     replace: Listed[Kind] = option(
         (),
-        help="Beside the factors, replace what each block, attention, MLP or head adds: by its mean over all tokens of"
-        " texts of the task (mean), by its mean at the same position (position), by what it added at another token"
-        " (resample), or by the constant that hurts least (optimal; fitted, slow).",
+        help="Beside the factors, replace what each block, attention, MLP or head adds: by its mean over texts of the"
+        " task (mean), by its mean at the same position (position), by what it added in another text (resample), or by"
+        " the constant that hurts least (optimal; fitted, slow).",
         must="mean, position, resample, optimal, or a list of these",
         many="comma",
     )
-    draws: Count = option(1, help="How many draws of resample, each another choice of tokens.", must=COUNT)
+    draws: Count = option(1, help="How many draws of resample, each another text.", must=COUNT)
 
     @model_validator(mode="after")
     def _changes(self) -> EditPlan:

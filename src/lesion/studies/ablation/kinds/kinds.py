@@ -177,16 +177,17 @@ def stands_in(kinds: Iterable[str], draws: int = 1) -> str:
     """What each kind of ablation puts in the place of what a place adds, as a sentence."""
     words = {
         "zero": "zero: the place adds nothing",
-        "mean": "mean: at every position it adds its mean over all tokens of texts of the task",
+        "mean": "mean: it adds its mean over texts of the task, at the first token that over first tokens, at every"
+        " other token that over the others",
         "position": "position: at every position it adds its mean over these texts at that position",
-        "resample": "resample: at every position it adds what it added at another token of these texts"
+        "resample": "resample: at every position it adds what it added at that position of another of these texts"
         + (
             f", in {draws} draws, all of which have to agree (draw 0 is called resample, draw 1 resample 1)"
             if draws > 1
             else ""
         ),
-        "optimal": "optimal: at every position it adds the constant that, fitted on other texts than the items, changes"
-        " the model's predictions least",
+        "optimal": "optimal: it adds its mean at the first token, and at every other token the constant that changes"
+        " the model's predictions least, fitted on other texts than the items",
     }
     return f"What stands in for a place: {'; '.join(words[kind] for kind in kinds)}."
 

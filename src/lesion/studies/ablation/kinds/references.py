@@ -36,8 +36,8 @@ def references_of(
     """The references of every task of a study that its edits need, by the task's name and by that of its gold answers.
 
     A reference that the folder has of these weights is read; another one is made from prompts with their gold
-    solutions, the last of the seeded order from which the evaluated items are the first. Every fitted place is kept as
-    soon as it is done.
+    solutions, of items that are not evaluated; of all items, where too few are left for that and nothing is fitted.
+    Every fitted place is kept as soon as it is done.
 
     Raises:
         UsageError: a task has no items, or too few of them that are not evaluated for a kind that is fitted.
@@ -46,7 +46,7 @@ def references_of(
     replaced = [edit for edit in edits if isinstance(edit, Replacement)]
     by_task: dict[str, dict[str, Reference]] = {}
     for choice, task in evaluation.tasks.items():
-        own = _OfTask(evaluation, chosen, choice, task, model)
+        own = _OfTask(evaluation, chosen, choice, task, model, 1 + max((edit.draw for edit in replaced), default=0))
         for source in dict.fromkeys(edit.source for edit in replaced if edit.kind != "optimal"):
             own.observe(source)
         if places := [edit.address for edit in replaced if edit.kind == "optimal"]:
@@ -59,9 +59,15 @@ class _OfTask:
     """The references of one model and task, read or made and kept."""
 
     def __init__(
-        self, evaluation: Evaluation, chosen: ModelChoice, choice: TaskChoice, task: Task, model: Model
+        self,
+        evaluation: Evaluation,
+        chosen: ModelChoice,
+        choice: TaskChoice,
+        task: Task,
+        model: Model,
+        draws: int,
     ) -> None:
-        self.evaluation, self.task, self.model = evaluation, task, model
+        self.evaluation, self.task, self.model, self.draws = evaluation, task, model, draws
         self.seed, self.watcher = evaluation.study.seed, evaluation.run.watcher
         self.style = evaluation.study.prompt_style_of(chosen, choice)
         self.decided = f"{chosen.name}|{choice.name}|{self.style}|{self.seed}"
@@ -73,7 +79,9 @@ class _OfTask:
         if source not in self.references and not self._read(source):
             kinds: Sequence[Kind] = ("mean", "resample") if source.startswith(CONTRIBUTIONS) else ("position",)
             units: Sequence[ReplacedUnit] = ("head",) if source.endswith(OF_HEADS) else PLACES
-            made = reference(self.model, self.texts, kinds=kinds, units=units, seed=self.seed, watcher=self.watcher)
+            made = reference(
+                self.model, self.texts, kinds=kinds, units=units, draws=self.draws, seed=self.seed, watcher=self.watcher
+            )
             self._keep(source, made)
         return self.references[source]
 
@@ -82,32 +90,37 @@ class _OfTask:
         missing = [address for address in addresses if not self._read(f"optimal {address}")]
         if not missing:
             return
-        evaluated = {item.id for item in self.items}
-        others = [item for item in calibration_items(self.task) if item.id not in evaluated]
-        if len(others) < FEWEST_TEXTS:
+        if len(self.others) < FEWEST_TEXTS:
             raise UsageError(
                 f"The optimal constant is fitted on at least {FEWEST_TEXTS} items that are not evaluated, and"
-                f" {self.task.name} has {len(others)} of them: ask for fewer items (--items), or leave optimal out of"
-                " --replace."
+                f" {self.task.name} has {len(self.others)} of them: ask for fewer items (--items), or leave optimal out"
+                " of --replace."
             )
-        count = min(TEXTS, len(others))
-        texts = calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=others)
         heads = [address for address in missing if place_of(address)[1] == "head"]
         whole = [address for address in missing if address not in heads]
         for source, places in ((CONTRIBUTIONS, whole), (f"{CONTRIBUTIONS} {OF_HEADS}", heads)):
             if not places:
                 continue
             start = self.observe(source)
-            about = (start.model, start.fingerprint, texts.label, start.tokens)
-            for address, vector, fit in fitted(self.model, texts, places, start, STEPS, self.seed, None, self.watcher):
+            about = (start.model, start.fingerprint, self.texts.label, start.tokens)
+            for address, vector, fit in fitted(
+                self.model, self.texts, places, start, STEPS, self.seed, None, self.watcher
+            ):
                 held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
                 self._keep(f"optimal {address}", held)
 
     @cached_property
+    def others(self) -> list[Item]:
+        """The items that are not evaluated."""
+        evaluated = {item.id for item in self.items}
+        return [item for item in calibration_items(self.task) if item.id not in evaluated]
+
+    @cached_property
     def texts(self) -> Calibration:
         """Prompts with their gold solutions."""
-        count = min(TEXTS, len(calibration_items(self.task)))
-        return calibration(self.model, self.task, count, seed=self.seed, style=self.style)
+        pool = self.others if len(self.others) >= FEWEST_TEXTS else calibration_items(self.task)
+        count = min(TEXTS, len(pool))
+        return calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=pool)
 
     def _path(self, source: str) -> Path:
         """The file of a source: what decides the reference, as a hash."""
@@ -126,7 +139,8 @@ class _OfTask:
                 f"{error} Delete it to have it made anew; what was answered under it is answered again where the new"
                 " one differs."
             ) from error
-        if stored.fingerprint == self.model.fingerprint:
+        enough = "resample" not in stored.vectors or len(stored.texts) >= self.draws
+        if stored.fingerprint == self.model.fingerprint and enough:
             self.references[source] = stored
         return source in self.references
 
