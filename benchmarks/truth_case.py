@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 import lesion
+from lesion.edits.reference import Reference
 from lesion.edits.selections.inputs import Inputs
 from lesion.labs.planted.run import MODEL
 from lesion.labs.planted.truth import read_masks, read_truth
@@ -54,7 +55,7 @@ class Case:
         self.choices = torch.tensor(tokenizer(" ".join(choices), add_special_tokens=False)["input_ids"])
         self.gold = {name: np.array([choices.index(item.gold) for item in items]) for name, items in self.items.items()}
         self._logits: dict[tuple[str, str], NDArray[np.float64]] = {}
-        self._references: dict[tuple[str, bool], lesion.Reference] = {}
+        self._references: dict[tuple[str, bool], Reference] = {}
 
     @property
     def blocks(self) -> list[str]:
@@ -105,7 +106,7 @@ class Case:
         draws = range(DRAWS if kind == "resample" else 1)
         return [lesion.Replace(place, kind, reference, draw) for draw in draws]
 
-    def _reference(self, task: str, optimal: bool) -> lesion.Reference:
+    def _reference(self, task: str, optimal: bool) -> Reference:
         """What stands in for blocks and branches; the optimum is fitted on the items on which it is judged."""
         if (task, optimal) not in self._references:
             texts = lesion.calibration(self.model, self.tasks[task], len(self.items[task]))
