@@ -8,12 +8,13 @@ from replaced import alone_and_padded, in_one_pass_and_with_a_cache, replaced, s
 from torch import Tensor
 
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors
 from lesion.edits.table import tabulate
+from lesion.edits.units import ScaleHead
 from lesion.errors import LesionError, UsageError
 from tiny import FAMILIES, model
 
@@ -198,7 +199,11 @@ def test_a_place_changed_twice_in_one_edit_or_unknown_is_refused():
     for other in (ScaleBlock(1, 0.5), Replace("1", "resample", reference)):
         with pytest.raises(UsageError, match="replaces 1 and changes it once more"):
             tabulate([Compose((part, other))], subject.anatomy)
-    assert tabulate([Compose((part, ScaleBlock(1, 1.0), ScaleMlp(1, 0)))], subject.anatomy).columns == 1
+    assert tabulate([Compose((part, ScaleBlock(1, 1.0), ScaleMlp(2, 0)))], subject.anatomy).columns == 1
+    inside = (ScaleMlp(1, 0), ScaleHead(1, 0), Replace("1.mlp", "mean", reference), Truncate("1.mlp.up", 0.5))
+    for inner in inside:
+        with pytest.raises(UsageError, match=r"replaces what 1 gives, so that '1\.\S+.*' within it changes nothing"):
+            tabulate([Compose((part, inner))], subject.anatomy)
     beyond = some_reference(model("gemma3"))  # has a fourth block
     with pytest.raises(UsageError, match="there is no block 3"):
         tabulate([Replace("3", "mean", beyond)], subject.anatomy)

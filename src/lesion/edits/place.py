@@ -21,3 +21,8 @@ def address(layer: int, unit: Unit, part: Part | None = None) -> str:
     if part is None:
         return str(layer) if unit == "block" else f"{layer}.{unit}"
     return f"{layer}.{part}" if unit == "matrix" else f"{layer}.{_BRANCHES[unit]}.{unit}.{part}"
+
+
+def within(inner: str, outer: str) -> bool:
+    """Whether a place is a part of another, by their addresses: `3.mlp.up` of `3.mlp` and of `3`, not of itself."""
+    return inner.startswith(f"{outer}.")

@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.edits.cuts import kept_by_all
-from lesion.edits.edit import Compose, Edit, of_places, of_replacements, of_spectra
+from lesion.edits.edit import Compose, Edit, Scale, Truncate, of_places, of_replacements, of_spectra, parts
 from lesion.edits.factors import factors, refuse_unknown
-from lesion.edits.place import UNITS
+from lesion.edits.place import UNITS, within
 from lesion.edits.replace import Replace
 from lesion.edits.unit_factors import UnitFactors, refuse_twice, unit_factors
+from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 from lesion.models.units import Site
 
@@ -100,8 +101,8 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
 
     Raises:
         UsageError: an edit addresses a block, branch, unit or matrix that the model does not have, its factors on one
-            place multiply to something that is not finite, it replaces a place twice or scales it too, or it
-            multiplies weights.
+            place multiply to something that is not finite, it replaces a place twice or scales it too, or
+            changes a part of what it replaces, or it multiplies weights.
         LesionError: it truncates a packed matrix.
     """
     kept: dict[str, Tensor] = {}
@@ -134,9 +135,26 @@ def _replaced(
 ) -> Int[Tensor, "blocks units columns"]:
     replaced = torch.full(scales.shape, -1)
     for column, edit in enumerate(edits):
+        _refuse_within(edit)
         for part in (part for part in of_replacements(edit) if part.unit in UNITS):
             refuse_unknown(part, anatomy)
             place = part.layer, UNITS.index(part.unit), column
             refuse_twice(edit, part, bool(replaced[place] >= 0 or scales[place] != 1))
             replaced[place] = numbers[part]
     return replaced
+
+
+def _refuse_within(edit: Edit) -> None:
+    """Refuse an edit that replaces a place and changes a part of it, which then changes nothing."""
+    others = [
+        part
+        for part in parts(edit)
+        if isinstance(part, Replace | Truncate) or (isinstance(part, Scale) and part.factor != 1)
+    ]
+    for replaced in of_replacements(edit):
+        inner = next((other for other in others if within(other.address, replaced.address)), None)
+        if inner is not None:
+            raise UsageError(
+                f"'{edit}' replaces what {replaced.address} gives, so that '{inner}' within it changes nothing; leave"
+                " one of them out."
+            )

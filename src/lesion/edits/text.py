@@ -91,11 +91,11 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
 def _reference(digest: str, text: str, references: Mapping[str, Reference]) -> Reference:
     if digest not in references:
         raise UsageError(
-            f"'{short(text)}' names a reference of contributions, which text alone does not hold. A layer study makes"
-            f" its own: lesion ablate MODEL --task TASK{' --unit head' if '.head.' in text else ''} --replace"
-            " mean,resample. In Python give"
-            " lesion.Replace(ADDRESS, KIND, reference) to lesion.applied or model.generate, or read the text with"
-            " lesion.parse(text, references={digest: reference})."
+            f"'{short(text)}' names a reference of contributions, which text alone does not hold, so that lesion"
+            " evaluate takes no replaced contributions. A layer study makes its own references and evaluates them:"
+            f" lesion ablate MODEL --task TASK{' --unit head' if '.head.' in text else ''} --replace mean,resample. In"
+            " Python lesion.applied and model.generate take lesion.Replace(ADDRESS, KIND, reference), and"
+            " lesion.parse(text, references={digest: reference}) reads the text."
         )
     return references[digest]
 

@@ -151,6 +151,7 @@ STUDY = ("interact", "bundled:llama-base", "--task", "primer:arithmetic", "--out
         (("--places", "3,up"), "'up' names no place"),
         (("--places", "3,9.mlp"), "there is no block 9"),
         (("--places", "3.mlp"), "needs at least two places, and places 3.mlp is one"),
+        (("--places", "3.mlp.neuron.5,3.mlp"), "3.mlp.neuron.5 lies within 3.mlp, so that the two cannot be edited"),
     ],
 )
 def test_what_makes_no_set_is_refused_in_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from lesion.report.table import Column, Table, terminal_table
 from lesion.studies.ablation import charts, parts, tables
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve, full_drop
+from lesion.studies.ablation.kinds import parts as of_kinds
 from lesion.studies.ablation.kinds.kinds import stands_in
 from lesion.studies.ablation.result import AblationSummary, TextResult, TextUnderEdit
 from lesion.studies.ablation.screen import report as screen_report
@@ -62,8 +63,13 @@ WHAT: dict[Unit, str] = {
 def findings(summary: AblationSummary) -> list[Finding]:
     """Which parts are critical and which change anything, a finding per model and unit."""
     by_unit: dict[tuple[str, Unit], list[str]] = {}
+    by_task: dict[tuple[str, Unit, str], list[Curve]] = {}
     for curve in parts.maps(summary):
         by_unit.setdefault((curve.model, curve.unit), []).append(_sentence(curve))
+        by_task.setdefault((curve.model, curve.unit, curve.task), []).append(curve)
+    for (model, unit, _), curves in by_task.items():
+        if (agreement := of_kinds.agreement(curves)) is not None:
+            by_unit[model, unit].append(f"Kinds of ablation: {agreement}")
     several = len(summary.models) > 1
     every = []
     for (model, unit), own in by_unit.items():

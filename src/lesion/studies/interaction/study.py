@@ -14,7 +14,7 @@ from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import OneModel, Questions
-from lesion.edits.place import BlockUnit, address
+from lesion.edits.place import BlockUnit, address, within
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -143,8 +143,8 @@ def places_of(study: InteractionStudy, blocks: int, model: str) -> list[str]:
         model: its name.
 
     Raises:
-        UsageError: a block does not exist, there is one place only, none of the windows lies within the blocks, or the
-            order is not of the places.
+        UsageError: a block does not exist, there is one place only, one lies within another, none of the windows lies
+            within the blocks, or the order is not of the places.
     """
     if study.places:
         parse_layers(sorted({int(place.partition(".")[0]) for place in study.places}), blocks, model)
@@ -158,6 +158,11 @@ def places_of(study: InteractionStudy, blocks: int, model: str) -> list[str]:
         raise UsageError(
             f"An interaction needs at least two places, and {named} is one of {model}; name more, or remove it alone"
             " with `lesion ablate`."
+        )
+    if nested := next(((inner, outer) for outer in places for inner in places if within(inner, outer)), None):
+        raise UsageError(
+            f"{nested[0]} lies within {nested[1]}, so that the two cannot be edited apart; name places of which none is"
+            " a part of another."
         )
     if "windows" in study.design and not windows(places, study.window):
         raise UsageError(

@@ -93,8 +93,8 @@ def test_kinds_are_tested_against_each_other_at_the_same_block():
     assert differences[1, "zero", "mean"].value == pytest.approx(-0.1)
     assert differences[1, "zero", "mean"].low < -0.1 < differences[1, "zero", "mean"].high < 0
     assert told(of)[-1] == (
-        "sums: accuracy differs between kinds at block 0 (zero below resample, mean below resample) and block 1 (zero"
-        " below mean, resample below mean) (12 paired tests, Holm)."
+        "sums: accuracy differs between kinds at block 0 (zero costs more than resample, mean costs more than resample)"
+        " and block 1 (zero costs more than mean, resample costs more than mean) (12 paired tests, Holm)."
     )
     (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
     assert table.frame["p, zero = mean"].tolist() == [

@@ -134,7 +134,7 @@ def sentence(kinds: Kinds, *, several_units: bool = False) -> str:
 
 
 def differing(kinds: Kinds, *, several_units: bool = False) -> str:
-    """`sums: accuracy differs between kinds at block 1 (zero below mean).`, by paired tests after correction."""
+    """`sums: accuracy differs between kinds at block 1 (zero costs more than mean).`, by corrected paired tests."""
     about = f"{kinds.task}, {wording.UNIT_NAMES[kinds.unit]}" if several_units else kinds.task
     tests = wording.counted(len(kinds.contrasts), "paired test")
     clauses = []
@@ -147,12 +147,12 @@ def differing(kinds: Kinds, *, several_units: bool = False) -> str:
 
 
 def _ordered(pairs: Sequence[KindContrast]) -> str:
-    """`resample below zero and mean`: the kinds that cost more first."""
+    """`resample costs more than zero and mean`."""
     below: dict[str, list[str]] = {}
     for pair in pairs:
         names = (pair.first, pair.second) if (pair.difference.value or 0) < 0 else (pair.second, pair.first)
         below.setdefault(names[0], []).append(names[1])
-    return ", ".join(f"{low} below {wording.listed(high)}" for low, high in below.items())
+    return ", ".join(f"{low} costs more than {wording.listed(high)}" for low, high in below.items())
 
 
 def section(summary: AblationSummary) -> Section | None:
@@ -239,8 +239,9 @@ def _table(every: Sequence[Kinds]) -> Table:
             Column("differ", "Kinds that differ", lambda text: text or wording.DASH, number=False),
         ),
         title="Every place under every kind of ablation",
-        caption="Drops in points; of several draws of resample the mean. Kinds that differ: exact paired tests of the"
-        " accuracy on the same items, Holm-corrected over places and pairs of kinds (p in the file).",
+        caption="Drops in points; of several draws of resample the mean. Critical under resample is what every draw"
+        " calls critical. Kinds that differ: exact paired tests on the same items of how often an item is right, over"
+        " all draws, Holm-corrected over places and pairs of kinds (p in the file).",
         mark=lambda row: bool(row["all"]),
         marked="critical under all kinds",
     )

@@ -1,0 +1,43 @@
+"""The sentence on heads says under which kinds each is critical, as the table of the study has it."""
+
+from __future__ import annotations
+
+import pytest
+from oracle import Oracle
+
+from commandline import write
+from lesion.report import wording
+from lesion.studies.ablation.study import Study
+from runs import run_ablation as run
+from tiny import model
+
+ITEMS = 30
+
+
+class Wrong(Oracle):
+    """Always right, but without one head however it is replaced, and without another one where it is removed."""
+
+    def say(self, request):
+        answer = super().say(request)
+        wrong = str(request.edit).startswith(("1.attention.head.2", "0.attention.head.1×0"))
+        return answer if answer.scores else type(answer)("wrong" if wrong else "right", 3, "stop")
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ("0-1", "head 1.2 is critical under zero, mean and resample alike; head 0.1 under zero alone."),
+        ("0", "head 0.1 is critical under zero alone; none under all kinds."),
+        ("2", "no head is critical under zero, mean or resample."),
+    ],
+)
+def test_the_kinds_under_which_each_head_is_critical_are_told_in_one_sentence(layers, said, tmp_path):
+    rows = ({"id": f"i{n}", "prompt": f"{n} + 1 =", "answer": "right"} for n in range(2 * ITEMS))
+    task = str(write(tmp_path / "sums.jsonl", rows))
+    edits = {"unit": "head", "layers": layers, "replace": ["mean", "resample"], "draws": 2}
+    study = Study.make(models=["tiny:llama"], tasks=[task], items=ITEMS, edits=edits, decoding={"max_new_tokens": 4})
+    done = run(study, tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Wrong())
+    (finding,) = done.found()
+    sentences = [*finding.headline, *finding.sentences]
+    (told,) = (text.replace(wording.SPACE, " ") for text in sentences if text.startswith("Kinds of ablation"))
+    assert told == f"Kinds of ablation: {task}: {said}"
