@@ -26,7 +26,9 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
     Hooks scale what blocks, branches and inner units add to the residual stream; scaled parameters, truncated matrices,
     and scaled matrices of experts and routers are written in place. Afterwards the weights are bit-identical: also
     after an exception, for tied weights, and for modules spread over devices. Selections are made on the weights as
-    they are on entry; nested, the inner one chooses among edited weights.
+    they are on entry; nested, the inner one chooses among edited weights. Where both change one place, the outer edit
+    acts on what the inner one leaves: factors multiply, and what the outer one replaces is replaced whatever the inner
+    one did.
 
     Args:
         model: whose network is edited, for everybody who uses it.
