@@ -1,5 +1,6 @@
 """The cells of a summary as curves and views: what is drawn together, and what is missing."""
 
+import pytest
 from made import form, study, valid
 
 from lesion.studies.ablation.curves import full_drop
@@ -13,13 +14,14 @@ def test_several_models_share_a_view_with_one_curve_each_and_one_panel_per_task(
     assert all(len(of_task) == 2 for of_task in view.panels.values())
 
 
-def test_one_model_with_several_factors_has_one_curve_per_factor():
+@pytest.mark.parametrize(("other", "labels"), [(0.5, ("factor 0", "factor 0.5")), ("mean", ("zero", "mean"))])
+def test_one_model_with_several_factors_has_one_curve_per_factor(other, labels):
     summary = form(models=("base",))
     for task in summary["models"][0]["tasks"]:
-        task["cells"] += [{**cell, "factor": 0.5} for cell in task["cells"]]
+        task["cells"] += [{**cell, "factor": other} for cell in task["cells"]]
     (view,) = valid(summary).views
     assert view.factor is None
-    assert view.labels == ("factor 0", "factor 0.5")
+    assert view.labels == labels
 
 
 def test_units_are_views_of_their_own():

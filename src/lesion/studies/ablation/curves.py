@@ -138,7 +138,8 @@ class View:
     @classmethod
     def of_factors(cls, shown: Sequence[Curve], unit: Unit) -> View:
         """Curves of one model and unit as one view, each named by its factor."""
-        labels = [replace(curve, label=_label(curve.factor)) for curve in shown]
+        kinds = any(isinstance(curve.factor, str) for curve in shown)
+        labels = [replace(curve, label=_label(curve.factor, kinds)) for curve in shown]
         return cls.of(labels, unit, None, unit)
 
     @property
@@ -184,8 +185,10 @@ def views(every: Sequence[Curve]) -> tuple[View, ...]:
     return tuple(drawn)
 
 
-def _label(factor: Factor) -> str:
-    """A factor in a legend: `factor 0.5`, `mean`."""
+def _label(factor: Factor, kinds: bool) -> str:
+    """A factor in a legend: `factor 0.5`, `mean`; factor 0 beside other kinds of ablation: `zero`."""
+    if factor == 0 and kinds:
+        return "zero"
     return factor if isinstance(factor, str) else f"factor {factor:g}"
 
 

@@ -69,7 +69,7 @@ def findings(summary: AblationSummary) -> list[Finding]:
         by_task.setdefault((curve.model, curve.unit, curve.task), []).append(curve)
     for (model, unit, _), curves in by_task.items():
         if (agreement := of_kinds.agreement(curves)) is not None:
-            by_unit[model, unit].append(f"Kinds of ablation: {agreement}")
+            by_unit[model, unit].insert(1, f"Kinds of ablation: {agreement}")
     several = len(summary.models) > 1
     every = []
     for (model, unit), own in by_unit.items():
