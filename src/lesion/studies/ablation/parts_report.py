@@ -67,14 +67,16 @@ def findings(summary: AblationSummary) -> list[Finding]:
     for curve in parts.maps(summary):
         by_unit.setdefault((curve.model, curve.unit), []).append(_sentence(curve))
         by_task.setdefault((curve.model, curve.unit, curve.task), []).append(curve)
+    agreements: dict[tuple[str, Unit], list[str]] = {}
     for (model, unit, _), curves in by_task.items():
         if (agreement := of_kinds.agreement(curves)) is not None:
-            by_unit[model, unit].insert(1, f"Kinds of ablation: {agreement}")
+            agreements.setdefault((model, unit), []).append(f"Kinds of ablation: {agreement}")
     several = len(summary.models) > 1
     every = []
     for (model, unit), own in by_unit.items():
         noun = wording.plural(wording.UNIT_NAMES[unit])
-        every.append(Finding(f"{model}, {noun}" if several else wording.capital(noun), (own[0],), tuple(own[1:])))
+        subject = f"{model}, {noun}" if several else wording.capital(noun)
+        every.append(Finding(subject, (own[0], *agreements.get((model, unit), ())), tuple(own[1:])))
     return every
 
 
