@@ -36,13 +36,9 @@ TEXTS = (3, 5, 2, 4)
 def some_reference(model: Model, texts: tuple[int, ...] = TEXTS, seed: int = 0) -> Reference:
     """A reference of any numbers at every place of a tiny model."""
     generator = torch.Generator().manual_seed(seed)
-    sampled = {
-        str(block.index) if unit == "block" else f"{block.index}.{unit}": torch.randn(
-            sum(texts), 32, generator=generator
-        )
-        for block in model.anatomy.blocks
-        for unit in UNITS
-    }
+    numbers = [str(block.index) for block in model.anatomy.blocks]
+    addresses = [number if unit == "block" else f"{number}.{unit}" for number in numbers for unit in UNITS]
+    sampled = {address: torch.randn(sum(texts), 32, generator=generator) for address in addresses}
     means = {address: torch.randn(2, 32, generator=generator) for address in sampled}
     # For positions 0 to 5, and behind them.
     at = {address: torch.randn(7, 32, generator=generator) for address in sampled}
@@ -89,12 +85,8 @@ def replaced(network: PreTrainedModel, family: str, edit: Edit, length: int) -> 
             stream = output[0] if isinstance(output, tuple) else output
             before = (args[0] if args else kwargs["hidden_states"]) if part.unit == "block" else 0
             chosen = [number_at(part, position) for position in range(length)]
-            put = (
-                part.reference.vectors[part.kind][part.address][chosen]
-                .repeat(stream.numel() // (32 * length), 1)
-                .view_as(stream)
-                + before
-            )
+            vectors = part.reference.vectors[part.kind][part.address][chosen]
+            put = vectors.repeat(stream.numel() // (32 * length), 1).view_as(stream) + before
             return (put, *output[1:]) if isinstance(output, tuple) else put
 
         return hook

@@ -102,7 +102,7 @@ def reference(
     if "position" in wanted and len(texts) < FEWEST_TEXTS:
         raise UsageError(
             f"A mean at a position is over at least {FEWEST_TEXTS} texts, and {calibration.data} gives {len(texts)};"
-            " draw more texts, or take the mean over all tokens (kind mean)."
+            " draw more texts, or take the mean (kind mean)."
         )
     if "resample" in wanted and draws > len(texts):
         raise UsageError(

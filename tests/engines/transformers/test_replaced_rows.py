@@ -43,12 +43,12 @@ def assert_greedy(model, requests, found) -> None:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alone(family):
     model = tiny.model(family)
-    requests = questions(prompts(2, longest=20), edits_of(some_reference(model)))
+    requests = questions(prompts(2, longest=20), edits_of(some_reference(model, seed=1)))
     found, work = answered(model, requests)
     assert_greedy(model, requests, found)
     assert work.drafted > 0
     # The edits do something: not all rows of a prompt say the same.
-    assert len({found[request.key].token_ids for request in requests}) > len(requests) // 5
+    assert len({found[request.key].token_ids for request in requests}) > len(requests) // 3
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2", "opt"])

@@ -1,7 +1,7 @@
 """Kinds of ablation: which places are critical whatever stands in for them, and which under some kinds only.
 
 Zero ablation takes a model off the distribution that its later blocks were trained on, so that it can break what does
-not depend on the place (Li and Janson 2024); another token's contribution stays on it and misleads (Zhang and Nanda
+not depend on the place (Li and Janson 2024); another text's contribution stays on it and misleads (Zhang and Nanda
 2024). A place that is critical under all kinds needs neither explanation.
 """
 
