@@ -7,8 +7,9 @@ models and items, and writes two files: OUT.csv, a row for each method, kind of 
 seeds and Student's interval, and OUT.md, the tables.
 
 Rank and average precision are of the true places among all places of a unit; precision and recall are of the places
-that a method names at a level of 5 %. False alarms are counted where there is no skill: on models whose skill could
-not be learned, and on all models with the right answers dealt out anew, so that the skill is at chance.
+that a method names at a level of 5 %. False alarms of ablation are not counted here: the blocks of compiled models that
+carry nothing change nothing, and where a skill is at chance nothing can be critical, so that none could be named.
+`benchmarks/critical.py` simulates them.
 """
 
 from __future__ import annotations
@@ -21,23 +22,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
 import lesion
 from lesion.labs.planted.kinds import KINDS as TRUTHS
-from lesion.labs.planted.recipe import Recipe
 from lesion.labs.planted.run import MODEL, plant
 from lesion.labs.planted.scores import average_precision, mean, overlap, rank
-from lesion.statistics.critical import fewest_right
-from lesion.statistics.paired import wilson
 from sweep import machine
 from truth_case import UNITS, Case
 from truth_methods import METHODS, SELECTIONS, selection
 
 LASER_KEEP = (0.95, 0.75, 0.5, 0.25)
-BLOCKS, HEADS = Recipe.blocks, Recipe.blocks * Recipe.heads
 Row = dict[str, Any]
 
 
@@ -109,30 +105,6 @@ def cut(case: Case) -> Iterable[Row]:
         finally:
             for address, matrix in matrices.items():
                 matrix.write(kept[address])
-
-
-def alarms(case: Case) -> Iterable[Row]:
-    """How many places are named that cannot carry the skill: of compiled models, those that are not true; any place,
-    where the skill is at chance."""
-    skill = case.truth.skill
-    gold = case.gold[skill]
-    permuted = np.random.default_rng(case.truth.seed).permutation(gold)
-    nulls = {"answers dealt out anew": permuted}
-    if case.truth.kind == "shuffled":
-        nulls["skill never learned"] = gold
-    if case.truth.kind == "compiled":
-        for unit in UNITS:
-            others = set(case.places(unit)) - set(case.true(unit))
-            for kind in case.kinds(unit):
-                false = case.critical(kind, unit, skill) & others
-                label = "alarms, places that carry nothing (compiled)"
-                yield row(case, unit, kind, label, len(false), places=len(others))
-    for null, answers in nulls.items():
-        for unit in UNITS:
-            for kind in case.kinds(unit):
-                named = case.critical(kind, unit, skill, answers)
-                places = case.places(unit)
-                yield row(case, unit, kind, f"alarms, {null}", len(named), places=len(places))
 
 
 def searched(case: Case) -> Iterable[Row]:
@@ -219,19 +191,7 @@ def _cell(found: pd.Series, digits: int) -> str:
     return f"{found['mean']:.{digits}f} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
 
 
-def alarm_table(rows: pd.DataFrame) -> str:
-    """The share of places named where none can carry the skill, with Wilson's interval, as Markdown."""
-    part = rows[rows["measure"].str.startswith("alarms")]
-    lines = ["| null | unit | ablation | named | of | share, % |", "|---|---|---|---:|---:|---:|"]
-    for (null, unit, kind), group in part.groupby(["measure", "unit", "method"], sort=False):
-        named, places = int(group["value"].sum()), int(group["places"].sum())
-        low, high = wilson(named, places)
-        share = f"{100 * named / places:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-        lines.append(f"| {str(null).removeprefix('alarms, ')} | {unit} | {kind} | {named} | {places} | {share} |")
-    return "\n".join(lines) + "\n"
-
-
-def page(rows: pd.DataFrame, summary: pd.DataFrame, seeds: int, seconds: float) -> str:
+def page(summary: pd.DataFrame, seeds: int, seconds: float) -> str:
     """All tables, as Markdown."""
     parts = [
         f"# Methods on planted truth\n\n{seeds} seeds; mean over seeds and Student's 95 % interval, which may"
@@ -249,13 +209,6 @@ def page(rows: pd.DataFrame, summary: pd.DataFrame, seeds: int, seconds: float) 
     parts += [table(summary, "matrix", name) for name in ("named", "rank", "claims", "gain, recall")]
     parts.append("## Is the truth one? Accuracy with and without the true places\n")
     parts += [table(summary, "truth", name) for name in ("skill", "sums", "copying")]
-    parts.append("## False alarms\n")
-    parts.append(
-        f"A skill at chance has 8 or 9 of 64 items right. With {BLOCKS} blocks a place can be critical from"
-        f" {fewest_right(BLOCKS)} right answers on, with {HEADS} heads from {fewest_right(HEADS)} on, so that the rule"
-        " names none there.\n"
-    )
-    parts.append(alarm_table(rows))
     return "\n".join(parts)
 
 
@@ -265,7 +218,6 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the models; what it has is not made again")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", default=list(TRUTHS), choices=list(TRUTHS))
-    parser.add_argument("--compiled", type=int, default=20, help="seeds of compiled models on which alarms are counted")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="write OUT.csv and OUT.md")
     options = parser.parse_args()
@@ -277,12 +229,8 @@ def main() -> None:
             (folder,) = plant(options.work, kind, seed)
             rows += scored(Case(folder))
             print(kind, seed, f"{time.process_time() - begun:.0f} s", flush=True)
-    for seed in range(options.seeds, options.compiled if "compiled" in options.kinds else 0):
-        (folder,) = plant(options.work, "compiled", seed)
-        rows += alarms(Case(folder))
-    frame = pd.DataFrame(rows)
-    summary = gathered(frame)
-    text = page(frame, summary, options.seeds, time.process_time() - begun)
+    summary = gathered(pd.DataFrame(rows))
+    text = page(summary, options.seeds, time.process_time() - begun)
     if options.out is None:
         print(text)
     else:
@@ -292,7 +240,7 @@ def main() -> None:
 
 def scored(case: Case) -> Sequence[Row]:
     """Every number of one model."""
-    rows = [*cut(case), *ranked(case), *weighed(case), *alarms(case)]
+    rows = [*cut(case), *ranked(case), *weighed(case)]
     if case.truth.kind in ("noise", "joint", "shuffled"):
         rows += searched(case)
     return rows

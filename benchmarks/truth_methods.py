@@ -168,8 +168,14 @@ def _passes(unit: str) -> dict[str, Callable[[Case], Report]]:
     }
 
 
+def random_order(unit: str) -> Callable[[Case], Report]:
+    """What a method without knowledge scores: all places alike, of which every order counts."""
+    return lambda case: Report(dict.fromkeys(case.places(unit), 0.0))
+
+
 METHODS: dict[str, dict[str, Callable[[Case], Report]]] = {
     "block": {
+        "random order": random_order("block"),
         **_ablations("block"),
         **{f"heads, {name}": head_ablation(method) for name, method in ONE_KIND.items()},
         **_passes("block"),
@@ -177,7 +183,7 @@ METHODS: dict[str, dict[str, Callable[[Case], Report]]] = {
         "drift elbow": drift_elbow,
         **{f"{name}, density": density(name) for name in SELECTIONS},
     },
-    "branch": {**_ablations("branch"), **_passes("branch")},
-    "head": ONE_KIND,
+    "branch": {"random order": random_order("branch"), **_ablations("branch"), **_passes("branch")},
+    "head": {"random order": random_order("head"), **ONE_KIND},
 }
 """By unit, every method that scores places of it."""

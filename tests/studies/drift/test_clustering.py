@@ -55,6 +55,21 @@ def test_the_curve_is_that_of_the_kinds_that_were_planted():
     assert measured.layers[3].nmi < 2 * measured.layers[3].null_high
 
 
+def test_by_token_a_fall_by_spreading_goes_and_a_fall_by_regrouping_stays():
+    rng = np.random.default_rng(0)
+    tokens = np.repeat(np.arange(60), 10)
+    groups, others = rng.integers(0, KINDS, 60), rng.integers(0, KINDS, 60)
+    spread = np.where(rng.random(600) < 0.6, groups[tokens], rng.integers(0, KINDS, 600))
+    layers = [3 * np.eye(KINDS, WIDTH)[kinds] for kinds in (groups[tokens], spread, others[tokens])]
+    layers = [layer + 0.01 * rng.normal(size=layer.shape) for layer in layers]
+    with spooled(layers, [[1] * 600]) as states:
+        measured = drift(states, Settings(clusters=KINDS, null=5))
+    own = [1.0, 1.0, normalized_mutual_info_score(groups[tokens], others[tokens])]
+    np.testing.assert_allclose(measured.by_token(tokens, "arithmetic"), own, atol=1e-9)
+    assert measured.layers[1].nmi < 0.5
+    assert measured.layers[2].nmi == pytest.approx(own[2], abs=1e-9)
+
+
 def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantile():
     layers, _ = planted([1, 0.5])
     with planted_states(layers) as states:

@@ -1,4 +1,8 @@
-"""Scores of a method on planted truth: of its ranking of places, and of the places that it names."""
+"""Scores of a method on planted truth: of its ranking of places, and of the places that it names.
+
+Places with the same score stand in no order: rank and average precision are means over all their orders. A method that
+scores all places alike so has the scores of a random order.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,7 @@ class Overlap:
 
 
 def rank(scores: Mapping[str, float], truth: Collection[str]) -> float:
-    """The rank of the best true place among it and all places that are not true: 1 for the highest score. Places that
-    tie with it count half.
+    """The mean rank of the best true place among it and all places that are not true: 1 for the highest score.
 
     Raises:
         LesionError: there is no true place, or one has no score.
@@ -36,24 +39,28 @@ def rank(scores: Mapping[str, float], truth: Collection[str]) -> float:
     true = _checked(scores, truth)
     best = max(scores[place] for place in true)
     others = [score for place, score in scores.items() if place not in true]
-    return 1 + sum(score > best for score in others) + sum(score == best for score in others) / 2
+    tied = sum(scores[place] == best for place in true)
+    # Of o others in random order with t true places, o / (t + 1) stand before the first true one.
+    return 1 + sum(score > best for score in others) + sum(score == best for score in others) / (tied + 1)
 
 
 def average_precision(scores: Mapping[str, float], truth: Collection[str]) -> float:
-    """Average precision, Σ (R_k − R_{k−1}) P_k over the distinct scores from the highest on; places that tie enter
-    together. 1 where all true places stand before all others.
+    """Average precision: the mean over true places of the share of true ones among the places down to it. 1 where all
+    true places stand before all others.
 
     Raises:
         LesionError: there is no true place, or one has no score.
     """
     true = _checked(scores, truth)
-    total, recalled = 0.0, 0.0
+    total, before, hits = 0.0, 0, 0
     for bar in sorted(set(scores.values()), reverse=True):
-        reached = {place for place, score in scores.items() if score >= bar}
-        hits = len(reached & true)
-        total += (hits / len(true) - recalled) * hits / len(reached)
-        recalled = hits / len(true)
-    return total
+        group = {place for place, score in scores.items() if score == bar}
+        size, own = len(group), len(group & true)
+        # A place is true with chance own / size; each place before it in the group then with (own − 1) / (size − 1).
+        others = (own - 1) / (size - 1) if size > 1 else 0.0
+        total += sum(own / size * (hits + 1 + place * others) / (before + place + 1) for place in range(size) if own)
+        before, hits = before + size, hits + own
+    return total / len(true)
 
 
 def overlap(named: Collection[str], truth: Collection[str]) -> Overlap:

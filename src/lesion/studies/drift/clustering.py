@@ -86,6 +86,18 @@ class Measured(Value):
         place = [measured.layer for measured in self.layers].index(layer)
         return np.asarray(self.assignments[place], dtype=np.int64)
 
+    def by_token(self, tokens: Int[np.ndarray, " tokens"], normalisation: str) -> list[float]:
+        """At every layer, NMI of the reference clusters with those of the layer, every occurrence of a token in the
+        cluster that most occurrences of it are in (the lowest number of several)."""
+        kinds = np.unique(tokens, return_inverse=True)[1]
+        reference = np.asarray(self.assignments[0], dtype=np.int64)
+        usual = []
+        for assignment in self.assignments:
+            counts = np.zeros((kinds.max() + 1, self.clusters), dtype=np.int64)
+            np.add.at(counts, (kinds, np.asarray(assignment, dtype=np.int64)), 1)
+            usual.append(counts.argmax(axis=1)[kinds])
+        return [normalised_mutual_information(reference, each, normalisation) for each in usual]
+
     def along(self, measure: str) -> list[float]:
         """A measure at every layer, NaN where it is unknown."""
         values = [getattr(layer, measure) for layer in self.layers]

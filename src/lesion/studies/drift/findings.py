@@ -169,7 +169,18 @@ def _above_all(summary: DriftSummary) -> list[str]:
     if touching := [model.name for model, _ in known if lost(model)]:
         which = wording.listed(touching) if len(touching) < 3 else f"{_of(len(touching), len(summary.models))} models"
         text += f"; in {which} some layers cannot be distinguished from these"
-    return [f"{text}."]
+    return [f"{text}.", *_spreading(summary)]
+
+
+def _spreading(summary: DriftSummary) -> list[str]:
+    falls = [fall for model in summary.models if (fall := of_model.spread(model)) is not None]
+    if not falls:
+        return []
+    nmi, by_token = ([fall[place] for fall in falls] for place in (0, 1))
+    return [
+        f"With every occurrence in its token's most common cluster NMI falls by {_range(by_token)} after layer"
+        f" {summary.reference + 1} instead of {_range(nmi)}: the rest is that occurrences of one token spread."
+    ]
 
 
 def _checks_all(summary: DriftSummary) -> list[str]:

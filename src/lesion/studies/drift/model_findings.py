@@ -7,7 +7,7 @@ from lesion.report.finding import Finding
 from lesion.report.wording import ALPHA, SPACE, capital, percent
 from lesion.studies.drift.charts import p_text, place_text
 from lesion.studies.drift.evidence import agreement, at_the_start, lost, reach
-from lesion.studies.drift.result import CHECKS, Departure, DriftOfModel, DriftSummary, Leaving
+from lesion.studies.drift.result import BY_TOKEN, CHECKS, Departure, DriftOfModel, DriftSummary, Leaving
 from lesion.studies.drift.token_drift import named, token_text
 
 MOST_NAMED = 2
@@ -113,7 +113,29 @@ def fall(summary: DriftSummary, model: DriftOfModel) -> list[str]:
         text += f", of shuffled tokens {both[1]:.2f}"
     if low := lost(model):
         text += f"; {wording.numbered('layer', low)} cannot be distinguished from these"
-    return [f"{text}."]
+    return [f"{text}.", *_spreading(model)]
+
+
+def _spreading(model: DriftOfModel) -> list[str]:
+    """How much of the fall of NMI is that occurrences of one token spread over clusters."""
+    if (falls := spread(model)) is None:
+        return []
+    nmi, by_token = falls
+    return [
+        f"With every occurrence in its token's most common cluster it falls by {by_token:.2f} instead of {nmi:.2f}: the"
+        " rest is that occurrences of one token spread."
+    ]
+
+
+def spread(model: DriftOfModel) -> tuple[float, float] | None:
+    """How far NMI falls from the first layer after the reference to the last, as it is and by token (`BY_TOKEN`)."""
+    falls = []
+    for measure in ("nmi", BY_TOKEN):
+        values = [value.mean for _, value in model.curve.along(measure)][1:]
+        if len(values) < 2:
+            return None
+        falls.append(values[0] - values[-1])
+    return falls[0], falls[1]
 
 
 def ends(model: DriftOfModel) -> tuple[float, float] | None:

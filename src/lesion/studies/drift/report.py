@@ -29,7 +29,7 @@ from lesion.report.files import fragment
 from lesion.report.finding import Finding
 from lesion.studies.drift import charts, tables, token_drift
 from lesion.studies.drift import findings as prose
-from lesion.studies.drift.result import CHECKS, DriftSummary, Family
+from lesion.studies.drift.result import BY_TOKEN, CHECKS, DriftSummary, Family
 
 READING = (
     "At every layer the vectors of all tokens are clustered by k-means. The normalised mutual information (NMI) of two"
@@ -173,16 +173,20 @@ def _checks(summary: DriftSummary, family: Family) -> Figure:
     ]
     names = {name: f"{tables.HEADINGS[name]} with layer {summary.reference}" for name in CHECKS}
     names |= {label: f"NMI with {label}" for label in summary.labellings}
+    names |= {BY_TOKEN: f"NMI with layer {summary.reference}, by token"}
     for measure, title in names.items():
         if any(model.curve.along(measure) for model in family.models):
             axis = tables.HEADINGS.get(measure, "NMI")
-            panels.append(Panel((charts.measure_chart(family, measure, axis, null=measure not in CHECKS),), title))
+            panels.append(
+                Panel((charts.measure_chart(family, measure, axis, null=measure in summary.labellings),), title)
+            )
     return Figure(
         name=_numbered(summary, "checks", family),
         panels=tuple(panels),
         caption=f"{family.name}. Cosine: mean over tokens of the cosine between a token's vectors at the two layers;"
         " CKA: linear, centred. NMI with token class and token: of a layer's own clusters with what kind of token, and"
-        " which token, each position holds. Grey: what shuffled tokens give.",
+        " which token, each position holds. By token: every occurrence counts as in its token's most common cluster."
+        " Grey: what shuffled tokens give.",
         legend=charts.legend(family),
         small=True,
         columns=3,

@@ -21,16 +21,22 @@ from lesion.studies.drift.study import DriftStudy
 
 CHECKS = {"cosine": "cosine", "cka": "CKA"}
 """The measures that need no clusters, and what they are called in tables, charts and findings."""
-MEASURES = ("nmi", "null", "null_high", *CHECKS)
+BY_TOKEN = "by_token"
+MEASURES = ("nmi", "null", "null_high", BY_TOKEN, *CHECKS)
 
 
 class Layer(Value):
-    """The measures of one layer over runs (`clustering.MeasuredLayer`); None where unknown."""
+    """The measures of one layer over runs (`clustering.MeasuredLayer`); None where unknown.
+
+    `by_token` is NMI with the reference layer once every occurrence is put into the most common cluster of its token
+    at this layer: what is left of the fall of `nmi` when occurrences of one token do not spread.
+    """
 
     layer: int
     nmi: Mean | None = None
     null: Mean | None = None
     null_high: Mean | None = None
+    by_token: Mean | None = None
     cosine: Mean | None = None
     cka: Mean | None = None
     labels: dict[str, Mean] = Field(default_factory=dict)

@@ -146,7 +146,8 @@ def _model(
     compared = drift_summary.compared(study, by_task)
     of_tasks = (blocks for task, blocks in (by_task or {}).items() if compared in (None, task))
     blocks_beside = sorted({block for blocks in of_tasks for block in blocks})
-    curves = drift_summary.curves(study, cells, seed_of(study, "shape"), blocks_beside)
+    tokens = [read.flat[in_part(study, read)] for read in texts]
+    curves = drift_summary.curves(study, cells, tokens, seed_of(study, "shape"), blocks_beside)
     shape = next(curve.shape for curve in curves if curve.clusters == study.drawn)
     at = None if shape is None else shape.departure
     layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)

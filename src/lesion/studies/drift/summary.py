@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
+from jaxtyping import Int
 
 from lesion.core.values import Mean
 from lesion.errors import UsageError
@@ -14,18 +15,22 @@ from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured
 from lesion.studies.drift.critical_blocks import Critical, distance
-from lesion.studies.drift.result import MEASURES, Curve, Departure, Layer, Line, Shape
+from lesion.studies.drift.result import BY_TOKEN, CHECKS, Curve, Departure, Layer, Line, Shape
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
 
 
 def curves(
-    study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int, critical: Sequence[int]
+    study: DriftStudy,
+    cells: Mapping[int, Sequence[Measured]],
+    tokens: Sequence[Int[np.ndarray, " tokens"]],
+    seed: int,
+    critical: Sequence[int],
 ) -> list[Curve]:
     """The curves of one model over runs, one for every number of clusters.
 
-    `seed` is that of the bootstrap of places and of the simulated studies behind the power; `critical` are the blocks
-    that the hinge or step is compared with.
+    `tokens` are those that were clustered in every run. `seed` is that of the bootstrap of places and of the simulated
+    studies behind the power; `critical` are the blocks that the hinge or step is compared with.
     """
     results = []
     for clusters in study.clusters or ():
@@ -35,7 +40,7 @@ def curves(
         results.append(
             Curve(
                 clusters=clusters,
-                layers=_layers(own, plain=clusters == study.drawn),
+                layers=_layers(own, tokens if clusters == study.drawn else (), study.nmi),
                 shape=shape,
                 ceiling=np.mean([cell.ceiling for cell in own]),
                 nearest=distance(at.layer, critical, shape.possible) if shape and at else None,
@@ -117,11 +122,14 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
     return max(reference, math.ceil(layer) - 1), min(blocks, math.floor(layer) + 1)
 
 
-def _layers(cells: Sequence[Measured], *, plain: bool) -> list[Layer]:
-    """Mean and standard deviation over runs at every layer; with `plain` also of what needs no clusters."""
-    measures = MEASURES if plain else ("nmi", "null", "null_high")
+def _layers(cells: Sequence[Measured], tokens: Sequence[Int[np.ndarray, " tokens"]], normalisation: str) -> list[Layer]:
+    """Mean and standard deviation over runs at every layer; with `tokens` also by token, cosine and CKA."""
+    measures = ("nmi", "null", "null_high", *CHECKS) if tokens else ("nmi", "null", "null_high")
     columns = {measure: np.array([cell.along(measure) for cell in cells]) for measure in measures}
-    labels = cells[0].layers[0].labels if plain else ()
+    if tokens:
+        by_token = [cell.by_token(own, normalisation) for cell, own in zip(cells, tokens, strict=True)]
+        columns[BY_TOKEN] = np.array(by_token)
+    labels = cells[0].layers[0].labels if tokens else ()
     layers = []
     for place, layer in enumerate(cells[0].layers):
         means = {measure: Mean.of(values[:, place]) for measure, values in columns.items()}

@@ -14,10 +14,22 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
 from lesion.studies.drift.charts import place_text, plain
-from lesion.studies.drift.result import CHECKS, Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
+from lesion.studies.drift.result import (
+    BY_TOKEN,
+    CHECKS,
+    Curve,
+    Departure,
+    DriftOfModel,
+    DriftSummary,
+    Family,
+    Leaving,
+    Shape,
+)
 from lesion.studies.drift.token_drift import token_text
 
-HEADINGS = {"nmi": "NMI", "null": "Null"} | {name: wording.capital(title) for name, title in CHECKS.items()}
+HEADINGS = {"nmi": "NMI", "null": "Null", BY_TOKEN: "NMI by token"} | {
+    name: wording.capital(title) for name, title in CHECKS.items()
+}
 ACROSS = 4
 """The terminal's table of layers has at most so many models side by side."""
 MOST_LEFT = 6
