@@ -227,6 +227,19 @@ def test_wrong_magic_version_type_and_part(tmp_path):
     fault(good, "one of 3 parts", tmp_path / "big-00001-of-00003.gguf")
 
 
+def test_parts_of_a_model_are_to_be_joined_whatever_they_are_called(tmp_path):
+    for part in (1, 2, 3):
+        write(tmp_path / f"big-0000{part}-of-00003.gguf", llama())
+    with pytest.raises(LesionError, match=r"big-00001-of-00003\.gguf is one of 3 parts .*llama-gguf-split --merge"):
+        load(tmp_path)
+    renamed = write(tmp_path / "renamed.gguf", llama(), general={"split.count": 3, "split.no": 0})
+    with pytest.raises(LesionError, match="is one of 3 parts"):
+        load(renamed)
+    adapter = write(tmp_path / "adapter.gguf", llama(), general={"general.type": "adapter"})
+    with pytest.raises(LesionError, match=r"holds no model, but a part for one \(adapter\)"):
+        load(adapter)
+
+
 def test_an_architecture_that_transformers_cannot_read(tmp_path):
     path = write(tmp_path / "tiny.gguf", llama(), architecture="plamo9")
     with pytest.raises(LesionError, match="architecture plamo9, which transformers cannot read from GGUF files"):

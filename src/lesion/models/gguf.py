@@ -28,6 +28,7 @@ _STRING, _ARRAY = 8, 9
 # Value types of fixed size, by number: as `struct` names them.
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _MOST_DIMENSIONS = 4
+_LONGEST_LIST = 1024  # of numbers; those of a tokenizer are longer, and read by its own reader
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Header:
     Attributes:
         path: the file.
         architecture: as llama.cpp names it: `llama`, `qwen2`.
-        metadata: numbers and texts by key; lists are left out.
+        metadata: numbers and texts by key, and lists of numbers as long as one for every block may be.
         tensors: in the order of the file.
     """
 
@@ -105,11 +106,8 @@ def read_header(path: str | Path) -> Header:
     """
     file = existing(path, "model")
     part = PART.search(file.name)
-    if part is not None and int(part[1]) > 1:
-        raise LesionError(
-            f"{file} is one of {int(part[1])} parts of a model: join them with `llama-gguf-split --merge` and give "
-            "the joined file."
-        )
+    if part is not None:
+        _refuse_part(file, int(part[1]))
     size = file.stat().st_size
     try:
         with file.open("rb") as opened:
@@ -140,6 +138,34 @@ def read_header(path: str | Path) -> Header:
     return header
 
 
+def _refuse_part(file: Path, parts: object) -> None:
+    """Refuse one of several files of a model."""
+    if isinstance(parts, int) and parts > 1:
+        raise LesionError(
+            f"{file} is one of {parts} parts of a model: join them with `llama-gguf-split --merge FIRST-PART "
+            "JOINED.gguf` and give the joined file."
+        )
+
+
+def read_tensor(header: Header, tensor: Tensor) -> list[float]:
+    """The numbers of one tensor of a file, in their order; meant for short ones.
+
+    Raises:
+        LesionError: the file cannot be read.
+    """
+    import numpy as np
+    from gguf import GGMLQuantizationType, dequantize
+
+    try:
+        stored = np.fromfile(header.path, np.uint8, tensor.stop - tensor.start, offset=tensor.start)
+    except OSError as error:
+        raise LesionError(f"{header.path} cannot be read: {error.strerror}.") from error
+    kind = GGMLQuantizationType[tensor.kind]
+    plain = {"F32": np.float32, "F16": np.float16}.get(tensor.kind)
+    values = dequantize(stored, kind) if plain is None else stored.view(plain)
+    return [float(value) for value in values.ravel()]
+
+
 class _Reader:
     """A place in the bytes of a header; reading moves it on."""
 
@@ -162,6 +188,9 @@ class _Reader:
             value = self.value(self.number("I"))
             if value is not None:
                 metadata[key] = value
+        _refuse_part(self.path, metadata.get("split.count"))  # of a file that has got another name
+        if (kind := metadata.get("general.type", "model")) != "model":
+            raise LesionError(f"{self.path} holds no model, but a part for one ({short(str(kind))}).")
         architecture = metadata.get("general.architecture")
         if not isinstance(architecture, str):
             raise self.damaged("it does not say of which architecture it is (general.architecture)")
@@ -200,7 +229,7 @@ class _Reader:
             raise self.damaged("a text in its header is not UTF-8") from None
 
     def value(self, kind: int) -> Any:
-        """A number or a text; of a list, which is passed over, None."""
+        """A number, a text or a short list of numbers; of any other list, which is passed over, None."""
         if kind in _SCALARS:
             return self.number(_SCALARS[kind])
         if kind == _STRING:
@@ -209,6 +238,8 @@ class _Reader:
             raise self.damaged(f"its header has a value of the unknown type {kind}")
         inner, count = self.number("I"), self.number("Q")
         self.plausible(count)
+        if inner in _SCALARS and count <= _LONGEST_LIST:
+            return tuple(self.number(_SCALARS[inner]) for _ in range(count))
         if inner in _SCALARS:
             self.place += count * struct.calcsize(f"<{_SCALARS[inner]}")
             self.plausible(0)

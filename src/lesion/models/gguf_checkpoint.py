@@ -22,11 +22,12 @@ from lesion.cache import cache_folder
 from lesion.errors import LesionError
 from lesion.files import reason
 from lesion.models.gguf import Header, read_header
-from lesion.models.source import Source, explained
+from lesion.models.gguf_settings import complete, refuse_unread
+from lesion.models.source import Source, explained, refuse_unsuited
 
 NOTE = "gguf.json"
 """In a converted folder: what was stored how."""
-FORM = 1
+FORM = 2
 """Of the conversion; another one converts anew."""
 _SAMPLES, _SAMPLE = 256, 1 << 16  # of the bytes of a file, in its key
 
@@ -153,6 +154,8 @@ def _write(header: Header, folder: Path) -> None:
     home, name = str(header.path.parent), header.path.name
     with quiet(), redirect_stderr(io.StringIO()):  # the bar over tensors knows no other way to be silent
         config = _read("configuration", AutoConfig.from_pretrained, home, header, gguf_file=name)
+        refuse_unsuited(config, str(header.path))
+        complete(config, header)
         tokenizer = _read("tokenizer", AutoTokenizer.from_pretrained, home, header, gguf_file=name)
         network, loading = _read(
             "weights",
@@ -164,6 +167,7 @@ def _write(header: Header, folder: Path) -> None:
             dtype=torch.float32,
             output_loading_info=True,
         )
+        refuse_unread(network, header)
         missing = sorted(loading.get("missing_keys") or ())
         if missing:
             raise LesionError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
-from lesion.models.gguf import SUFFIX, is_gguf
+from lesion.models.gguf import PART, SUFFIX, is_gguf
 from lesion.models.quantised import refuse_unknown, refuse_unreadable
 
 BUNDLED = "bundled:"
@@ -155,11 +155,13 @@ def _folder(folder: str, typed: str, revision: str | None) -> Source:
 def _gguf(folder: Path, typed: str) -> str | None:
     """The name of the GGUF file in a folder, None where there is none.
 
+    Of the parts of one model, the first: reading it says that they have to be joined.
+
     Raises:
         UsageError: there are several.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() == SUFFIX and entry.is_file())
-    if len(names) > 1:
+    if len(names) > 1 and len({PART.sub("", name) for name in names}) > 1:
         raise UsageError(f"The folder {typed} holds {len(names)} GGUF files: give one of them, as {folder / names[0]}.")
     return names[0] if names else None
 
