@@ -152,7 +152,7 @@ def test_scores_keep_every_bit_and_what_is_not_finite_reads_as_nan(scores):
     assert [repr(score) for score in back] == [repr(score) for score in expected]
 
 
-PARTS = st.tuples(*[st.text(max_size=3)] * 6)
+PARTS = st.tuples(*[st.text(max_size=3)] * 7)
 
 
 @given(PARTS, PARTS)
@@ -162,7 +162,8 @@ def test_two_answers_share_a_key_only_when_every_part_is_the_same(first, second)
 
 def test_the_key_leaves_out_the_name_of_the_model_and_all_that_came_of_the_answer():
     assert row().key == row(model_name="other", text="?", correct=False, question="?", group="").key
-    assert len({row().key, row(1).key, row(edit="3×0").key, row(prompt_style="chat").key, row(model="beef").key}) == 5
+    others = row(1), row(edit="3×0"), row(prompt_style="chat"), row(model="beef"), row(prompt="d1"), row(prompt="d2")
+    assert len({each.key for each in (row(), *others)}) == 7
 
 
 def test_an_answer_is_stored_once_and_the_first_stays(tmp_path):

@@ -48,6 +48,22 @@ def test_an_ordinary_template_writes_what_transformers_writes():
     assert expected.startswith("<user>2 + 2 =---")
 
 
+@pytest.mark.parametrize("content", ["m.content", "(m.content | trim)"])
+@pytest.mark.parametrize("last", ["The answer", "The answer "])
+def test_an_answer_that_goes_on_ends_where_transformers_ends_it(content, last):
+    one = speaking(
+        "{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ CONTENT ~ '---' }}{% endfor %}".replace("CONTENT", content)
+    )
+    turns = [*TURNS, {"role": "assistant", "content": last}]
+    settings = {"add_generation_prompt": False, "continue_final_message": True}
+    assert render(one, turns, "m", **settings) == one.apply_chat_template(turns, tokenize=False, **settings)
+
+
+def test_the_clock_of_a_template_stands_still():
+    one = speaking("{{ strftime_now('%d %b %Y %H:%M:%S') }}")
+    assert render(one, TURNS, "m") == "01 Jan 2026 00:00:00"
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_template_that_is_broken_or_beyond_measure_is_refused_soon(kind):
     began = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lesion.core.row import Row, answer_key
@@ -18,12 +18,15 @@ from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.report.wording import counted
+from lesion.tasks.chat import DAY
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
+from lesion.tasks.conversation import dated
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.style import Style
 from lesion.tasks.task import Answer, Item, Task
 from lesion.tasks.thinking import opening, parted
 
@@ -47,6 +50,7 @@ class Cell:
         tokens: of a contrast, the right and the tempting token; empty for all others.
         alike: of a contrast, whether the name that stands twice begins with the right token too.
         parts: of a task of lm-evaluation-harness, the requests that make up the answer; the prompt is the first's.
+        digest: of all the token ids that are sent (`prompt_digest`).
     """
 
     task: Task
@@ -60,6 +64,7 @@ class Cell:
     tokens: tuple[int, ...] = ()
     alike: bool = False
     parts: tuple[Part, ...] = ()
+    digest: str = ""
 
     def requests(self, key: str) -> Iterator[Request]:
         """The requests to an engine: one of this key, or one for every part, numbered behind it."""
@@ -94,6 +99,17 @@ def item_digest(task: Task, item: Item) -> str:
     return hashlib.sha256(json.dumps(reads, sort_keys=True, default=str).encode("ascii")).hexdigest()
 
 
+def prompt_digest(
+    prompt: Sequence[int], continuations: Sequence[Sequence[int]], tokens: Sequence[int], parts: Sequence[Part]
+) -> str:
+    """SHA-256 (64 hex digits) of all token ids that ask an item of a model: the fields of a `Cell`.
+
+    Whatever decides the ids is in it: tokenizer, chat template, special tokens, solved examples, prefixes.
+    """
+    ids = [prompt, continuations, tokens, [(part.prompt, part.choices) for part in parts]]
+    return hashlib.sha256(json.dumps(ids).encode("ascii")).hexdigest()
+
+
 def pending_cells(
     study: Questions,
     chosen: ModelChoice,
@@ -126,10 +142,11 @@ def pending_cells(
         for item in drawn[choice]:
             parts = task.parts(model, item, style, decoding.max_new_tokens) if isinstance(task, Harness) else ()
             put = (parts[0].prompt, (), (), False) if parts else _encoded(model, task, item, style)
+            digest = prompt_digest(*put[:3], parts)
             for edit, text in everything:
-                key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
+                key = answer_key(model.fingerprint, text, choice.name, item.id, how, style, digest)
                 if key not in stored:
-                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put, parts)
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put, parts, digest)
     return cells
 
 
@@ -151,10 +168,17 @@ def _encoded(
     return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
 
 
-def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
+def prompt_notes(model: Model, cells: Collection[Cell]) -> Iterator[str]:
     """A note for each task whose prompts are cut at the context, hold characters that the tokenizer does not know, or
-    repeat each other, and for each with items of two names that begin with the same token.
+    repeat each other, for each with items of two names that begin with the same token, and for chat templates that
+    write the date.
     """
+    for style in dict.fromkeys(cell.style for cell in cells):
+        if dated(model, Style.parse(style)):
+            yield (
+                f"The chat template of {model.name} writes the date into prompts; it is {DAY:%d %B %Y} in all of them,"
+                " whenever they are sent, so that answers of several days belong together."
+            )
     contrasts: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}
     cut: dict[str, set[str]] = {}
@@ -297,6 +321,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
         question=cell.item.question,
         gold=cell.item.gold,
         engine=response.engine,
+        prompt=cell.digest,
     )
 
 

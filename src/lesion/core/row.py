@@ -43,6 +43,7 @@ class Row:
         question: the item's question.
         gold: the item's right answer.
         engine: what answered, in words (`Response.engine`).
+        prompt: digest of the token ids that the model was sent (`core.inference.prompt_digest`).
     """
 
     model: str
@@ -63,17 +64,18 @@ class Row:
     question: str = ""
     gold: str = ""
     engine: str = ""
+    prompt: str = ""
 
     @cached_property
     def key(self) -> str:
         """The key of this answer (`answer_key`)."""
-        return answer_key(self.model, self.edit, self.task, self.item, self.decoding, self.prompt_style)
+        return answer_key(self.model, self.edit, self.task, self.item, self.decoding, self.prompt_style, self.prompt)
 
 
-def answer_key(model: str, edit: str, task: str, item: str, decoding: str, prompt_style: str) -> str:
+def answer_key(model: str, edit: str, task: str, item: str, decoding: str, prompt_style: str, prompt: str) -> str:
     """The key of an answer, 64 hex digits: SHA-256 of everything that decides what the answer will be.
 
-    The parts are joined as a JSON list, so that no two different sextuples read the same.
+    The parts are joined as a JSON list, so that no two different lists of them read the same.
 
     Args:
         model: fingerprint of the model (not its name: the same weights under two names are one model).
@@ -82,9 +84,10 @@ def answer_key(model: str, edit: str, task: str, item: str, decoding: str, promp
         item: id of the item within the task.
         decoding: text form of the decoding.
         prompt_style: the resolved prompt style.
+        prompt: digest of the token ids of the prompt; "" for the key that answers had before prompts were a part of it.
     """
-    parts = json.dumps([model, edit, task, item, decoding, prompt_style])  # ASCII, lone surrogates escaped
-    return hashlib.sha256(parts.encode("ascii")).hexdigest()
+    parts = [model, edit, task, item, decoding, prompt_style, *filter(None, (prompt,))]
+    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()  # ASCII, lone surrogates escaped
 
 
 def storable(text: str) -> str:

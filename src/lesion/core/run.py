@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.inference import (
     Cell,
     answer_cells,
@@ -33,6 +34,7 @@ from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.checking import spelling
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
@@ -261,12 +263,18 @@ class Evaluation:
             self.release()
 
     def add(self, name: str, model: Model, **about: object) -> None:
-        """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
+        """Note a model in the store (`Store.add_model`), with what else is to be known about it.
+
+        Raises:
+            LesionError: its answers here were read by another tokenizer than it has now.
+        """
         dtype = str(model.dtype).removeprefix("torch.")
         known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
+        spelt, before = spelling(model), self._metadata(name)
+        refuse_other_spelling(self.store, model, before.get("spelling"), spelt)
         # What an earlier run has learned of the prompts.
-        kept = {key: value for key, value in self._metadata(name).items() if key in ("context", "rooms")}
-        self.store.add_model(model.fingerprint, name, {**kept, **known, **about})
+        kept = {key: value for key, value in before.items() if key in ("context", "rooms")}
+        self.store.add_model(model.fingerprint, name, {**kept, **known, "spelling": spelt, **about})
 
     def _metadata(self, name: str) -> dict[str, Any]:
         """What the store knows of a model."""
@@ -319,7 +327,7 @@ class Evaluation:
             items: of these tasks; those of the study by default.
 
         Raises:
-            LesionError: a prompt does not fit.
+            LesionError: a prompt does not fit, or an item has stored answers to another prompt.
         """
         tasks = self.tasks if tasks is None else tasks
         if items is None:
@@ -327,6 +335,9 @@ class Evaluation:
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
         cells = pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         _refuse_asked_otherwise(self.store, model, cells.values())
+        if refuse_other_prompts(self.store, chosen, model, cells.values()):
+            stored = self.store.keys()
+            cells = {key: cell for key, cell in cells.items() if key not in stored}
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
 

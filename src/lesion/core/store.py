@@ -23,7 +23,7 @@ from lesion.core.database import (
     transaction,
 )
 from lesion.core.differences import differences
-from lesion.core.integrity import insertion, with_checksum
+from lesion.core.integrity import TABLES, insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import Asked, Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
 from lesion.core.study_file import ModelChoice, silent_keys
@@ -137,6 +137,12 @@ class Store:
             stored_hash, stored_text = self._connection.execute("SELECT hash, text FROM study").fetchone()
         return str(stored_hash), str(stored_text)
 
+    @property
+    def made(self) -> datetime.datetime:
+        """When the folder's first study began."""
+        with advice(self.file):
+            return datetime.datetime.fromisoformat(self._connection.execute("SELECT made FROM study").fetchone()[0])
+
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
@@ -235,6 +241,31 @@ class Store:
                 "SELECT task, decoding, prompt_style FROM answers WHERE model = ? GROUP BY task", (model,)
             ).fetchall()
         return {task: (decoding, style) for task, decoding, style in rows}
+
+    def answered(self, model: str) -> dict[tuple[str, str], list[tuple[str, str, str, str]]]:
+        """The answers of a model by task and item: key, edit, decoding and prompt style of each.
+
+        Args:
+            model: its fingerprint.
+        """
+        with advice(self.file):
+            rows = self._connection.execute(
+                "SELECT task, item, key, edit, decoding, prompt_style FROM answers WHERE model = ?", (model,)
+            ).fetchall()
+        answers: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {}
+        for task, item, *answer in rows:
+            answers.setdefault((task, item), []).append(tuple(answer))
+        return answers
+
+    def rename(self, keys: Mapping[str, str]) -> None:
+        """Give stored answers new keys, by the present ones; all of them or none."""
+        columns = TABLES["answers"]
+        with advice(self.file), transaction(self._connection):
+            for old, new in keys.items():
+                query = f"SELECT {', '.join(columns[1:])} FROM answers WHERE key = ?"
+                values = with_checksum(new, *self._connection.execute(query, (old,)).fetchone())
+                statement = "UPDATE answers SET key = ?, checksum = ? WHERE key = ?"
+                self._connection.execute(statement, (new, values[-1], old))
 
     def write(self, rows: Iterable[Row]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.

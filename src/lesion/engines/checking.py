@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 
 from lesion.engines.engine import Request
@@ -13,6 +15,18 @@ def ends_of(model: Model) -> set[int]:
     """The tokens that end an answer: those of the generation settings, and the tokenizer's."""
     ends = model.network.generation_config.eos_token_id
     return {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
+
+
+def spelling(model: Model) -> str:
+    """Digest, 16 hex digits, of what decides the text of an answer beside the tokens that the network chooses.
+
+    That is how every token is read back, and which of them end an answer or are no text.
+    """
+    tokenizer = model.tokenizer
+    texts = tokenizer.decode(list(range(len(tokenizer))), skip_special_tokens=True)
+    words = sorted(tokenizer.get_vocab().items())
+    parts = json.dumps([texts, words, sorted(ends_of(model)), sorted(tokenizer.all_special_ids)])
+    return hashlib.sha256(parts.encode("ascii")).hexdigest()[:16]
 
 
 def longest_answer(model: Model, request: Request) -> int:

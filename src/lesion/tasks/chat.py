@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -24,32 +25,40 @@ MEMORY = 1 << 30
 """So many bytes it may take, where the system can tell (Linux)."""
 WRITTEN = 1_000_000
 """So many characters it may write beyond ten times those of the conversation."""
+DAY = datetime(2026, 1, 1)
+"""What every template takes for now."""
+_END = "END-OF-WHAT-GOES-ON"
 LARGEST_NUMBER = 1 << 64
 LONGEST_REPETITION = 100_000
 
 
-def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **arguments: Any) -> str:
+def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, now: datetime = DAY, **arguments: Any) -> str:
     """A conversation as the chat template of a tokenizer writes it, without turning it into tokens.
 
-    A template is a program by whoever made the checkpoint. It runs in the sandbox of transformers, and first in one
-    that refuses products and powers beyond measure, within limits of time and memory.
+    A template is a program by whoever made the checkpoint. It runs in a sandbox with the functions and filters that
+    transformers has for templates, which refuses products and powers beyond measure, within limits of time and memory.
 
-    `turns` have a `role` and a `content` each; `name` is that of the model, for messages; `arguments` are those of
-    `apply_chat_template`.
+    `turns` have a `role` and a `content` each; `name` is that of the model, for messages; `now` is what the template
+    reads off the clock, the same on every day, so that a study asks tomorrow what it asks today; `arguments` are those
+    of `apply_chat_template`.
 
     Raises:
-        LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, or takes too long or
-            too much.
+        LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, takes too long or
+            too much, or draws at random.
     """
     content = sum(len(text) for turn in turns for text in turn.values())
 
     def work() -> str:
+        template = _bounded(tokenizer.get_chat_template())
+        given = {**tokenizer.special_tokens_map, "strftime_now": now.strftime, **arguments}
         messages = [dict(turn) for turn in turns]
-        template = getattr(tokenizer, "chat_template", None)
-        if isinstance(template, str):
-            given = {**tokenizer.special_tokens_map, **arguments}
-            _bounded(template).render(messages=messages, tools=None, documents=None, **given)
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, **arguments))
+        if not given.pop("continue_final_message", False):
+            return str(template.render(messages=messages, tools=None, documents=None, **given))
+        messages[-1]["content"] += f"{_END} "
+        text, end, behind = template.render(messages=messages, tools=None, documents=None, **given).rpartition(_END)
+        if not end:
+            raise TemplateError("it leaves the beginning of an answer out")
+        return text if behind.startswith(" ") else text.rstrip()  # else the template strips what it writes
 
     try:
         with _memory():
@@ -65,10 +74,8 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **argu
 
 def arguments_of(tokenizer: Any) -> frozenset[str]:
     """The arguments that a chat template reads beside the conversation, such as `enable_thinking`."""
-    template = getattr(tokenizer, "chat_template", None)
     try:
-        template = template if isinstance(template, str) else tokenizer.get_chat_template()
-        names = meta.find_undeclared_variables(_environment().parse(template))
+        names = meta.find_undeclared_variables(_environment().parse(tokenizer.get_chat_template()))
     except (TemplateError, *UNFIT):
         return frozenset()  # `render` says why it cannot be used
     reserved = inspect.signature(tokenizer.apply_chat_template).parameters.keys() | _environment().globals.keys()
@@ -137,7 +144,13 @@ def _environment() -> _Bounded:
     environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
     environment.filters.update(theirs.filters)
     environment.globals.update(theirs.globals)
+    # With these a template would ask the same question otherwise every time.
+    environment.filters["random"] = environment.globals["lipsum"] = _refuse_chance
     return environment
+
+
+def _refuse_chance(*_: Any, **__: Any) -> str:
+    raise TemplateError("it draws at random, so that no question is asked twice in the same way")
 
 
 @contextmanager

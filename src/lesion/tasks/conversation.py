@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lesion.errors import LesionError, UsageError, nearest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SWITCHES = ("enable_thinking", "thinking")
 """What chat templates call the argument that switches thinking."""
+_OTHER_DAY = datetime(2038, 12, 25, 13, 47, 31)
 
 
 def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
@@ -91,9 +93,19 @@ def write_chat(model: Speaker, item: Item, instruction: str, style: Style) -> Wr
     return Written(before, question, after)
 
 
-def _render(model: Speaker, turns: list[dict[str, str]], style: Style) -> str:
+def dated(model: Speaker, style: Style) -> bool:
+    """Whether the prompts of a style hold the date or the time, by the clock of the chat template.
+
+    Raises:
+        LesionError: the template cannot be used.
+    """
+    turns = [{"role": "user", "content": "Question"}]
+    return style.name == "chat" and _render(model, turns, style) != _render(model, turns, style, _OTHER_DAY)
+
+
+def _render(model: Speaker, turns: list[dict[str, str]], style: Style, now: datetime = chat.DAY) -> str:
     system = [{"role": "system", "content": style.system}] if style.system else []
     arguments: dict[str, Any] = {key: json.loads(value) for key, value in style.arguments}
     if style.thinking:
         arguments |= dict.fromkeys(chat.arguments_of(model.tokenizer).intersection(SWITCHES), style.thinking == "on")
-    return chat.render(model.tokenizer, [*system, *turns], model.name, add_generation_prompt=True, **arguments)
+    return chat.render(model.tokenizer, [*system, *turns], model.name, now, add_generation_prompt=True, **arguments)

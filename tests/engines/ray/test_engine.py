@@ -157,7 +157,7 @@ class StandInCluster(Cluster):
         self.engine_of = engine or (lambda number: Echo())
 
     def order(self, model, batch_size) -> Order:
-        return Order("transformers", "x", None, "float32", False, "tiny:x", "f", batch_size, 0, 1, 1)
+        return Order("transformers", "x", None, "float32", False, "tiny:x", "f", "s", batch_size, 0, 1, 1)
 
     def _process(self, plan: Plan) -> Actor:
         self.made += 1

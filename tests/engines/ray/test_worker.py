@@ -13,6 +13,7 @@ from alone import prompts
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
+from lesion.engines.checking import spelling
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.ray.worker import Answerer, Failure, Order, Parcel, Part, Ready
 from lesion.engines.transformers.engine import TransformersEngine
@@ -45,8 +46,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def order(folder) -> Order:
-    fingerprint = load(folder, device="cpu").fingerprint
-    return Order("transformers", str(folder), None, "float32", False, "mine", fingerprint, 8, 0, 1, 1)
+    model = load(folder, device="cpu")
+    identity = model.fingerprint, spelling(model)
+    return Order("transformers", str(folder), None, "float32", False, "mine", *identity, 8, 0, 1, 1)
 
 
 def questions(count: int = 6) -> list[Request]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lesion.engines.checking import spelling
 from lesion.engines.config import EngineChoice
 from lesion.engines.ray.joining import connected, ray_module
 from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
@@ -162,8 +163,8 @@ class Cluster:
         plan = self.plan
         dtype = str(model.dtype).removeprefix("torch.")
         return Order(
-            *(self.choice.engine, source, revision, dtype, code, model.name, model.fingerprint, batch_size),
-            *(plan.gpus, plan.threads, plan.sharers),
+            *(self.choice.engine, source, revision, dtype, code, model.name, model.fingerprint, spelling(model)),
+            *(batch_size, plan.gpus, plan.threads, plan.sharers),
         )
 
     def replace(self, worker: Worker) -> None:

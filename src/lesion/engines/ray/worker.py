@@ -30,7 +30,7 @@ class Order:
         engine: `transformers` or `vllm`.
         source, revision, dtype, trust_remote_code: as `lesion.models.load.Origin`.
         name: of the model, as typed.
-        fingerprint: that the loaded model must have.
+        fingerprint, spelling: that the loaded model must have.
         batch_size: rows at once, or `auto`.
         gpus: that the worker has.
         threads: of the processor that it may use.
@@ -44,6 +44,7 @@ class Order:
     trust_remote_code: bool
     name: str
     fingerprint: str
+    spelling: str
     batch_size: int | str
     gpus: int
     threads: int
@@ -181,6 +182,7 @@ class Answerer:
     def _open(self, order: Order) -> Ready:
         import torch
 
+        from lesion.engines.checking import spelling
         from lesion.models.load import load
 
         torch.set_num_threads(order.threads)
@@ -198,6 +200,11 @@ class Answerer:
                 f"{order.name} has other weights here (fingerprint {model.fingerprint}) than where the study runs"
                 f" ({order.fingerprint}). Every machine must find the same model under {order.source}: put it into a"
                 f" folder that all of them see, or name a commit of the hub as its revision."
+            )
+        if spelling(model) != order.spelling:
+            raise LesionError(
+                f"{order.name} has another tokenizer here than where the study runs. Every machine must find the same"
+                f" files under {order.source}."
             )
         model = replace(model, name=order.name)
         if order.engine == "vllm":

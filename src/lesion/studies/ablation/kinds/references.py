@@ -18,6 +18,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import CONTRIBUTIONS, OF_HEADS, PlaceEdit, Replacement, made
 from lesion.tasks.catalogue import calibration_items
+from lesion.tasks.continuations import encode_solved
 from lesion.tasks.gold import gold_name
 from lesion.tasks.task import Item, Task
 
@@ -116,6 +117,11 @@ class _OfTask:
         return [item for item in calibration_items(self.task) if item.id not in evaluated]
 
     @cached_property
+    def spelt(self) -> tuple[int, ...]:
+        """The token ids of one text, whichever items are evaluated: another tokenizer or template has others."""
+        return encode_solved(self.model, self.task, calibration_items(self.task)[0], self.style)
+
+    @cached_property
     def texts(self) -> Calibration:
         """Prompts with their gold solutions."""
         pool = self.others if len(self.others) >= FEWEST_TEXTS else calibration_items(self.task)
@@ -123,8 +129,10 @@ class _OfTask:
         return calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=pool)
 
     def _path(self, source: str) -> Path:
-        """The file of a source: what decides the reference, as a hash."""
-        decided = hashlib.sha256(f"{self.decided}|{source}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        """The file of a source: what decides the reference, as a hash; how a text is put into tokens among it."""
+        decided = hashlib.sha256(f"{self.decided}|{source}|{self.spelt}".encode("utf-8", "surrogatepass")).hexdigest()[
+            :16
+        ]
         return self.evaluation.run.folder / FOLDER / f"{decided}.safetensors"
 
     def _read(self, source: str) -> bool:

@@ -1,0 +1,189 @@
+"""A folder goes on only with answers to the very prompts that are sent now."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+import thinkers
+from lesion.core.integrity import checksum
+from lesion.core.row import answer_key
+from lesion.core.store import Store
+from lesion.core.study_file import TaskChoice
+from lesion.errors import LesionError
+from lesion.progress import Silent
+from lesion.studies.ablation.study import Study
+from lesion.tasks import chat
+from runs import run_ablation
+from tiny import model as tiny_model
+
+
+class Notes(Silent):
+    """A watcher that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+CLOCK = thinkers.PLAIN.replace("{% for", "{{ 'it is ' ~ strftime_now('%Y-%m-%d %H:%M:%S') ~ '\n' }}{% for", 1)
+
+
+@pytest.fixture
+def questions(tmp_path) -> Path:
+    path = tmp_path / "sums.jsonl"
+    rows = [{"prompt": f"{a} + {a} =", "answer": str(2 * a), "choices": [str(2 * a), "x"]} for a in (1, 2, 3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    """A model with a chat template in a folder of its own."""
+    folder = tmp_path / "model"
+    model = thinkers.thinker(thinkers.PLAIN)
+    model.network.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def study(model: str | Path, task: str | Path, layers: str = "0", **other: object) -> Study:
+    choice = TaskChoice(name=str(task), prompt_style=other.pop("style", "chat"))
+    return Study.make(models=[str(model)], tasks=[choice], items="all", edits={"layers": layers}, **other)
+
+
+def template_with(folder: Path, old: str, new: str) -> None:
+    file = folder / "chat_template.jinja"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def tokenizer_with(folder: Path, change) -> None:
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def digits_swapped(content) -> None:
+    words = content["model"]["vocab"]
+    words["1"], words["3"] = words["3"], words["1"]
+
+
+def letters_swapped(content) -> None:
+    words = content["model"]["vocab"]
+    words["q"], words["z"] = words["z"], words["q"]
+
+
+@pytest.mark.parametrize("kind", ["", "gold:"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda folder: template_with(folder, "<|assistant|>", "<|model|>"), "other prompts"),
+        (lambda folder: template_with(folder, "m.content", "m.content ~ ' '"), "other prompts"),
+        (lambda folder: tokenizer_with(folder, digits_swapped), "another tokenizer"),
+        (lambda folder: tokenizer_with(folder, letters_swapped), "another tokenizer"),
+    ],
+)
+def test_a_study_does_not_go_on_with_another_template_or_tokenizer(saved, questions, tmp_path, change, why, kind):
+    run_ablation(study(saved, f"{kind}{questions}"), tmp_path / "out")
+    change(saved)
+    for layers in ("0", "0,1"):  # what was answered is not shown as if it were to the new prompts, either
+        with pytest.raises(LesionError, match=why):
+            run_ablation(study(saved, f"{kind}{questions}", layers), tmp_path / "out")
+    with Store.read(tmp_path / "out") as store:
+        assert set(store.answers()["edit"]) == {"baseline", "0×0"}
+
+
+def test_the_refusal_counts_the_items_and_names_one(saved, questions, tmp_path):
+    run_ablation(study(saved, questions), tmp_path / "out")
+    template_with(saved, "{{ '<|' ~", "{{ ('Two? ' if '2' in m.content else '') ~ '<|' ~")
+    with pytest.raises(LesionError, match=r"\(1 item of \S+sums.jsonl; item 2 of"):
+        run_ablation(study(saved, questions, "0,1"), tmp_path / "out")
+
+
+def test_end_tokens_that_changed_are_noticed_though_no_prompt_has_them(saved, questions, tmp_path):
+    run_ablation(study(saved, questions, style="raw"), tmp_path / "out")
+    file = saved / "generation_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**settings, "eos_token_id": [2, 9]}), encoding="utf-8")
+    with pytest.raises(LesionError, match="the tokens that end an answer"):
+        run_ablation(study(saved, questions, "0,1", style="raw"), tmp_path / "out")
+
+
+def test_the_same_files_go_on(saved, questions, tmp_path):
+    run_ablation(study(saved, questions), tmp_path / "out")
+    again = run_ablation(study(saved, questions, "0,1"), tmp_path / "out")
+    assert again.evaluated == 3
+
+
+def test_a_template_that_reads_the_clock_goes_on_tomorrow_and_it_is_said(questions, tmp_path):
+    model = thinkers.thinker(CLOCK)
+    notes = Notes()
+    run_ablation(study("m", questions), tmp_path / "out", models={"m": model}, watcher=notes)
+    time.sleep(1.1)  # its prompts would have another second
+    again = run_ablation(study("m", questions, "0,1"), tmp_path / "out", models={"m": model}, watcher=notes)
+    assert again.evaluated == 3
+    assert sum(f"{chat.DAY:%d %B %Y}" in note for note in notes.notes) == 2  # once in each run
+
+
+def test_a_template_that_draws_at_random_is_refused(questions, tmp_path):
+    model = thinkers.thinker(thinkers.PLAIN.replace("m.content", "(m.content ~ ['a', 'b'] | random)"))
+    with pytest.raises(LesionError, match="draws at random"):
+        run_ablation(study("m", questions), tmp_path / "out", models={"m": model})
+
+
+def forget_prompts(folder: Path) -> None:
+    """Make a store that of a version that kept no prompts."""
+    with sqlite3.connect(folder / "answers.sqlite") as connection:
+        for model, metadata, *rest in connection.execute(
+            "SELECT position, metadata, fingerprint, name FROM models"
+        ).fetchall():
+            old = json.dumps({key: value for key, value in json.loads(metadata).items() if key != "spelling"})
+            connection.execute("UPDATE models SET metadata = ?, checksum = ?", (old, checksum([model, *rest, old])))
+        for row, key, *values in connection.execute("SELECT rowid, * FROM answers").fetchall():
+            del key
+            model, edit, task, item, decoding, style = values[:6]
+            old = answer_key(model, edit, task, item, decoding, style, "")
+            connection.execute(
+                "UPDATE answers SET key = ?, checksum = ? WHERE rowid = ?", (old, checksum([old, *values[:-1]]), row)
+            )
+
+
+def test_an_earlier_folder_goes_on_and_gets_its_digests(saved, questions, tmp_path):
+    run_ablation(study(saved, questions), tmp_path / "out")
+    with Store.read(tmp_path / "out") as store:
+        keys = store.keys()
+    forget_prompts(tmp_path / "out")
+    with Store.read(tmp_path / "out") as store:
+        assert not keys & store.keys()
+    assert run_ablation(study(saved, questions, "0,1"), tmp_path / "out").evaluated == 3
+    with Store.read(tmp_path / "out") as store:
+        assert keys < store.keys()
+        assert len(store) == 9
+
+
+def test_an_earlier_folder_is_refused_where_files_have_changed_since(saved, questions, tmp_path):
+    run_ablation(study(saved, questions), tmp_path / "out")
+    forget_prompts(tmp_path / "out")
+    time.sleep(2)
+    template_with(saved, "<|assistant|>", "<|model|>")
+    os.utime(saved / "chat_template.jinja", (0, 0))  # however old it says it is
+    with pytest.raises(LesionError, match=r"kept no prompts, and whether .* cannot be known"):
+        run_ablation(study(saved, questions, "0,1"), tmp_path / "out")
+
+
+def test_an_earlier_folder_of_a_model_in_memory_is_refused(questions, tmp_path):
+    models = {"m": tiny_model("llama")}
+    run_ablation(study("m", questions, style="raw"), tmp_path / "out", models=models)
+    forget_prompts(tmp_path / "out")
+    with pytest.raises(LesionError, match="kept no prompts"):
+        run_ablation(study("m", questions, "0,1", style="raw"), tmp_path / "out", models=models)
