@@ -24,7 +24,6 @@ _BASED = re.compile(
     r"|(?:in\s+)?\(?base[\s-]+([0-9a-z]+)\)?)",
     re.IGNORECASE,
 )
-_SUBSCRIPT = re.compile(r"(?<=\d)_\s?\{?(\d+)\}?")
 
 
 def based(text: str) -> tuple[str, int] | None:
@@ -44,12 +43,6 @@ def based(text: str) -> tuple[str, int] | None:
     if not re.fullmatch("[0-9]+", numeral) and any(int(digit, 36) >= base for digit in numeral):
         return None
     return f"-{numeral.lstrip('0') or 0}" if digits.startswith("-") else numeral.lstrip("0") or "0", base
-
-
-def other_bases(first: str, second: str) -> bool:
-    """Whether both texts name bases of numerals, as in `12_5, 20_5`, and not the same; the last side of an equation."""
-    named = [sorted(map(int, _SUBSCRIPT.findall(text.rpartition("=")[2]))) for text in (first, second)]
-    return all(named) and named[0] != named[1]
 
 
 def _digits(lowered: str) -> str:

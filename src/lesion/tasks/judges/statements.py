@@ -39,7 +39,6 @@ _RUN = re.compile(rf"(?<![\w./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNOREC
 
 _BASED = re.compile(BASE_BEHIND, re.IGNORECASE)
 _BASE_BEFORE = re.compile(r"\bbase[ \t-]+$|(?<=\w)_\{?$", re.IGNORECASE)
-_EQUALS = re.compile(r"(?<![<>/])(?<![^\d]!)(?<!^!)=(?!/=)>?")
 _LISTED = re.compile(r"\d+(?:[.,]\d+|:\d\d?(?!\d))+")
 _DASH = re.compile(rf"(?:[-+−–]|minus){SPACE}", re.IGNORECASE)
 _OPENED = re.compile(r"\b(?:between|from)\s+(?:\w+\s+)?$", re.IGNORECASE)
@@ -58,26 +57,12 @@ _PERCENTS = re.compile(rf"[^%]*\d{SPACE}?[-−]{SPACE}?{DECIMAL}{SPACE}?(?:%|per
 _AND = re.compile(r"\s*(?:and|&)\s*", re.IGNORECASE)
 _BEGUN = re.compile(r"(?:^|\n|\b(?:is|are|be)|[:#=])[\s*_]*$", re.IGNORECASE)
 _ENDED = re.compile(r"[\s*_.!]*(?:\n|$)")
-_RATIO = re.compile(rf"\s*\d+(?:{SPACE}:{SPACE}\d+)+(?![\d.,]*\w)")
 _REASON = re.compile(rf"(?:{SPACE}[a-z]+)?(?:[,.;:–—-]{SPACE}?|{SPACE})(?:because|since)\b", re.IGNORECASE)
 _ALONE = re.compile(rf"(?:{SPACE}*\([^()]*\))?[.!*_]*{SPACE}*")
 _WITH_UNIT = re.compile(rf"(?:{SPACE}[a-z]+){{1,2}}[.!*_]*{SPACE}*", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"\s*(?:[^\w\s(*]|[\d(*]|(?:then|next|now|so|therefore|thus|plus|minus|times|and)\b)", re.IGNORECASE
 )
-
-
-def stated(sentence: str) -> str | None:
-    """The number that a sentence states: its first, of an equation the last side that is a number by itself.
-
-    Of `30 - 16 = 14` this is 14, of `7 = 10 - 3` it is 7; where no side is a number by itself, the last one that is
-    arithmetic is read. None where there is no number. A ratio that the sentence begins with is read whole.
-    """
-    ratio = _RATIO.match(sentence)
-    if ratio:
-        return ratio[0].strip()
-    firsts = [first[0] for side in _EQUALS.split(sentence) if (first := next(stated_numbers(side), None))]
-    return next((first for first in reversed(firsts) if _single(first)), firsts[-1] if firsts else None)
 
 
 def last(text: str) -> tuple[str, int] | None:
@@ -156,10 +141,12 @@ def unstated(text: str, begin: int, end: int) -> bool:
     return denied(before, behind) or bool(_PERCENTS.fullmatch(text, begin, end)) or bounded(before, behind)
 
 
-def only_unstated(text: str) -> bool:
-    """Whether a text holds one number, and that one is denied or a bound, as in `more than 12`."""
-    runs = [match.span() for match in _RUN.finditer(text)]
-    return len(runs) == 1 and unstated(text, *runs[0])
+def denies(text: str) -> bool:
+    """Whether a text denies the first number in it, as in `12 is wrong`."""
+    match = _RUN.search(text)
+    return match is not None and denied(
+        text[max(0, match.start() - 60) : match.start()], text[match.end() : match.end() + 60]
+    )
 
 
 def _with_base(text: str, end: int) -> int:

@@ -1,0 +1,342 @@
+"""Grammar: what a piece of text says, read whole: numbers, formulas, lists, tuples, sets, intervals, relations."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+from lesion.tasks.judges.bases import based
+from lesion.tasks.judges.expressions import Node, Unreadable, number, parts
+from lesion.tasks.judges.meanings import (
+    CURRENCIES,
+    INFINITY,
+    RELATIONS,
+    Gap,
+    Interval,
+    Many,
+    Ratio,
+    Region,
+    Relation,
+    Scalar,
+    Value,
+    Word,
+    united,
+    without,
+)
+from lesion.tasks.judges.notation import WORDS, plain, tokens
+from lesion.tasks.judges.numerals import LONGEST, quantity
+from lesion.tasks.judges.terms import SHORT, Terms, only_node
+from lesion.tasks.judges.units import SCALES, is_unit, size
+
+
+@lru_cache(maxsize=4096)
+def readings(text: str, prose: bool = False) -> tuple[tuple[Value, str], ...]:
+    """The ways in which the grammar reads the whole of a text, each with the part of it that is the value.
+
+    Of prose, words before the value and behind it are left out ("she makes", "a day", what stands in brackets). None:
+    the text is no mathematics.
+    """
+    if len(text) > LONGEST:
+        return ()
+    whole = plain(text)
+    numeral, amount = based(text), quantity(text)
+    if numeral:
+        digits, base = numeral
+        node = number(Fraction(digits), 0.0) if base == 10 and digits.isdigit() else Node("numeral", numeral)
+        return ((Scalar(node), text),)
+    if amount and amount.factor is None and re.search("hundred|thousand|illion", text):  # 3 million 200 thousand
+        return ((Scalar(number(amount.value, 0.0)), text),)
+    if re.fullmatch(r"-?\d{1,3}(?:\.\d{3})+,\d+", whole):  # 1.200,50: no decimal commas
+        return ()
+    results: list[tuple[Value, str]] = []
+    if prose and re.search(r"\d[mgsL]$", whole):  # 5m in prose
+        results += readings(f"{whole[:-1]} {whole[-1]}", True)
+    for grouped in (True, False):
+        if not grouped and not re.search(r"[(\[{⦃][^)\]}⦄]*\d,\d{3}", whole):
+            continue
+        try:
+            parser = Parser(tokens(whole, grouped), prose)
+            result = parser.whole()
+        except (Unreadable, RecursionError):
+            continue
+        results.append((result, whole[parser.begin : parser.end].strip()))
+    return tuple(results)
+
+
+_DENYING = frozenset(WORDS["formula"]["denying"])
+_BOUNDS = frozenset(WORDS["formula"]["bounds"])
+
+
+class Parser(Terms):
+    """Reads tokens from left to right; every method takes what it reads, or raises `Unreadable`."""
+
+    # The answer as a whole
+
+    def whole(self) -> Value:
+        """All tokens as one value."""
+        if self.prose:
+            self._lead()
+        self.begin = self.tokens[self.at].place if self.at < len(self.tokens) else 0
+        result = self.several(frozenset())
+        if self.at < len(self.tokens):
+            raise Unreadable(self.tokens[self.at].text)
+        return result
+
+    def _lead(self) -> None:
+        """Words before the value: "she makes", "approximately", "x is"."""
+        while (token := self.peek()) and (
+            (token.kind == "word" and not is_unit(token.text))
+            or token.text in ("≈", ":", "→")
+            or (token.text in (".", ",") and self.at)
+            or (token.text == "a" and (follows := self.peek(1)) is not None and follows.kind in ("word", "number"))
+            or (token.text == "I" and token.spaced)
+        ):
+            bound = self.peek(1)
+            if (
+                token.kind == "word"
+                and bound
+                and len(token.text) <= 3
+                and token.text.islower()
+                and bound.text in ("+", "-", "*", "/", "^", "=", "<", ">")
+                and token.text not in SHORT
+            ):
+                break  # ab + 2
+            if token.text.lower() in _DENYING and not (bound and bound.text in _BOUNDS):
+                raise Unreadable(token.text)
+            self.at += 1
+        if self.at and self.peek() and self.peek().text == "=" and self.tokens[self.at - 1].kind == "word":  # type: ignore[union-attr]
+            self.at += 1  # "the area = 5"
+
+    def several(self, closing: frozenset[str]) -> Value:
+        """Values apart by commas, semicolons, "and", "or", up to a closing bracket or the end."""
+        items = [self.statement()]
+        kinds = set()
+        while (token := self.peek()) and token.text not in closing:
+            if token.text in ("and", "or", "&") or token.text in (",", ";"):
+                self.at += 1
+                if token.text in (",", ";") and self.follows(("and", "or", "&")):
+                    self.at += 1
+                kinds.add("and" if token.text in ("and", "&") else token.text)
+            else:
+                break
+            if self.peek() is None or self.follows(tuple(closing)):
+                if token.text == ",":
+                    break
+                raise Unreadable("nothing behind a comma")
+            items.append(self.statement())
+        if len(items) == 1:
+            return items[0]
+        return _joined(items, kinds)
+
+    # Sides and relations
+
+    def statement(self) -> Value:
+        """Sides with relations between them, or one side alone."""
+        sides: list[Value | None] = []
+        signs = ""
+        if self.follows(tuple("<>≤≥≠≈=")) and not (self.follows(("<",)) and self.tokens[-1].text == ">"):
+            if self.follows(("≈", "=")):
+                self.at += 1
+            else:
+                sides.append(None)
+        if not sides:
+            sides.append(self.side())
+        while (token := self.peek()) and token.kind == "sign" and token.text in RELATIONS:
+            self.at += 1
+            signs += token.text
+            if self.follows(("=", "≈")) and token.text in "≈=":
+                self.at += 1
+            sides.append(self.side())
+            if self.follows((",",)) and signs.endswith("=") and isinstance(sides[0], Scalar) and self._value_follows():
+                items = [sides[-1]]
+                while self.follows((",",)) and self._value_follows():  # x = 2, 3
+                    self.at += 1
+                    items.append(self.side())
+                sides[-1] = Many("list", tuple(each for each in items if each is not None))
+        if not signs:
+            only = sides[0]
+            assert only is not None
+            return only
+        return Relation(tuple(sides), signs)
+
+    def _value_follows(self) -> bool:
+        """Whether a number alone, and no relation, follows a comma."""
+        signs = [token.text for token in self.tokens[self.at + 1 : self.at + 4]]
+        kinds = [token.kind for token in self.tokens[self.at + 1 : self.at + 4]]
+        start = 1 if signs[:1] in (["-"], ["±"]) else 0
+        return kinds[start : start + 1] == ["number"] and (
+            len(signs) <= start + 1 or signs[start + 1] in (",", "and", "or")
+        )
+
+    def side(self) -> Value:
+        """An expression, or sets and intervals joined by ∪ or without some numbers."""
+        first = self.element()
+        while self.follows(("∪", "∖", "∩", "U")) and not isinstance(first, Word):
+            sign = self.next().text
+            if sign == "∩":
+                raise Unreadable(sign)
+            second = self.element()
+            first = united(first, second) if sign in "∪U" else without(first, second)
+        return first
+
+    def element(self) -> Value:
+        """An expression with its sign of currency and its unit, a ratio, or a bracket of several values."""
+        token = self.peek()
+        if token is None:
+            raise Unreadable("nothing")
+        follows = self.peek(1)
+        if token.text == "..." and (follows is None or follows.text not in ("+", "-", "*")):
+            self.at += 1
+            return Gap()
+        if token.text in ("∅", "ℝ", "ℤ", "ℕ", "ℚ", "ℂ"):
+            self.at += 1
+            whole = Region((Interval(Node("negative", (INFINITY,)), INFINITY, False, False),))
+            return whole if token.text == "ℝ" else Word({"∅": "no solution"}.get(token.text, token.text))
+        negative = False
+        if token.text in "-+" and (follows := self.peek(1)) and follows.text in CURRENCIES:
+            negative = self.next().text == "-"
+            token = follows
+        currency = ""
+        if token.text in CURRENCIES and self.peek(1) is not None:
+            currency = self.next().text
+        elif token.text in ("USD", "EUR", "GBP", "US"):
+            currency = {"EUR": "€", "GBP": "£"}.get(self.next().text, "$")
+            if self.follows(("$",)):
+                self.at += 1
+        ahead = [each.text for each in self.tokens[self.at :]]
+        stop = next((place for place, text in enumerate(ahead) if text in RELATIONS or text == ","), len(ahead))
+        self.percents, percents = ahead[:stop].count("%") > 1, self.percents
+        self.currency = ""
+        node = self.expression()
+        several, self.percents = self.percents, percents
+        if isinstance(node, Many | Region | Word):
+            return node
+        currency = currency or self.currency
+        self.end = self.tokens[self.at - 1].close
+        if negative:
+            node = Node("negative", (node,))
+        if (
+            (self.follows((":",)) or (self.prose and self.follows(("to",))))
+            and not currency
+            and self.peek(1) is not None
+        ):
+            return self._ratio(node)
+        unit, factor = self._unit(node)
+        factor = Fraction(1, 100) if several else factor
+        self._remark(bool(unit or factor))
+        return Scalar(node, currency or unit, factor)
+
+    def _ratio(self, first: Node) -> Value:
+        begin = self.at - 1
+        terms = [first]
+        while self.follows((":", "to")):
+            self.at += 1
+            terms.append(only_node(self.power()))
+        self.end = self.tokens[self.at - 1].close
+        written = "".join(token.source for token in self.tokens[begin : self.at])
+        half = ""
+        rest = "".join(token.text for token in self.tokens[self.at : self.at + 4]).lower()
+        match = re.match(r"([ap])\.?m\b\.?", rest)
+        if match:
+            half = match[1]
+            used = 0
+            while used < len(match[0]):
+                used += len(self.next().text)
+        elif self.prose:
+            self._words()
+        return Ratio(tuple(terms), written, half)
+
+    def _unit(self, node: Node) -> tuple[str, Fraction | None]:
+        """What stands behind a value: a percent sign, "million", a currency, a unit, in prose any words."""
+        factor: Fraction | None = None
+        unit: list[str] = []
+        start = self.at
+        counted = any(part.op in ("number", "constant") for part in parts(node))
+        while token := self.peek():
+            scale = SCALES.get(token.text.lower().removesuffix("s")) or SCALES.get(token.text)
+            letter = self.prose and (token.text in ("k", "M", "B") or (token.text == "K" and not token.spaced))
+            if token.text == "%" and factor is None:
+                factor = Fraction(1, 100)
+            elif (scale and (token.kind == "word" or letter)) and not unit:
+                factor = (factor or 1) * scale
+            elif token.text in CURRENCIES:
+                unit.append(token.text)
+            elif token.text == "°":
+                unit.append("degree")
+            elif self.unit_word(token, bool(unit)) and (counted or is_unit(token.text)):
+                unit.append(token.text)
+            elif unit and token.text == "^" and (power := self.peek(1)):
+                braced = power.text == "{"
+                digit = self.peek(2) if braced else power
+                sign = 0
+                if digit and digit.text == "-":
+                    sign, digit = 1, self.peek(3 if braced else 2)
+                if digit is None or digit.kind != "number":
+                    raise Unreadable("^")
+                self.at += (3 if braced else 1) + sign
+                unit.append(f"^{'-' * sign}{digit.text}")
+            elif (
+                unit
+                and token.text in ("/", "*", ".")
+                and (follows := self.peek(1))
+                and follows.kind in ("word", "symbol")
+            ):
+                unit.append(token.text)
+            elif token.text in ("(", "[") and not unit and self.unit_in_brackets():
+                close = self.tokens[self.at + 2 :]
+                unit.append(self.tokens[self.at + 1].text)
+                self.at += 2 + [each.text for each in close].index({"(": ")", "[": "]"}[token.text])
+            elif (
+                token.text in (".", "!", "*", "`", '"')
+                and self.prose
+                and self.at > start
+                and self.at + 1 == len(self.tokens)
+            ):
+                pass
+            else:
+                break
+            self.at += 1
+        return " ".join(unit), factor
+
+    def _words(self) -> None:
+        while (token := self.peek()) and token.kind == "word" and token.text not in ("and", "or"):
+            self.at += 1
+
+    def _remark(self, dressed: bool) -> None:
+        """A remark in brackets behind a value with its unit, or behind a number after a space."""
+        token = self.peek()
+        if token is None or token.text not in ("(", "[") or not (dressed or (self.prose and token.spaced)):
+            return
+        depth = 0
+        for place in range(self.at, len(self.tokens)):
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(self.tokens[place].text, 0)
+            if depth == 0:
+                self.at = place + 1
+                break
+        else:
+            return
+        if self.prose:
+            while (token := self.peek()) and token.kind == "word" and token.text not in ("and", "or"):
+                self.at += 1
+
+
+def _joined(items: list[Value], kinds: set[str]) -> Value:
+    """Several values as one: a list, relations that hold together, or an amount in two units such as `$3 and 50 cents`.
+
+    Amounts of different things, such as `12 apples and 3 pears`, are no answer; it raises `Unreadable` there.
+    """
+    scalars = [each for each in items if isinstance(each, Scalar)]
+    units = {each.unit for each in scalars if each.unit}
+    if len(scalars) == len(items) > 1 and len(units) > 1 and "or" not in kinds:
+        sizes = [size(each.unit) for each in scalars]
+        first = sizes[0]
+        if kinds - {"and"} or first is None or any(each is None or each[:2] != first[:2] for each in sizes):
+            raise Unreadable("amounts of different things")
+        total = number(0, 0.0)
+        for each, known in zip(scalars, sizes, strict=True):
+            share = (known[2] if known else Fraction(1)) / first[2]
+            total = Node("+", (total, Node("*", (each.node, number(share)))))
+        return Scalar(total, scalars[0].unit)
+    together = "or" not in kinds and all(isinstance(each, Relation) for each in items)
+    return Many("conjunction" if together else "list", tuple(items))

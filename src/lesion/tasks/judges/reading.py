@@ -1,0 +1,294 @@
+"""Reading: where a text states its answer, where that ends, and how much of it the grammar reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lesion.tasks.judges import statements
+from lesion.tasks.judges.grammar import readings
+from lesion.tasks.judges.meanings import Value
+from lesion.tasks.judges.notation import plain
+from lesion.tasks.judges.numerals import spelled
+
+LONGEST = 500
+"""Characters of an answer that are still read."""
+
+TAIL = 20_000
+"""Characters at the end of a text in which an answer is looked for."""
+
+_MARK = re.compile(
+    r"\b(?:answer|solution)(?:\s+(?:to\s+the\s+(?:question|problem)|here))?(?:\s+is|\s+are|\s*:|\s+would\s+be|\s+equals|\s*=|\s+must\s+be)"
+    r"(?:\s*:|\s+(?:therefore|thus|then|simply|just)\b)?[\s*_]*",
+    re.IGNORECASE,
+)
+_HASHES = re.compile(r"####[ \t]*([^\n]+?)(?=####|\n|$)")
+_NEXT = re.compile(
+    r"(?:<\|(?:im_start|im_end|endoftext|eot_id|end_of_text|start_header_id|user|assistant|system|end)\|>"
+    r"|</s>|\[/?INST\]|<end_of_turn>|<start_of_turn>)"
+    r"|(?:^|\n)[ \t]*(?:[*_#>-]{1,4}[ \t]*)?(?:(?:next|new|another|follow-?up)[ \t]+)?"
+    r"(?:(?:question|problem|exercise|example|task|query|puzzle|prompt|instruction|input)"
+    r"[ \t]*(?:\#|no\.?|number)?[ \t]*\d*[ \t]*[*_]*[:.)]"
+    r"|(?:question|problem|exercise|example|task)[ \t]+\#?\d+\b"
+    r"|(?:Q|Human|User|Student|Instruction|Input|Teacher)[ \t]*\d*[ \t]*[*_]*[:.)](?=\s|$|[A-Z])"
+    r"|\#\#\#(?!\#)[ \t]*(?:Question|Problem|Instruction|Input|Human|User|Example|Exercise|Task))"
+    r"|(?<=[.!?\d\]})])\s+(?:Question|Problem|Q|Human|User|Instruction|Exercise)[ \t]*\d*:\s",
+    re.IGNORECASE,
+)
+_STARTS = re.compile(r"\s*(?:[*_#]*\s*)?(?:answer|a|solution|assistant|response)\s*[*_]*:", re.IGNORECASE)
+_BLANK = re.compile(r"\n\s*\n")
+_SENTENCE_END = re.compile(
+    r"\n|(?<!\\)[.?](?:[\"'”’)*_`]*)(?=\s|$)(?!\s*(?:\d|[×*+=/<>≤≥,;)]))|[.](?=[A-Z][a-z])|!(?=\s+[A-Z])", re.MULTILINE
+)
+_ABBREVIATED = re.compile(
+    r"(?:\b(?:e\.g|i\.e|approx|a\.m|p\.m|sq|ft|in|cu|no|vs|resp|etc|dr|mr|mrs|ms|st|[a-z]\.[a-z]|u\.s)|\.\.)$",
+    re.IGNORECASE,
+)
+_MATH = re.compile(
+    r"(?<![\\$])\$\$?(?=\S)((?:[^$\\]|\\.){1,500}?)(?<=\S)\$\$?(?!\d)|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]",
+    re.DOTALL,
+)
+_NUMBER_ALONE = re.compile(r"[-−]?[ \t]?[\d.,]*\d")
+_REMARK = re.compile(
+    r"(?:\s*[,;:.–—-]+\s*|\s+|(?<=[})\]$*`]))(?:because|since|as\s+(?:we|it|the|there|each)|so\b|which|where|whenever|when|for\b|if\b|that\s+is\b|hence|thus|therefore|given|assuming|"
+    r"after|before|with\b|not\b|but\b|and\s+not|rather|instead|making|meaning|by\b|using|from|due|obtained|found|provided|while|whose|on\b|at\b|in\b|is\b|are\b|"
+    r"and\s+(?:so|no|not|we|it|this|that|the|then|therefore|thus|she|he|they|i)\b|then\b|now\b|this\b|these\b|it\b|we\b|let\b|per\b|to\s+(?:the|get|make|see)\b|rounded|correct|approximately|about|or\s+(?:about|approximately|roughly|more\b|fewer\b|less\b|greater\b|higher\b|above\b|so\b)|≈|\\approx|"
+    r"n\s*(?:∈|\\in)|k\s*(?:∈|\\in)|~|!|<|\#)"
+    r"|\s*[;:–—]\s|\s+-\s+(?=[A-Za-z]{2})|,\s+(?=[a-z]{2,})|\s*\((?=[^()]*\)?[.*\s]*$)|\s*\[(?=[^\[\]]*\][.*\s]*$)|\s*(?:→|=>|\\quad|\\qquad|//|%\s|\s#)|\s*,?\s*(?:n|k|m)\s*(?:∈|\\in\b)",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(r"^[\s,:]*(?:(?:e\.g\.|i\.e\.|approx\.|ca\.)[,\s]*)?")
+_REASON = re.compile(
+    r"[\s,;.*]*(?:[(\[]|because\b|since\b|as\b|which\b|where\b|when\b|i\.e\.|for\b|≈|\\approx)", re.IGNORECASE
+)
+_LETTER = re.compile(r"\d\s?[kKMB]$")
+_NAMELY = re.compile(r"\bnamely\b|\bi\.e\.,?|\bthat\s+is,", re.IGNORECASE)
+_CORRECTION = re.compile(
+    r"[,;:…–—(.-]*\s*(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*|(?:i\s+mean|or\s+rather|rather(?!\s+than)|make\s+that),?\s+)+(?:it(?:['’]s|\s+is)\s+)?",
+    re.IGNORECASE,
+)
+_NOT_BUT = re.compile(r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?", re.IGNORECASE)
+
+
+def own_part(text: str) -> str:
+    """The text up to where a next question begins, in any of the forms in which a model goes on by itself."""
+    for match in _NEXT.finditer(text):
+        before = text[: match.start()]
+        # What a model first writes may be a heading of its own: "Example: …", "Problem: … Solution: … 5".
+        if _holds_answer(before):
+            return before
+    return text
+
+
+def _holds_answer(before: str) -> bool:
+    return bool(re.search(r"\w", before)) and (
+        bool(re.search(r"####\s*\S|\\boxed|\banswer\b", before, re.IGNORECASE))
+        or bool(re.search(r"[\d\\]", before))
+        or len(before.strip()) <= 80
+    )
+
+
+def _asked_again(text: str) -> str:
+    """The text up to a new paragraph behind the answer that asks a question, and is followed by its solution."""
+    mark = re.search(r"####[ \t]*\S[^\n]*|\\boxed\s*\{[^\n]*|\banswer\s+is[^\n]*", text, re.IGNORECASE)
+    line = re.match(r"\s*(\S[^\n]*)\n\s*\n", text)
+    if mark is None and (line is None or len(line[1]) > LONGEST or not readings(dressed_off(line[1]))):
+        return text
+    begin = mark.end() if mark else line.end(1) if line else 0
+    for paragraph in re.finditer(r"\n\s*(?:\d+[.)]\s*)?[A-Z][^\n]*\?[ \t\"']*(?=\n|$)", text[begin:]):
+        if len(paragraph[0].split()) > 4:
+            return text[: begin + paragraph.start()]
+    return text
+
+
+def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
+    """Places where the answer may stand, the most explicit first: what stands there, and which kind of place it is.
+
+    `box`, `hashes` and `phrase` are marked; `first` is a number given before its explanation, `whole` a text that is
+    nothing but an answer, `last` the end of the text.
+    """
+    scopes = [text]
+    if "</think>" in text:
+        scopes.insert(0, text.rsplit("</think>", 1)[1])
+    if "<answer>" in text:
+        scopes.insert(0, text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0])
+    for scope in scopes:
+        scope = _asked_again(own_part(scope))
+        yield from _marked(scope)
+        yield spelled(statements.given_first(scope) or ""), "first"
+        if complete or "</answer>" in text:
+            yield scope, "whole"
+            yield from ((each, "last") for each in _endings(scope))
+            yield _last_value(scope) or "", "last"
+
+
+def _marked(text: str) -> Iterator[tuple[str, str]]:
+    boxes = _boxed(text)
+    if boxes:
+        yield ", ".join(boxes), "box"
+    for match in reversed(list(_HASHES.finditer(text))):
+        line = match[1].strip()
+        if not re.match(r"[*_ ]*(?:Step|Part|Problem|Question|Example|Explanation|Solution)\b", line):
+            yield line, "hashes"
+    for match in reversed(list(_MARK.finditer(text))):
+        yield sentence(text[match.end() : match.end() + LONGEST]), "phrase"
+
+
+def _boxed(text: str) -> list[str]:
+    r"""The contents of the last `\boxed{…}`, and of those just before it that words such as "and" join to it."""
+    boxes: list[tuple[int, int, str]] = []
+    for match in list(re.finditer(r"\\f?boxed\s*\{", text))[-20:]:
+        depth = 1
+        for position in range(match.end(), min(len(text), match.end() + LONGEST)):
+            if text[position - 1] == "\\":
+                continue
+            depth += {"{": 1, "}": -1}.get(text[position], 0)
+            if depth == 0:
+                boxes.append((match.start(), position + 1, text[match.end() : position]))
+                break
+    joined: list[str] = []
+    begin = -1
+    for start, end, content in reversed(boxes):
+        if joined and not re.fullmatch(
+            r"[\s$\\)(\[\],;.]*(?:and|or|,|;|&|\\text\{ ?(?:and|or) ?\})[\s$\\)(\[\]]*(?:[A-Za-z]\w?\s*=\s*)?",
+            text[end:begin],
+        ):
+            break
+        joined.insert(0, content)
+        begin = start
+    return [content for content in joined if content.strip()]
+
+
+def sentence(rest: str) -> str:
+    """The first sentence of a text, or its first line; a formula between dollar signs is not cut."""
+    rest = rest.lstrip(" \t*_")
+    display = re.match(r"\s*(?:\$\$|\\\[)\s*(.+?)\s*(?:\$\$|\\\])", rest, re.DOTALL)
+    if display:
+        return display[1]
+    rest = rest.lstrip()
+    for end in _SENTENCE_END.finditer(rest):
+        before = rest[: end.start()]
+        if _ABBREVIATED.search(before) or (
+            end[0] == "\n" and re.search(r"\\begin\{[^{}]*\}(?!.*\\end)", before, re.DOTALL)
+        ):
+            continue
+        return before.strip()
+    return rest.strip()
+
+
+def heads(text: str) -> Iterator[str]:
+    """A piece of prose, whole, and then cut before the remarks in it, the last remark first."""
+    text = _HEDGE.sub("", text)
+    yield text
+    corrected = list(_CORRECTION.finditer(text))
+    if corrected:
+        yield text[corrected[-1].end() :]
+    but = _NOT_BUT.match(text)
+    if but:
+        yield text[but.end() :]
+        return
+    for remark in reversed(list(_REMARK.finditer(text))[:40]):
+        head = text[: remark.start()].rstrip(" ,;:*_")
+        if head:
+            yield head
+    namely = _NAMELY.search(text)
+    if namely:
+        yield text[namely.end() :].strip()
+
+
+def undelimited(text: str) -> str:
+    """The text without the delimiters of its formulas; dollar signs of amounts stay."""
+    return _MATH.sub(lambda formula: next(group for group in formula.groups() if group), text)
+
+
+def dressed_off(text: str) -> str:
+    r"""The text without emphasis, quotation marks, delimiters of formulas and a final stop."""
+    text = undelimited(text.strip().strip("`").replace("\\$", "$"))
+    text = re.sub(r"(?<![\w)}])\*\*(?=\S)|(?<=\S)\*\*(?![\w(-])|^\*+|\*+$|^_+|_+$", "", text).strip()
+    text = re.sub(r"^[\"'“‘](.*)[\"'”’]\.?$", r"\1", text)
+    return re.sub(r"(?<![.\\])\.$", "", text).strip()
+
+
+def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
+    """What stands at a place as values, and the part of it that is the value; None where the grammar reads none."""
+    bare = dressed_off(text)
+    exact = place in ("box", "hashes")
+    formula = text.rstrip().endswith(("$", "\\)", "\\]"))
+    denied = statements.denies(bare)
+    if (not denied and (exact and not (place == "hashes" and _LETTER.search(bare)))) or (
+        not denied and place == "whole"
+    ):
+        read = readings(bare) if len(bare) <= LONGEST else ()
+        if read:
+            return tuple(value for value, _ in read), bare if place == "box" else read[0][1] or bare
+    if place == "whole":
+        if "\n" in bare or len(bare) > LONGEST:
+            return None
+        bare = dressed_off(sentence(text).rstrip("!"))
+    for head in heads(bare):
+        head = dressed_off(head if exact or formula else head.rstrip("!"))
+        if len(head) > LONGEST or not head:
+            continue
+        if statements.denies(bare[bare.find(head) :] if head in bare else head):
+            continue
+        read = readings(head, True)
+        led = place == "whole" and head != bare and read and not plain(head).startswith(read[0][1])
+        rest = bare[len(head) :] if bare.startswith(head) else ""
+        led = led or (place in ("whole", "last") and bool(re.search(r"[\d\\]", rest)) and not _REASON.match(rest))
+        if read and not led:
+            return tuple(value for value, _ in read), read[0][1] or head
+    return None
+
+
+def _endings(text: str) -> Iterator[str]:
+    """The last sentence of a text from each of its last verbs and equals signs on."""
+    line = text.rstrip().rsplit("\n", 1)[-1]
+    ends = [0, *(end.end() for end in _SENTENCE_END.finditer(line))]
+    last = next((line[end:] for end in reversed(ends) if line[end:].strip(" .*_`$\"'")), "")
+    if len(last) > LONGEST or not re.search(r"[\\π√∞{}()\[\]<>≤≥±^,]|[\d)][a-z]\b|\bor\b", last):
+        return
+    for verb in reversed(
+        list(
+            re.finditer(
+                r"\b(?:is|are|be|equals|get|gives?|have|obtain|conclude|therefore|thus|so|hence)\b:?|:\s|≈|⇒|\\implies|=>",
+                last,
+            )
+        )
+    ):
+        yield last[verb.end() :]
+
+
+def _last_value(text: str) -> str | None:
+    """The last formula or number of a text, whichever ends later."""
+    last = statements.last(_spaced_out(text))
+    formula = max(_stated_formulas(text), key=re.Match.end, default=None)
+    if formula and (last is None or formula.end() > last[1]):
+        return _content(formula)
+    return spelled(last[0]) if last else None
+
+
+def _stated_formulas(text: str) -> list[re.Match[str]]:
+    """The formulas of a text without those that its words deny or leave open, as in "not $x$" and "$3$ or $4$"."""
+    plain = _spaced_out(text)
+    spans = [(begin, end) for _, begin, end in statements.stated_numbers(plain)]
+
+    def is_stated(formula: re.Match[str]) -> bool:
+        if _NUMBER_ALONE.fullmatch(_content(formula)):
+            return any(begin < formula.end() and formula.start() < end for begin, end in spans)
+        return not statements.unstated(plain, *formula.span())
+
+    return [formula for formula in _MATH.finditer(text) if is_stated(formula)]
+
+
+def _spaced_out(text: str) -> str:
+    """The text with the delimiters of formulas that are one number as spaces, so that every place stays the same."""
+
+    def bare(formula: re.Match[str]) -> str:
+        content = _content(formula)
+        return content.center(len(formula[0])) if _NUMBER_ALONE.fullmatch(content) else formula[0]
+
+    return _MATH.sub(bare, text)
+
+
+def _content(formula: re.Match[str]) -> str:
+    return next(group for group in formula.groups() if group)
