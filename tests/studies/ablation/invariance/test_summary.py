@@ -26,6 +26,7 @@ FIRST = [0.97, 0.02, 0.01, 0.02, 0.01, 0.02, 0.01, 0.02]
 OTHER = [0.2, 0.97, 0.25, 0.95, 0.93, 0.3, 0.9, 0.4]
 BASE = {"source": "base", "family": "f", "variant": "base"}
 CHILDREN = [{"source": name, "family": "f", "variant": name} for name in ("instruct", "rlvr")]
+SEED = {"source": "seed", "family": "f", "variant": "control: another seed"}
 
 
 def told(
@@ -74,7 +75,8 @@ def same(*models: str) -> dict[str, dict[str, list[float] | None]]:
 
 @pytest.fixture(scope="module")
 def invariant() -> FamilyResult:
-    return family(same("base", "instruct", "rlvr"))
+    profiles = {**same("base", "instruct", "rlvr"), "seed": {MATHS: OTHER, RECALL: FIRST}}
+    return family(profiles, models=[BASE, *CHILDREN, SEED])
 
 
 def task(result: FamilyResult, name: str = MATHS) -> FamilyTask:
@@ -90,7 +92,7 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
     assert text.startswith("primer:arithmetic depends on the same blocks in base")
     assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
     assert "instruct and rlvr have the same." in text
-    assert "Block 0 is not specific: it is critical for primer:atlas in 3 of 3 models." in text
+    assert "Block 0 is not specific: it is critical for primer:atlas in 3 of 4 models." in text
 
 
 def test_a_child_with_other_critical_blocks_breaks_it():
@@ -154,7 +156,7 @@ def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic():
 
 def test_blocks_that_are_critical_for_everything_are_no_place_of_arithmetic():
     result = family({model: {MATHS: STEEP, RECALL: STEEP} for model in ("base", "instruct", "rlvr")})
-    assert result.verdict.word == "holds"
+    assert result.verdict.text.startswith("primer:arithmetic depends on the same blocks in base")
     assert result.verdict.between == "does not hold"
     assert "do not all lose less than 50 %" in result.verdict.text
 
@@ -252,5 +254,5 @@ def test_some_blocks_alone_can_be_compared_too():
     profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
     result = family(profiles, first=8, edits={"layers": "8-15"})
     assert task(result).joint.kept_by_all == (8, 10, 13, 15)
-    assert result.verdict.word == "holds"
+    assert result.verdict.text.startswith("primer:arithmetic depends on the same blocks in base (8, 10, 13, 15)")
     assert result.members[0].blocks is None  # how many blocks there are is not known from these

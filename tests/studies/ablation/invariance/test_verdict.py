@@ -13,7 +13,8 @@ from lesion.studies.ablation.invariance.result import Family, FamilyTask, Joint,
 from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
 
 BASE, CHILD = (Member(model=name, source=name, variant=name, blocks=8) for name in ("base", "rlvr"))
-FAMILY = Family(family="f", base="base", members=(BASE, CHILD))
+NOISE = Member(model="noisy", source="noisy", variant="control: noise", blocks=8, distance=0.0123)
+FAMILY = Family(family="f", base="base", members=(BASE, CHILD, NOISE))
 PAIR = {
     **{"a": "base", "b": "rlvr", "kind": "variant", "rho": 0.9, "low": 0.8, "high": 1.0, "p": 0.001, "p_least": 0.001},
     **{"p_corrected": 0.001, "ceiling": 0.95},
@@ -23,6 +24,7 @@ SETS = {
     **{"expected": 0.5, "p": 0.03, "lost": [], "gained": []},
 }
 JOINT = {"base": "base", "children": ["rlvr"], "kept_by_all": [1, 2], "shared": 2, "expected": 0.5, "p": 0.03}
+NONE_LEFT = {"second": [], "shared": [], "lost": [1, 2]}
 JOINT["p_least"] = 1 / 56
 
 
@@ -56,9 +58,9 @@ def told(
         subject=subject,
         items=100,
         layers=range(8),
-        skills=[skill("base", able[0], critical), skill("rlvr", able[1])],
-        pairs=[pair(**(order or {}))],
-        overlaps=[Overlap(**{**SETS, **(sets or {})})],
+        skills=[skill("base", able[0], critical), skill("rlvr", able[1]), skill("noisy")],
+        pairs=[pair(**(order or {})), pair(b="noisy", rho=0.4, low=0.0, high=0.09)],
+        overlaps=[Overlap(**{**SETS, **(sets or {})}), Overlap(**{**SETS, "b": "noisy", **NONE_LEFT})],
         joint=Joint(**{**JOINT, **(joint or {})}),
     )
 
@@ -152,7 +154,7 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
     overlaps = [Overlap(**{**SETS, "b": "distill"})]
     task = more(task, pairs=[pair(b="distill", p=0.03)], overlaps=overlaps, skills=[skill("distill")])
     task = task.model_copy(update={"joint": Joint(**{**JOINT, "children": ["rlvr", "distill"]})})
-    outcome = verdict(Family(family="f", base="base", members=(BASE, CHILD, second)), [task], [])
+    outcome = verdict(Family(family="f", base="base", members=(BASE, CHILD, NOISE, second)), [task], [])
     assert outcome.word == "cannot tell"  # each of the two times two
     assert "p = 0.060" in outcome.text
 
@@ -233,7 +235,7 @@ def test_what_cannot_be_told_names_the_blocks_of_both_and_the_reason():
     sets = {"first": [0, 2], "second": [0, 2, 3], "shared": [0, 2]}
     task = told(joint={"p": least, "p_least": least}, sets=sets, critical=(0, 2))
     child = skill("rlvr", critical=(0, 2, 3))
-    text = verdict(FAMILY, [task.model_copy(update={"skills": (task.skills[0], child)})], []).text
+    text = verdict(FAMILY, [task.model_copy(update={"skills": (task.skills[0], child, task.skills[2])})], []).text
     assert text.startswith(
         "It cannot be told whether gsm8k depends on the same blocks in base (0, 2) and in rlvr (0, 2, 3): with so few"
         " blocks and children no overlap could be beyond chance (p = 0.300, the smallest possible). "
@@ -241,32 +243,46 @@ def test_what_cannot_be_told_names_the_blocks_of_both_and_the_reason():
     assert "Missing" not in text
 
 
-def controlled(low: float, high: float) -> tuple[Family, FamilyTask]:
+def controlled(low: float, high: float, able: bool = True) -> tuple[Family, FamilyTask]:
     """A family with a control whose true correlation with the base lies between two numbers."""
-    control = Member(model="noisy", source="noisy", variant="control: noise", blocks=8, distance=0.0123)
     child = CHILD.model_copy(update={"distance": 0.0456})
-    family = Family(family="f", base="base", members=(BASE, child, control))
-    of_control = pair(b="noisy", rho=0.4, low=low, high=high)
-    lost = Overlap(**{**SETS, "b": "noisy", "second": [], "shared": [], "lost": [1, 2]})
-    return family, more(told(), pairs=[of_control], overlaps=[lost], skills=[skill("noisy")])
+    family = Family(family="f", base="base", members=(BASE, child, NOISE))
+    task = told()
+    skills = (*task.skills[:2], skill("noisy", able))
+    pairs = (task.pairs[0], pair(b="noisy", rho=0.4, low=low, high=high))
+    overlaps = (task.overlaps[0], Overlap(**{**SETS, "b": "noisy", "second": [1], "shared": [1]}))
+    return family, task.model_copy(update={"skills": skills, "pairs": pairs, "overlaps": overlaps})
 
 
-def test_a_control_is_no_child_so_that_what_it_loses_changes_no_verdict():
+def test_it_holds_only_beside_a_control_that_agrees_with_the_base_less_than_every_child():
     family, task = controlled(0.1, 0.6)
     outcome = verdict(family, [task], [])
     assert outcome.word == "holds"
+    assert "‖ΔW‖/‖W‖ 0.046;" in outcome.text
+    numbers = "noise 0.40, without noise [0.1, 0.6], ‖ΔW‖/‖W‖ 0.012, 1 of 2 critical blocks shared."
+    assert f"Controls, correlated with the base in the same way: {numbers}" in outcome.text.replace(wording.SPACE, " ")
+    assert "Less than every child, noise left out of account: noise." in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "reason"),
+    [
+        (*controlled(0.7, 0.9), "noise agrees with the base as well, as far as can be told."),
+        (*controlled(0.1, 0.6, able=False), "no control that can do it was measured"),
+        (Family(family="f", base="base", members=(BASE, CHILD)), told(), "no control that can do it was measured"),
+    ],
+)
+def test_agreement_that_a_control_may_have_as_well_is_said_and_is_no_verdict(family, task, reason):
+    outcome = verdict(family, [task], [])
+    assert outcome.word == "cannot tell"
+    assert outcome.text.startswith(
+        "gsm8k depends on the same blocks in base (1, 2) and in rlvr (1, 2); whether this could have come out otherwise"
+        f" cannot be told: {reason.rstrip('.')}"
+    )
+
+
+def test_a_control_is_no_child_so_that_what_it_loses_does_not_speak_against_the_children():
+    family, task = controlled(0.1, 0.6)
     assert [member.model for member in family.children] == ["rlvr"]
     assert [member.model for member in family.controls] == ["noisy"]
-
-
-def test_the_verdict_says_whether_a_control_agrees_with_the_base_less_than_every_child():
-    family, task = controlled(0.1, 0.6)
-    text = verdict(family, [task], []).text
-    assert "‖ΔW‖/‖W‖ 0.046;" in text
-    numbers = "noise 0.40, without noise [0.1, 0.6], ‖ΔW‖/‖W‖ 0.012, 0 of 2 critical blocks shared."
-    assert f"Controls, correlated with the base in the same way: {numbers}" in text.replace(wording.SPACE, " ")
-    assert "Less than every child, noise left out of account: noise." in text
-    family, task = controlled(0.7, 0.9)
-    text = verdict(family, [task], []).text
-    assert "Not surely less than the children: noise; that the order is kept is then no mark of the training." in text
-    assert "Controls" not in verdict(FAMILY, [told()], []).text
+    assert "noisy" not in " ".join(verdict(family, [task], []).reasons)

@@ -42,12 +42,14 @@ RULE = (
     f" permutation p ≤ {ALPHA:g}, Holm-corrected over the children), with an interval of ρ from {AGREE:g} up;"
     " elsewhere the child shares critical blocks with the base and has surely lost none. Does not hold: in some child"
     f" the interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical blocks are surely not"
-    f" critical. Otherwise: cannot tell. A model not surely above {100 * FLOOR:g} % accuracy has no skill to lose."
+    " critical. Otherwise: cannot tell. It holds only beside controls (noise of the same size, bases of other seeds)"
+    " that can do the task and agree with the base less than every child does: a small change keeps the order of blocks"
+    f" whatever was trained. A model not surely above {100 * FLOOR:g} % accuracy has no skill to lose."
 )
 
 
-Reason = tuple[Literal["against", "open", "favour"], str]
-"""What a fact speaks for, and the fact as a sentence."""
+Reason = tuple[Literal["against", "open", "uncontrolled", "favour"], str]
+"""What a fact speaks for, and the fact as a sentence; uncontrolled: base and children agree, controls may as well."""
 
 
 class WithBase(NamedTuple):
@@ -65,15 +67,17 @@ class WithBase(NamedTuple):
 
 def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks]) -> Verdict:
     """Word, paragraph and reasons for a family, from the numbers of its tasks, and of their pairs."""
-    judged = {task.task: _judge(family, task) for task in tasks}
+    facts = {task.task: _facts(family, task) for task in tasks}
+    judged = {task: _judge(of_task) for task, of_task in facts.items()}
     by_task = {task: word for task, (word, _) in judged.items()}
     claims = [task for task in tasks if task.subject == "mathematics"] or list(tasks)
     claimed = [task.task for task in claims]
     word = _joined([by_task[task] for task in claimed])
+    agree = word == CANNOT and all(side in ("uncontrolled", "favour") for task in claimed for side, _ in facts[task])
     relevant = [entry for entry in across if entry.a in claimed and entry.b not in claimed and entry.layers]
     far = _joined([entry.word for entry in relevant]) if relevant else None
     sentences = [
-        prose.headline(family, word, claims, judged[claimed[0]][1] if len(claims) == 1 else ()),
+        prose.headline(family, word, claims, judged[claimed[0]][1] if len(claims) == 1 else (), agree=agree),
         *(
             sentence
             for task in claims
@@ -99,19 +103,26 @@ def _joined(words: Sequence[str]) -> Word:
     return HOLDS if words and all(word == HOLDS for word in words) else CANNOT
 
 
-def _judge(family: Family, task: FamilyTask) -> tuple[Word, list[str]]:
+def _judge(facts: Sequence[Reason]) -> tuple[Word, list[str]]:
     """The word for a task, with the reasons that decided it."""
+    words: dict[str, Word] = {"against": DOES_NOT, "open": CANNOT, "uncontrolled": CANNOT, "favour": HOLDS}
+    deciding = next(side for side in words if any(side == other for other, _ in facts))
+    return words[deciding], [reason for side, reason in facts if side == deciding]
+
+
+def _facts(family: Family, task: FamilyTask) -> list[Reason]:
+    """Everything that speaks for or against the claim on a task, or leaves it open."""
     skills = {skill.model: skill for skill in task.skills}
     base = family.base
     children = [child.model for child in family.children if child.model in skills]
     if base is None:
-        return CANNOT, ["no model of the family is labelled base."]
+        return [("open", "no model of the family is labelled base.")]
     if base not in skills:
-        return CANNOT, [f"{base} has not answered everything yet."]
+        return [("open", f"{base} has not answered everything yet.")]
     if not children:
-        return CANNOT, ["no child of the base is in the study."]
+        return [("open", "no child of the base is in the study.")]
     if not skills[base].able:
-        return CANNOT, [f"{base} cannot do it ({percent(skills[base].accuracy)} right): nothing to lose."]
+        return [("open", f"{base} cannot do it ({percent(skills[base].accuracy)} right): nothing to lose.")]
     every: list[Reason] = []
     if len(children) < len(family.children):
         every.append(("open", "not every child has answered everything yet."))
@@ -132,11 +143,20 @@ def _judge(family: Family, task: FamilyTask) -> tuple[Word, list[str]]:
                 left_out = task.joint is not None and child not in task.joint.children
                 every += _by_sets(name, sets, left_out=left_out)
     every.append(_by_joint(base, task))
-    word, deciding = HOLDS, "favour"
-    for side, decision in (("open", CANNOT), ("against", DOES_NOT)):
-        if any(other == side for other, _ in every):
-            word, deciding = decision, side
-    return word, [reason for side, reason in every if side == deciding]
+    return [*every, *_by_controls(family, task, [order.pair for order in pairs.values()])]
+
+
+def _by_controls(family: Family, task: FamilyTask, children: Sequence[Pair]) -> list[Reason]:
+    """Whether the agreement could have failed: controls that can do the task and agree less than every child."""
+    less, alike = prose.apart(family, task, children)
+    if alike:
+        agree = "agrees" if len(alike) == 1 else "agree"
+        return [("uncontrolled", f"{wording.listed(alike)} {agree} with the base as well, as far as can be told.")]
+    if less:
+        return []
+    return [
+        ("uncontrolled", "no control that can do it was measured (`lesion perturb` writes noise of the same size).")
+    ]
 
 
 def with_base(base: str, children: Sequence[str], task: FamilyTask) -> dict[str, WithBase]:

@@ -13,13 +13,16 @@ from lesion.studies.ablation.invariance.result import (
     Family,
     FamilyTask,
     Joint,
+    Member,
     Overlap,
     Pair,
     Word,
 )
 
 
-def headline(family: Family, word: Word, claims: Sequence[FamilyTask], reasons: Sequence[str] = ()) -> str:
+def headline(
+    family: Family, word: Word, claims: Sequence[FamilyTask], reasons: Sequence[str] = (), *, agree: bool = False
+) -> str:
     """The verdict in one sentence, with the critical blocks where it is about one task.
 
     Args:
@@ -27,6 +30,7 @@ def headline(family: Family, word: Word, claims: Sequence[FamilyTask], reasons: 
         word: the verdict.
         claims: the tasks that it is about.
         reasons: why it cannot be told, where it cannot.
+        agree: whether that is for want of controls alone.
     """
     depends = f"{wording.listed([task.task for task in claims])} {'depends' if len(claims) == 1 else 'depend'}"
     if not family.children or family.base is None:
@@ -39,8 +43,11 @@ def headline(family: Family, word: Word, claims: Sequence[FamilyTask], reasons: 
 
     base, children = with_blocks(family.base), wording.listed([with_blocks(child.model) for child in family.children])
     why = f": {'; '.join(reason.rstrip('.') for reason in reasons)}" if reasons else ""
+    same = f"{depends} on the same blocks in {base} and in {children}"
+    if agree:
+        return f"{same}; whether this could have come out otherwise cannot be told{why}."
     return {
-        "holds": f"{depends} on the same blocks in {base} and in {children}.",
+        "holds": f"{same}, less so in the controls.",
         "does not hold": f"{depends} on other blocks in at least one of {children} than in {base}.",
         "cannot tell": f"It cannot be told whether {depends} on the same blocks in {base} and in {children}{why}.",
     }[word]
@@ -86,37 +93,53 @@ def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None], sizes: Seque
 
 
 def controls(family: Family, task: FamilyTask, children: Sequence[Pair]) -> list[str]:
-    """The rank correlations of controls with the base, and whether they agree with it less than every child does."""
+    """The rank correlations of controls with the base, and which agree with it less than every child does."""
     by_model = {pair.b: pair for pair in task.pairs if pair.kind == "variant" and pair.a == family.base}
     shared = {sets.b: sets for sets in task.overlaps if sets.kind == "variant" and sets.a == family.base}
     parts: list[str] = []
-    less: list[str] = []
-    alike: list[str] = []
-    lowest = [pair.true.low for pair in children if pair.true.low is not None]
     for member in family.controls:
         pair = by_model.get(member.model)
         if pair is None or pair.rho.value is None:
             continue
-        name = family.labels[member.model].removeprefix(f"{CONTROL}:").strip()
+        name = _of_control(family, member)
         size = f", ‖ΔW‖/‖W‖ {wording.figures(member.distance, 2)}" if member.distance is not None else ""
         interval = wording.plain_interval(pair.true.low, pair.true.high, 2)
         text = f"{name} {pair.rho.value:.2f}{f', without noise {interval}' if interval else ''}{size}"
         if (sets := shared.get(member.model)) is not None and sets.first:
             text += f", {len(sets.shared)} of {len(sets.first)} critical blocks shared"
         parts.append(text)
-        apart = pair.true.high is not None and bool(lowest) and pair.true.high < min(lowest)
-        (less if apart else alike).append(name)
     if not parts:
         return []
+    less, _ = apart(family, task, children)
     sentences = [f"Controls, correlated with the base in the same way: {'; '.join(parts)}."]
     if less:
         sentences.append(f"Less than every child, noise left out of account: {wording.listed(less)}.")
-    if alike:
-        sentences.append(
-            f"Not surely less than the children: {wording.listed(alike)}; that the order is kept is then no mark of the"
-            " training."
-        )
     return sentences
+
+
+def apart(family: Family, task: FamilyTask, children: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    """The controls that can do the task: those that agree with the base less than every child, and the others.
+
+    Less: by an interval of ρ that ends below those of all children, or by more critical blocks that are surely lost.
+    """
+    by_model = {pair.b: pair for pair in task.pairs if pair.kind == "variant" and pair.a == family.base}
+    lost = {sets.b: len(sets.lost) for sets in task.overlaps if sets.kind == "variant" and sets.a == family.base}
+    most = max((lost.get(pair.b, 0) for pair in children), default=0)
+    lows = [pair.true.low for pair in children]
+    less, alike = [], []
+    for member in family.controls:
+        pair, skill = by_model.get(member.model), task.skill(member.model)
+        if pair is None or pair.rho.value is None or skill is None or not skill.able:
+            continue
+        high = pair.true.high
+        below = high is not None and all(low is not None and high < low for low in lows)
+        named = less if below or lost.get(member.model, 0) > most else alike
+        named.append(_of_control(family, member))
+    return less, alike
+
+
+def _of_control(family: Family, member: Member) -> str:
+    return family.labels[member.model].removeprefix(f"{CONTROL}:").strip()
 
 
 def _span_of(values: Sequence[float]) -> str:
