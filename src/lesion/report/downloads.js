@@ -9,10 +9,22 @@ function save(parts, type, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+// As `spreadsheet` of files.py: no text is a formula, a negative number stays one, and what is not seen is written out.
+const FORMULA = /^[\s\x00-\x1f\x7f-\xa0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"'`]*[=+\-@\t\r]/;
+const NUMBER = /^-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const ESCAPED = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const SHORT = { 2: "\\x", 4: "\\u", 8: "\\U" };
+function writtenOut(letter) {
+  if (letter === "\r") return "\\r";
+  const digits = letter.codePointAt(0).toString(16);
+  const width = digits.length <= 2 ? 2 : digits.length <= 4 ? 4 : 8;
+  return SHORT[width] + digits.padStart(width, "0");
+}
 function csvCell(value) {
   const text = value === null || value === undefined ? "" : String(value);
-  const safe = /^[=@+\t\r]|^-(?![\d.])/.test(text) ? "'" + text : text; // a spreadsheet would run it
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const live = typeof value !== "number" && FORMULA.test(text.normalize("NFKC")) && !NUMBER.test(text);
+  const safe = (live ? "'" : "") + text.replace(ESCAPED, writtenOut);
+  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 const csv = (rows) => rows.map((row) => row.map(csvCell).join(",")).join("\n") + "\n";
 

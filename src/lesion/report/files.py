@@ -6,6 +6,8 @@ import base64
 import errno
 import functools
 import hashlib
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +26,10 @@ from lesion.report import browser, drawing, theme, wording
 HERE = Path(__file__).parent
 SCRIPTS = ("page.js", "charts.js", "downloads.js", "answers.js")
 """Parts of the page's one script, in order: each uses those before it."""
-FORMULAS = ("=", "@", "+", "-", "\t", "\r")
-"""What a text begins with that a spreadsheet takes for a formula."""
+_FORMULA = re.compile(r"""[\s\x00-\x1f\x7f-\xa0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"'`]*[=+\-@\t\r]""")
+"""What a spreadsheet may take for a formula, in NFKC form (a full-width sign counts as the plain one); a sign behind
+spaces or quotes counts too, because some programs take those away. `downloads.js` says the same."""
+_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 @contextmanager
@@ -82,7 +86,7 @@ def received(folder: Path) -> Iterator[None]:
 def spreadsheet(table: pd.DataFrame) -> str:
     """The table as CSV, in which no text is a formula: one that a spreadsheet would run begins with an apostrophe.
 
-    Numbers stay numbers.
+    Numbers stay numbers, negative ones too. The page's CSV buttons write the same (`downloads.js`).
     """
     harmless = table.rename(columns=_harmless)
     for place, kind in enumerate(harmless.dtypes):
@@ -95,7 +99,8 @@ def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     # A carriage return would end the row for some readers, and what follows it would begin a cell.
-    return f"'{layout(cell)}" if cell.startswith(FORMULAS) else layout(cell)
+    formula = _FORMULA.match(unicodedata.normalize("NFKC", cell)) and not _NUMBER.fullmatch(cell)
+    return f"'{layout(cell)}" if formula else layout(cell)
 
 
 def rendered(carried: browser.Carried, charts: Sequence[drawing.Specification], **values: object) -> str:
