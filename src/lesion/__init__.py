@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lesion.threads import sleep_while_waiting
+
 if TYPE_CHECKING:
     from lesion.activations.calibration import calibration
     from lesion.activations.contributions import reference
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from lesion.studies.tuning.report import TuningResult
     from lesion.tasks.catalogue import find as find_task
     from lesion.tasks.given import task
+
+sleep_while_waiting()
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {

@@ -29,6 +29,7 @@ from lesion.models.soundness import not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
+from lesion.threads import warn_of_spinning
 
 if TYPE_CHECKING:  # their libraries take seconds to load
     from transformers import PreTrainedModel
@@ -238,7 +239,11 @@ def load(
         LesionError: no network, an unknown hub id, no config, tokenizer or safetensors weights, weights that
             do not fit the config, a quantised storage whose package is missing, a model that is not a decoder, or
             one that does not fit into memory.
+
+    Warns:
+        UserWarning: on a busy machine, torch's threads wait for each other in a way that makes everything slow.
     """
+    warn_of_spinning(torch.get_num_threads())
     typed = str(source)
     located = find(typed, revision)
     if device_map is not None and str(device) != "auto":
