@@ -217,4 +217,4 @@ def test_rays_folder_is_short_enough_for_its_sockets_wherever_temporary_files_li
     made = lesion.engines.ray.joining._folder()
     made.rmdir()
     # A socket's path has room for 107 bytes, and Ray adds a session's name with date, time and process.
-    assert len(f"{made}/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store") <= 107
+    assert len(f"{made}/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store") <= 107

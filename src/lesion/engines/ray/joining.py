@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +29,8 @@ LONGEST_FOLDER = 40
 _PREFIX = "lesion-ray-"
 # For edits on their way to the workers; the machine's main memory holds it while Ray runs.
 OBJECT_STORE_BYTES = 512 << 20
+# The folder for Ray within ours, which alone keeps others out: Ray opens its own to everybody.
+_INNER = "r"
 # Seconds until an address that does not answer is given up.
 PATIENCE = 8.0
 _QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -53,6 +56,8 @@ def _prepared(address: str | None) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     stated = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if address is None:  # nobody reads its metrics, and what fails there would be printed on the terminal
+        os.environ.setdefault("RAY_enable_metrics_collection", "0")
     if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         if address is None and not stated:
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -110,17 +115,26 @@ def nodes() -> list[Node]:
 @contextmanager
 def _started(ray: Any) -> Iterator[None]:
     folder = _folder()
+    reaper = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(Path(__file__).with_name("reaper.py")), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         try:
-            with _signals_kept():
+            with _signals_kept(), _on_loopback():
                 ray.init(
                     address="local",
                     num_cpus=cores_here(),
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
-                    _temp_dir=str(folder),
+                    _temp_dir=str(folder / _INNER),
                     **_QUIET,
                 )
+            for place in (folder, *filter(Path.is_dir, folder.rglob("*"))):
+                place.chmod(0o700)
         except Exception as error:  # whatever Ray raises here
             raise LesionError(
                 f"Ray cannot start on this machine ({_first_line(error)}). Try again; without --workers it is not"
@@ -133,6 +147,23 @@ def _started(ray: Any) -> Iterator[None]:
             ray.shutdown()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        reaper.communicate()
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """A Ray that starts within listens on the loopback alone; its own way of that, on by default on macOS and Windows.
+
+    An address of the loopback given to `ray.init` would become that of the network.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _join(ray: Any, address: str) -> None:
@@ -208,7 +239,7 @@ def _folder() -> Path:
     """A folder for Ray's sockets and logs; those that killed processes have left are removed."""
     place = Path(tempfile.gettempdir())
     name = f"{_PREFIX}{os.getpid()}-"
-    if len(str(place / name)) + 8 > LONGEST_FOLDER and Path("/tmp").is_dir():
+    if len(str(place / name)) + 8 + len(f"/{_INNER}") > LONGEST_FOLDER and Path("/tmp").is_dir():
         place = Path("/tmp")
     for left in place.glob(f"{_PREFIX}*-*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
