@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,13 +140,10 @@ def test_debug_shows_the_traceback_of_a_failure_and_of_what_nobody_foresaw(capsy
 
 def test_the_module_and_the_command_are_one_and_help_waits_for_no_model_library():
     """One process answers for all: it is listed what it imported."""
-    listing = (
-        "import sys, runpy\nsys.argv = ['lesion', '--help']\ntry:\n    runpy.run_module('lesion', run_name='__main__')"
-    )
-    listing += "\nexcept SystemExit as left:\n    print('left with', left.code)\nprint(sorted(sys.modules))"
+    listing = "import atexit, runpy, sys; atexit.register(lambda: print(sorted(sys.modules)))"
+    listing += "; sys.argv = ['lesion', '--help']; runpy.run_module('lesion', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=120, check=True)
     assert "Usage: lesion" in done.stdout
-    assert "left with 0" in done.stdout
     assert "'lesion.cli.study'" in done.stdout
     for library in ("torch", "transformers", "pandas", "matplotlib", "altair"):
         assert f"'{library}'" not in done.stdout
@@ -163,3 +161,37 @@ def test_a_very_long_word_is_cut_in_what_is_said_of_it(capsys):
     assert done.code == 2
     assert "unexpected extra argument" in done.complaint
     assert len(done.complaint) < 600
+
+
+# A shell's background jobs are started with SIGINT ignored.
+START = """import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from lesion.cli import main"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["after the last line", "at the end", "swallowed"])
+def test_a_signal_at_the_end_leaves_with_its_code_and_no_traceback(moment, number):
+    run, send = "main.main(['--version'])", f"os.kill(os.getpid(), {int(number)})"
+    listing = {
+        "after the last line": f"code = main.code\nmain.code = lambda given: (code(given), {send})\n{run}",
+        "at the end": f"import atexit; atexit.register(lambda: {send}); {run}",
+        "swallowed": f"""code = main.code
+def swallowing(given):
+    try: {send}
+    except BaseException: pass
+    return code(given)
+main._command()
+main.code = swallowing
+{run}""",
+    }[moment]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{START}\n{listing}"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 128 + number
+    assert done.stdout == f"lesion {version('lesion')}\n"
+    assert done.stderr == ("" if moment == "swallowed" else "lesion: interrupted.\n")

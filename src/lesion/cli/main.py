@@ -8,6 +8,7 @@ paragraph on standard error; `--debug` shows the traceback.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -82,21 +83,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is _leave:
             signal.signal(number, _stop)
-    left = code(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        left = code(list(sys.argv[1:] if arguments is None else arguments))
+        _leave_at_signals()
+    except KeyboardInterrupt:  # it came after the last line
+        _leave_at_signals()
+        left = 128 + signal.SIGINT
+        _say_interrupted()
+    if _asked_to_end:
+        left = 128 + _asked_to_end[0]  # also where a library has swallowed the interruption
     from lesion.cli.terminal import abandon
 
+    # Python is not left to end by itself: it gives signals back to the system before it is done, and `python -m` would
+    # end by SIGINT where the interruption came while Python executed a text, as dataclasses do when they are made. So
+    # what is registered for the end is run here.
+    atexit._run_exitfuncs()
     abandon()
-    if left > 128:
-        # `python -m` would end by SIGINT instead if the interruption came while Python executed a text, as dataclasses
-        # do when they are made: CPython remembers it as unhandled. So what is registered for the end is run here.
-        atexit._run_exitfuncs()
-        os._exit(left)
-    sys.exit(left)
+    os._exit(left)
+
+
+def _leave_at_signals() -> None:
+    """From now on a signal ends the process at once: there is nothing left to put in order."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is _stop:
+            signal.signal(number, _leave)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"lesion: interrupted.\n")
+    _say_interrupted()
     os._exit(128 + number)
+
+
+def _say_interrupted() -> None:
+    with contextlib.suppress(OSError):  # perhaps nobody listens any more
+        os.write(2, b"lesion: interrupted.\n")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
