@@ -35,6 +35,8 @@ COMMANDS = {
     "demo": ["demo"],
     "recall": ["lab", "recall"],
     "memory": ["lab", "memory"],
+    "lineage": ["lab", "lineage"],
+    "planted": ["lab", "planted"],
 }
 """A command of every kind. The models are not there: a folder must be refused before anything is loaded."""
 
@@ -72,9 +74,20 @@ def test_no_command_writes_over_a_study_of_which_nothing_says_what_it_is(command
     assert contents(tmp_path) == {"summary.json": b'{"precious": true}'}
 
 
+@pytest.mark.parametrize("kind", ["lineage", "planted"])
+def test_a_folder_of_models_takes_no_study_and_no_models_of_another_kind(kind, tmp_path):
+    own(tmp_path, kind)
+    refuse_another_kind(tmp_path, "layers")  # nothing is there yet
+    (tmp_path / "base").mkdir()
+    assert refuse_another_kind(tmp_path, kind)
+    for other in {*KINDS} - {kind}:
+        with pytest.raises(UsageError, match=rf"belongs to {KINDS[kind]}.* \(base\)"):
+            refuse_another_kind(tmp_path, other)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_folder_of_the_own_kind_is_not_refused_for_its_kind(command, tmp_path, capsys):
-    if command in ("demo", "recall", "memory"):
+    if command in ("demo", "recall", "memory", "lineage", "planted"):
         pytest.skip("these would run to their end")
     own(tmp_path, "isolation" if command == "evaluation" else command)
     (tmp_path / "report.html").write_text("an earlier one")

@@ -32,6 +32,8 @@ KINDS = {
     "recall": "`lesion lab recall`",
     "recall-sweep": "a study of `lesion lab recall` trainings",
     "memory": "`lesion lab memory`",
+    "lineage": "`lesion lab lineage`",
+    "planted": "`lesion lab planted`",
 }
 """What made the folder, by the kind that is noted in it; a kind of another package is none of these."""
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -46,6 +48,8 @@ _SIGNS = (
 _SIGNS_OF = {"recall-sweep": ("study.toml",), "tuning": ("model", "cells")}
 """What else such a study would overwrite."""
 _MODEL = "config.json"
+_FAMILIES = ("lineage", "planted")
+"""Kinds whose folders hold folders of models, under names of their own: whatever lies there is theirs."""
 
 
 _DELETE = f"delete {MARK} and write the report again, which makes it anew"
@@ -125,7 +129,10 @@ def refuse_another_kind(folder: Path, kind: str) -> bool:
         raise UsageError(
             f"{folder} holds a model ({_MODEL}), and a study would be mixed with it; give another folder with --out."
         )
-    sign = next((name for name in (*_SIGNS, *_SIGNS_OF.get(kind, ())) if os.path.lexists(folder / name)), None)
+    signs = (*_SIGNS, *_SIGNS_OF.get(kind, ()))
+    if noted in _FAMILIES:
+        signs += tuple(sorted(path.name for path in folder.iterdir() if path.name not in (MARK, LOCK)))
+    sign = next((name for name in signs if os.path.lexists(folder / name)), None)
     if sign is not None and noted is None:
         raise UsageError(
             f"{folder / sign} is there already, and no {MARK} beside it says which command made it; give another folder"

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lesion.errors import LesionError, UsageError
 from lesion.models.quiet import quiet
 from lesion.models.source import CHECKPOINTS
+from lesion.outputs import own, refuse_another_kind
 
 DOZEN = 12
 LATE = 6
@@ -86,6 +87,19 @@ def writing(folder: Path) -> Iterator[None]:
             f"The model could not be written to {folder}: {error}. Free some space, or make the folder writable, and"
             " give the same command again: it goes on where it stopped."
         ) from error
+
+
+def claim(out: Path, kind: str) -> None:
+    """Make the folder of a family of models and note what it is, before anything is written into it.
+
+    Raises:
+        UsageError: a study, a model or a family of another kind lies there.
+        LesionError: it cannot be written.
+    """
+    with writing(out):
+        refuse_another_kind(out, kind)
+        out.mkdir(parents=True, exist_ok=True)
+        own(out, kind)
 
 
 def place(out: Path, step: int) -> Path:

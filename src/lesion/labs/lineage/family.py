@@ -10,7 +10,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage import chat, shipping
 from lesion.labs.lineage.base import FAMILIES, check_family, recipe_of
 from lesion.labs.lineage.card import Facts
-from lesion.labs.lineage.checkpoints import DOZEN
+from lesion.labs.lineage.checkpoints import DOZEN, claim
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
@@ -54,7 +54,7 @@ def train(
 
     Raises:
         UsageError: there is no such stage, family or device; the base is of another family, or given for a base; a
-            child has no base; or the seed is negative.
+            child has no base; the seed is negative; or a study or a model lies in `out`.
         LesionError: `out` holds another training, or cannot be written; or GRPO has nothing to learn.
     """
     refuse_stage(stage)
@@ -66,6 +66,7 @@ def train(
     watcher = watcher or Silent()
     family = _family(family, base)
     chosen = str(device_of(device))
+    claim(out, "lineage")
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"
         if stage == "base" or shipping.facts(place / "model") is None:

@@ -12,13 +12,14 @@ from lesion import atomic
 from lesion.arguments import validated
 from lesion.core.values import read_value
 from lesion.errors import UsageError
-from lesion.labs.lineage.checkpoints import write, writing
+from lesion.labs.lineage.checkpoints import claim, write, writing
 from lesion.labs.planted.compiled import compiled
 from lesion.labs.planted.kinds import ALL, KINDS, check_kind
 from lesion.labs.planted.recipe import Recipe
 from lesion.labs.planted.skills import CONTROLS, SKILL, SKILLS, jsonl, questions, tokenizer
 from lesion.labs.planted.trained import Planted, accuracies, trained
 from lesion.labs.planted.truth import AGAIN, CARD, MASKS, Places, Truth
+from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
 
@@ -41,7 +42,7 @@ def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher |
         `planted.safetensors`.
 
     Raises:
-        UsageError: there is no such kind, the seed is negative, or a folder holds a model of another recipe.
+        UsageError: there is no such kind, the seed is negative, or a folder holds a model of another recipe or a study.
         LesionError: a folder cannot be written, or its card is damaged.
     """
     check_kind(kind)
@@ -49,6 +50,7 @@ def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher |
         raise UsageError(f"Seeds are counted from 0; {seed} is not one.")
     kinds = tuple(KINDS) if kind == ALL else (kind,)
     watcher = watcher or Silent()
+    claim(Path(out), "planted")
     watcher.begin("planted", len(kinds), 0, "models")
     folders = []
     for name in kinds:
@@ -61,7 +63,7 @@ def make(out: Path, recipe: Recipe) -> Path:
     """The folder of one model, made unless it is finished.
 
     Raises:
-        UsageError: it holds a model of another recipe.
+        UsageError: it holds a model of another recipe, or a study.
         LesionError: it cannot be written, or its card is damaged.
     """
     folder = out / f"{recipe.kind}-{recipe.seed}"
@@ -70,6 +72,7 @@ def make(out: Path, recipe: Recipe) -> Path:
         if earlier.recipe != asdict(recipe):
             raise UsageError(f"{folder} holds a model of another recipe; give another folder with --out, or delete it.")
         return folder
+    refuse_another_kind(folder, "planted")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums of other numbers of threads are rounded in another order
     try:
