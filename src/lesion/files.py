@@ -273,6 +273,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}", re.MULTILINE)
+
+
 def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str, Any]:
     """The tables of TOML text.
 
@@ -280,6 +284,8 @@ def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str,
         UsageError: (or `fault`) it is not TOML (line and column), is nested too deeply, or holds a whole number of
             thousands of digits.
     """
+    if _DEEP_KEY.search(text):  # tomllib takes time and memory that grow with the square of its parts
+        raise fault(f"{where} is not a study: it is nested too deeply.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
