@@ -84,6 +84,8 @@ def outcome(case: Case, status: int, seconds: float, out: str, err: str, damage:
     if code not in (1, 2):
         return "crash"
     before, mark, paragraph = err.partition("lesion: ")
+    if not mark and "lesion --help" in text and not case.arguments:
+        return "clear"  # where to start
     if not mark and "Usage: lesion" in text and len(case.arguments) < 2:
         return "clear"  # the help of a group of commands
     if not mark or any(not _PROGRESS.search(line) for line in before.splitlines()):

@@ -96,6 +96,7 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         (["--dtype", "float8"], "dtype must be auto, float32, bfloat16 or float16"),
         (["--device", "toaster"], "There is no device 'toaster'; write auto, cpu, cuda or cuda:1"),
         (["--prompt-style", "polite"], "There is no prompt style 'polite'"),
+        (["--prompt-style", " "], "There is no prompt style ' '"),
         (["--prompt-style", "chat"], "has no chat template; choose another prompt style: raw or plain."),
         (["--task", "gsm9k"], "There is no task 'gsm9k' (nearest: gsm8k"),
         (["--task", "primer:reeding"], "There is no task 'primer:reeding' (nearest: primer:reading"),

@@ -83,7 +83,8 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
             style has no place for one, or a paper's prompt has no instruction for the subject of the task.
     """
     wanted = Style.parse(style or "")
-    wanted = replace(wanted, name=_named(model, task, wanted.name or task.style))
+    blank = style if style and style.isspace() else None  # is no name, and not nothing either
+    wanted = replace(wanted, name=_named(model, task, blank or wanted.name or task.style))
     if not wanted.set:
         return wanted.name
     if wanted.name == "chat":
