@@ -178,10 +178,10 @@ def test_a_signal_at_the_end_leaves_with_its_code_and_no_traceback(moment, numbe
         "at the end": f"import atexit; atexit.register(lambda: {send}); {run}",
         "swallowed": f"""code = main.code
 def swallowing(given):
+    left = code(given)
     try: {send}
     except BaseException: pass
-    return code(given)
-main._command()
+    return left
 main.code = swallowing
 {run}""",
     }[moment]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raying import descendants, linux, needs_ray
+from raying import alive, descendants, linux, needs_ray, wait_until
 
 DRIVER = """
 import sys, time
@@ -19,7 +19,7 @@ from lesion.engines.ray.joining import connected, ray_module
 
 with connected(None):
     ray = ray_module()
-    ray.get(ray.remote(int).remote())
+    ray.get(ray.remote(lambda: 1).remote())
     print(ray._private.worker._global_node.get_temp_dir_path(), flush=True)
     sys.stdin.read()
 """
@@ -32,37 +32,29 @@ with connected(None):
 def test_ray_listens_on_the_loopback_in_private_folders_and_ends_with_its_driver(end):
     psutil = pytest.importorskip("psutil")
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER], text=True, **pipes)
-    folder = Path(driver.stdout.readline().strip()).parent
-    time.sleep(3)  # agents open their ports a little later
-    processes = descendants(driver.pid)
-    titles = " ".join(processes.values())
-    assert all(part in titles for part in ("raylet", "gcs_server", "DashboardAgent", "RuntimeEnvAgent", "reaper.py"))
-    listening = [
-        connection.laddr.ip
-        for process in (driver.pid, *processes)
-        for connection in psutil.Process(process).net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) > 4
-    assert {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
-    assert {place.stat().st_mode & 0o077 for place in (folder, *filter(Path.is_dir, folder.rglob("*")))} == {0}
-    if end is None:
-        driver.stdin.close()
-    else:
-        driver.send_signal(end)
-    driver.wait(60)
-    until = time.monotonic() + 20
-    while (
-        left := [process for process in processes if _runs(process)] or folder.exists()
-    ) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not left
-    assert driver.stderr.read() == ""
-
-
-def _runs(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    with subprocess.Popen([sys.executable, "-c", DRIVER], text=True, **pipes) as driver:
+        try:
+            folder = Path(driver.stdout.readline().strip()).parent
+            time.sleep(3)  # agents open their ports a little later
+            processes = descendants(driver.pid)
+            titles = " ".join(processes.values())
+            for part in ("raylet", "gcs_server", "DashboardAgent", "RuntimeEnvAgent", "reaper.py"):
+                assert part in titles, driver.stderr.read() if driver.poll() else titles
+            listening = [
+                connection.laddr.ip
+                for process in (driver.pid, *processes)
+                for connection in psutil.Process(process).net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
+            ]
+            assert len(listening) > 4
+            assert {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
+            assert {place.stat().st_mode & 0o077 for place in (folder, *filter(Path.is_dir, folder.rglob("*")))} == {0}
+            if end is None:
+                driver.stdin.close()
+            else:
+                driver.send_signal(end)
+            driver.wait(60)
+            wait_until(lambda: not any(map(alive, processes)) and not folder.exists(), "everything has ended", 20)
+            assert driver.stderr.read() == ""
+        finally:
+            driver.kill()
