@@ -9,7 +9,7 @@ setting over those under the fastest setting at that load; the settings take tur
 falls on all of them:
 
     lesion     nothing set: what the command chooses by itself
-    spinning   OpenMP's own default, which the command had before (GOMP_SPINCOUNT=300000)
+    spinning   GNU OpenMP's own default, which the command had before (GOMP_SPINCOUNT=300000)
     passive    OMP_WAIT_POLICY=PASSIVE
     one        OMP_NUM_THREADS=1
     both       OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1
@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = "ablate bundled:llama-base --task primer:arithmetic --items 20 --layers 0-3 --out"
-SETTINGS = {
+SETTINGS: dict[str, dict[str, str]] = {
     "lesion": {},
     "spinning": {"GOMP_SPINCOUNT": "300000"},
     "passive": {"OMP_WAIT_POLICY": "PASSIVE"},
@@ -55,7 +55,7 @@ def busy(load: int) -> Iterator[None]:
             program.wait()
 
 
-def seconds(setting: dict[str, str]) -> float:
+def duration(setting: dict[str, str]) -> float:
     """How long the command takes under a setting; no other of OpenMP's variables is set."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
     with tempfile.TemporaryDirectory() as folder:
@@ -75,18 +75,20 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--results", type=Path, default=RESULTS)
     chosen = options.parse_args()
-    report = {"machine": platform.processor() or platform.machine(), "processors": os.cpu_count(), "loads": {}}
+    seconds_by_load: dict[int, dict[str, list[float]]] = {}
     print("load  " + "".join(f"{name:>10}" for name in SETTINGS))
     for load in chosen.loads:
         times: dict[str, list[float]] = {name: [] for name in SETTINGS}
         with busy(load):
             for _ in range(chosen.repeats):
                 for name, setting in SETTINGS.items():
-                    times[name].append(seconds(setting))
+                    times[name].append(duration(setting))
         medians = {name: statistics.median(taken) for name, taken in times.items()}
         fastest = min(medians.values())
         print(f"{load:4}  " + "".join(f"{median / fastest:10.2f}" for median in medians.values()), flush=True)
-        report["loads"][load] = {name: [round(second, 2) for second in taken] for name, taken in times.items()}
+        seconds_by_load[load] = {name: [round(second, 2) for second in taken] for name, taken in times.items()}
+    machine = platform.processor() or platform.machine()
+    report = {"machine": machine, "processors": os.cpu_count(), "seconds_by_load": seconds_by_load}
     chosen.results.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
