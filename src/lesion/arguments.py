@@ -39,6 +39,7 @@ _WORDS = {
 }
 LongText = Annotated[str, "of any length"]
 """Text that may be longer than names and paths are."""
+_HALF = re.compile("[\ud800-\udfff]")  # of a pair that is one character in UTF-16; no tokenizer takes it
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -174,7 +175,9 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
         return value
     origin, inner = get_origin(hint), get_args(hint)
     if hint is LongText:
-        return _require(isinstance(value, str), value)
+        if _HALF.search(_require(isinstance(value, str), value)):
+            raise UsageError(f"{name} has half of a character in it (a surrogate without its pair): {shown(value)}.")
+        return value
     if isinstance(hint, types.UnionType) or origin is Union:
         return _as_one_of(value, inner, name)
     if hint in (None, type(None)):

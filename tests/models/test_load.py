@@ -7,6 +7,8 @@ import os
 import pickle
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,10 @@ import transformers as hf
 from safetensors.torch import load_file, save_file
 
 import lesion.models.source
+from lesion.edits.edit import ScaleBlock
+from lesion.edits.files.checkpoint import apply
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load, wrap
 from lesion.models.source import Source, explained, find
@@ -356,3 +362,136 @@ def test_weights_stored_as_codes_without_a_quantization_config_are_refused_by_na
 def test_a_config_that_names_another_file_of_weights_is_refused(folder):
     configure(folder, transformers_weights="other.safetensors.index.json")
     assert "transformers_weights" in refusal(folder)
+
+
+# -- shards without an index
+
+
+def sharded(folder: Path, shards: int = 3) -> dict[str, torch.Tensor]:
+    """Part the weights of a folder into so many shards, without an index; the weights."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    for number in range(shards):
+        part = {name: weights[name] for name in sorted(weights)[number::shards]}
+        save_file(part, folder / f"model-{number + 1:05}-of-{shards:05}.safetensors", metadata={"format": "pt"})
+    return weights
+
+
+def test_shards_without_an_index_are_read_and_written_with_one(saved, folder, tmp_path):
+    sharded(folder)
+    assert load(folder).fingerprint == load(saved).fingerprint
+    assert sorted(path.name for path in folder.glob("*.index.json")) == []
+    apply(folder, "1.mlp.up x0", tmp_path / "cut")
+    edited = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "cut")
+    assert not edited.model.layers[1].mlp.up_proj.weight.detach().any()
+    assert load(tmp_path / "cut").anatomy.blocks
+
+
+def test_weights_in_one_file_of_another_name_are_read(saved, folder):
+    (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    assert load(folder).fingerprint == load(saved).fingerprint
+
+
+def test_sets_of_shards_that_are_not_whole_are_named(folder):
+    sharded(folder)
+    second = folder / "model-00002-of-00003.safetensors"
+    weights = load_file(second)
+    second.unlink()
+    assert "has 2 of 3 shards; missing: model-00002-of-00003.safetensors. Download the rest." in refusal(folder)
+    first = sorted(load_file(folder / "model-00001-of-00003.safetensors"))[0]
+    save_file({**weights, first: torch.zeros(2)}, second, metadata={"format": "pt"})
+    assert f"The tensor {first} lies in model-00001-of-00003.safetensors and in model-00002" in refusal(folder)
+
+
+def test_several_files_that_are_no_set_are_named(folder):
+    sharded(folder)
+    (folder / "other-00001-of-00002.safetensors").write_bytes(b"")
+    assert "has 4 safetensors files (model-00001-of-00003.safetensors, " in refusal(folder)
+
+
+# -- what a config.json may want of passes
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"return_dict": False},
+        {"output_attentions": True},
+        {"output_hidden_states": True, "use_cache": False},
+        {"torchscript": True},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_a_configuration_that_wants_other_outputs_answers_alike(saved, folder, settings):
+    answers = [load(place).generate("ab", "1x0", max_new_tokens=4) for place in (saved, configure(folder, **settings))]
+    assert answers[0] == answers[1]
+
+
+def test_what_is_no_network_or_tokenizer_is_refused_by_wrap():
+    network = tiny("llama")
+    for given, says in (
+        ((5, tokenizer()), "network must be a causal language model of transformers, not 5"),
+        ((torch.nn.Linear(2, 2), tokenizer()), "network must be a causal language model"),
+        ((torch.compile(network), tokenizer()), "network is compiled"),
+        ((network, 5), "tokenizer must be a PreTrainedTokenizerBase, not 5"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            wrap(*given, "mine")
+
+
+def test_a_python_that_drops_docstrings_is_refused_in_a_sentence():
+    program = "import lesion; lesion.load('bundled:llama-base')"
+    done = subprocess.run([sys.executable, "-B", "-OO", "-c", program], capture_output=True, text=True, check=False)
+    assert "Python runs with -OO" in done.stderr.splitlines()[-1]
+
+
+def test_half_a_character_is_no_prompt(saved):
+    with pytest.raises(UsageError, match="prompt has half of a character in it"):
+        load(saved).generate("a\ud800")
+
+
+# -- models that also see
+
+
+SEES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16}
+READS = {
+    **{"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4},
+    **{"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 256, "eos_token_id": 2},
+}
+MROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
+QWEN = {"hidden_size": 16, "depth": 2, "num_heads": 2, "intermediate_size": 24, "out_hidden_size": 32, "patch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "vision"),
+    [
+        ("llava", {"model_type": "llama"}, {**SEES, "patch_size": 8, "model_type": "clip_vision_model"}),
+        ("qwen2_5_vl", MROPE, QWEN),
+        ("gemma3", {"sliding_window": 6}, {**SEES, "patch_size": 8}),
+        ("mistral3", {"model_type": "mistral"}, {**SEES, "patch_size": 8, "head_dim": 8, "model_type": "pixtral"}),
+        ("idefics3", {"model_type": "llama"}, {**SEES, "patch_size": 8}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_text_model_of_a_model_that_sees_is_studied(kind, text, vision, tmp_path):
+    torch.manual_seed(0)
+    config = hf.AutoConfig.for_model(
+        kind, text_config={**READS, **text}, vision_config=vision, tie_word_embeddings=False, image_token_id=3
+    )
+    network = hf.AutoModelForImageTextToText.from_config(config).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        parameter.copy_(torch.randn_like(parameter) * 0.2 if parameter.dim() > 1 else parameter)
+    model = load(save(network, tmp_path / kind))
+    assert len(model.anatomy.blocks) == 3
+    block = network.model.language_model.layers[1] if hasattr(network.model, "language_model") else None
+    block = network.model.text_model.layers[1] if block is None else block
+    block.register_forward_hook(
+        lambda _, args, kwargs, output: args[0] if isinstance(output, torch.Tensor) else (args[0], *output[1:]),
+        with_kwargs=True,
+    )
+    ids = [5, 8, 9, 12]
+    request = Request("only", tuple(ids), ScaleBlock(1), Decoding(4))
+    (response,) = TransformersEngine(model).answer([request])
+    while len(ids) < 8 and 2 not in ids:
+        ids.append(int(network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    assert response.token_ids == tuple(ids[4:])

@@ -273,7 +273,7 @@ class _Collector:
 
     def _leaves(self, address: str, whole: bool) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[object, ...], output: Any) -> None:
-            stream = output[0] if isinstance(output, tuple) else output
+            stream = output[0] if isinstance(output, tuple | list) else output
             before = self.before.pop(module, None) if whole else None
             self._take(address, stream, before, whole)
 

@@ -358,7 +358,7 @@ def _stream_into(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tens
 
 
 def _stream_out_of(output: Any, address: str) -> Tensor:
-    stream = output[0] if isinstance(output, tuple) else output
+    stream = output[0] if isinstance(output, tuple | list) else output
     if not isinstance(stream, Tensor):
         raise LesionError(
             f"{address} gives back a {type(stream).__name__} where a tensor is expected; it cannot be edited."
@@ -367,6 +367,8 @@ def _stream_out_of(output: Any, address: str) -> Tensor:
 
 
 def _with_stream(output: Any, stream: Tensor) -> Any:
+    if isinstance(output, list):
+        return [stream, *output[1:]]
     return (stream, *output[1:]) if isinstance(output, tuple) else stream
 
 

@@ -166,7 +166,13 @@ def _write(header: Header, folder: Path) -> None:
             config=config,
             dtype=torch.float32,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they are named
         )
+        for key, have, want in loading.get("mismatched_keys") or ():
+            raise LesionError(
+                f"{header.path} holds {key} of {tuple(have)} weights, and by its header there are {tuple(want)}: it is "
+                "damaged, or was converted wrongly. Get it again."
+            )
         refuse_unread(network, header)
         missing = sorted(loading.get("missing_keys") or ())
         if missing:

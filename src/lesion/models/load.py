@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING
 from transformers.utils import cached_file
 
-from lesion.arguments import validated
+from lesion.arguments import shown, validated
 from lesion.errors import LesionError, UsageError
 from lesion.files import reason
 from lesion.models.anatomy import dissect
@@ -27,7 +30,7 @@ from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.soundness import not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import INDEX, files, listing, refuse_packed
+from lesion.models.stored import INDEX, files, listing, refuse_packed, with_index
 from lesion.models.tokenizer import read_tokenizer
 from lesion.threads import warn_of_spinning
 
@@ -46,9 +49,12 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
     """A model from objects already in memory. The network is put into eval mode, its gradients off.
 
     Raises:
+        UsageError: these are no network and tokenizer of transformers, or the network is compiled.
         LesionError: the network is not a decoder whose weights can be edited (see `dissect`), or parts of it
             are not in memory.
     """
+    _refuse_others(network)
+    settle_outputs(network.config)
     storage = quantisation(network.config)
     if storage is not None:
         _settle(network, storage, name)
@@ -64,6 +70,28 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
     return Model(
         network, tokenizer, dissect(network, name), name, print_of_weights, not_finite=broken, quantisation=storage
     )
+
+
+def _refuse_others(network: object) -> None:
+    """Refuse what is no network of transformers, or is compiled."""
+    if hasattr(network, "_orig_mod"):
+        raise UsageError(
+            "wrap: network is compiled (torch.compile), and edits do not reach into compiled code; give the network "
+            "that was compiled."
+        )
+    if not isinstance(network, torch.nn.Module) or not hasattr(network, "get_input_embeddings"):
+        raise UsageError(f"wrap: network must be a causal language model of transformers, not {shown(network)}.")
+
+
+def settle_outputs(config: PretrainedConfig) -> None:
+    """Have passes give logits by name and nothing else, whatever a config.json wants of them; in place."""
+    for part in {id(part): part for part in (config, config.get_text_config(decoder=True))}.values():
+        for attribute, value in _OUTPUTS.items():
+            if getattr(part, attribute, value) != value:
+                setattr(part, attribute, value)
+
+
+_OUTPUTS = {"return_dict": True, "output_attentions": False, "output_hidden_states": False, "torchscript": False}
 
 
 @torch.no_grad()
@@ -244,6 +272,11 @@ def load(
         UserWarning: on a busy machine, torch's threads wait for each other in a way that makes everything slow.
     """
     warn_of_spinning(torch.get_num_threads())
+    if sys.flags.optimize > 1:
+        raise LesionError(
+            "Python runs with -OO (or PYTHONOPTIMIZE=2), which takes away the docstrings that transformers builds its"
+            " networks by; start it without."
+        )
     typed = str(source)
     located = find(typed, revision)
     if device_map is not None and str(device) != "auto":
@@ -259,23 +292,27 @@ def load(
     with quiet():
         config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
+        settle_outputs(config)
         storage = quantisation(config)  # transformers takes it out of the configuration where it dequantises
         folder = _looked_at(place, typed)
         if folder is not None:
             refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
-        network, loading_info = _read(
-            "weights",
-            transformers.AutoModelForCausalLM.from_pretrained if storage is None else _quantised(storage, typed),
-            place,
-            typed,
-            trust_remote_code,
-            config=config,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that all of them are named, not the first
-            **settings,
-        )
+        reads = _reader(config, typed)
+        reads = reads if storage is None else _quantised(storage, reads, typed)
+        with nullcontext() if folder is None else with_index(folder, typed) as indexed:
+            network, loading_info = _read(
+                "weights",
+                reads,
+                place if indexed is None else replace(place, place=str(indexed)),
+                typed,
+                trust_remote_code,
+                config=config,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # so that all of them are named, not the first
+                **settings,
+            )
         _refuse_misfits(loading_info, typed)
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
         if folder is None:  # by now the hub's files are in the cache
@@ -291,13 +328,36 @@ def load(
         return replace(model, origin=origin, quantisation=storage)
 
 
-def _quantised(storage: Quantisation, typed: str) -> Callable[..., Any]:
+def _reader(config: PretrainedConfig, typed: str) -> Callable[..., Any]:
+    """What loads a network: as a causal language model, or the whole of a model that also sees or hears, whose text
+    model answers where it is given text alone.
+
+    Raises:
+        LesionError: transformers has neither for this architecture.
+    """
+    kind, architectures = type(config), getattr(config, "architectures", None) or []
+    causal, several = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MULTIMODAL_LM_MAPPING
+    whole = several and MODEL_FOR_MULTIMODAL_LM_MAPPING[kind].__name__ in architectures
+    if hasattr(config, "auto_map") or (causal and not whole):
+        text_alone: Callable[..., Any] = transformers.AutoModelForCausalLM.from_pretrained
+        return text_alone
+    if several:
+        together: Callable[..., Any] = transformers.AutoModelForMultimodalLM.from_pretrained
+        return together
+    named = ", ".join(architectures) or kind.__name__
+    raise LesionError(
+        f"{typed} is a {named} ({config.model_type}), and transformers {transformers.__version__} has no model of this"
+        " kind that continues a text; lesion studies decoders (causal language models)."
+    )
+
+
+def _quantised(storage: Quantisation, reader: Callable[..., Any], typed: str) -> Callable[..., Any]:
     """What loads a quantised network; what fails below is said of the storage, since the files may be whole."""
 
     def loader(*args: Any, **settings: Any) -> Any:
         try:
             with hushed(storage):
-                return transformers.AutoModelForCausalLM.from_pretrained(*args, **settings)
+                return reader(*args, **settings)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # as in `_read`

@@ -29,11 +29,11 @@ def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> No
     count, widest = _held(folder)
     if not count:
         return
-    text = config.get_text_config(decoder=True)
+    stated_by = config.get_text_config(decoder=True).to_dict()
     there_are, there_is = f"are {count:,} tensors", f"is no tensor with more than {widest:,} rows or columns"
     limits = [(name, count, there_are) for name in DEPTHS] + [(name, widest, there_is) for name in WIDTHS]
     for name, most, held in limits:
-        stated = getattr(text, name, None)
+        stated = stated_by.get(name)
         if isinstance(stated, int) and stated > most:
             raise LesionError(
                 f"The weights of {short(typed, 200)} do not fit its config.json: {name} is {short(stated)}, and there"

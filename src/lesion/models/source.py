@@ -215,6 +215,12 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
                 f"The folder {typed} has no tokenizer that can be read (tokenizer.json, tokenizer_config.json). Save"
                 f" the model's tokenizer into it.{fault}"
             )
+        if "above report" in first:  # which is not shown
+            return LesionError(
+                f"The {part} in the folder {typed} cannot be brought into the form that this version of transformers "
+                "gives them: some tensors are missing or of another shape, or it takes a newer version (`pip install "
+                "--upgrade transformers`)."
+            )
         return LesionError(
             f"The {part} in the folder {typed} cannot be read: {first}. Save or download the model again."
         )

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Mapping
+import re
+import shutil
+import tempfile
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from lesion.files import read_object
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 LARGEST_HEADER = 100 << 20  # bytes, the limit of the format
 FLOATS = ("F64", "F32", "BF16", "F16")
 
@@ -35,7 +40,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The weights of a checkpoint on disk; `index` is the file that lists the shards, None where there is one only."""
+    """The weights of a checkpoint on disk; `index` is the file that lists the shards (or ought to be there and is not),
+    None where there is one shard only.
+    """
 
     folder: Path
     shards: tuple[str, ...]
@@ -69,7 +76,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | None]:
-    """The files that hold the weights of a folder, in order, and what its index says: tensor → file.
+    """The files that hold the weights of a folder, in order, and what its index says, or would: tensor → file.
 
     Raises:
         LesionError: there are no safetensors weights, a file is missing or lies elsewhere, or the index is none.
@@ -78,12 +85,14 @@ def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | No
     if inside(folder, SINGLE).is_file():  # which is taken where both are there
         return (SINGLE,), None
     if listed is None:
-        others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
-        hint = f" {others[0]} may hold code and is not read." if others else ""
-        raise LesionError(
-            f"The weights in the folder {name} cannot be read: it has no safetensors weights ({SINGLE}, or {INDEX})."
-            f"{hint}"
-        )
+        shards = _without_index(folder, name)
+        tensors: dict[str, str] = {}
+        for shard in shards:
+            for tensor in header(inside(folder, shard)):
+                if tensor in tensors:
+                    raise _twice(tensor, tensors[tensor], shard)
+                tensors[tensor] = shard
+        return shards, tensors
     shards = tuple(sorted(set(listed.values())))
     for shard in shards:
         if not inside(folder, shard).is_file():
@@ -91,6 +100,77 @@ def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | No
                 f"{folder / INDEX} names the file {shard}, which is not there; the download is incomplete."
             )
     return shards, listed
+
+
+def _without_index(folder: Path, name: str) -> tuple[str, ...]:
+    """The safetensors files of a folder that has no index, where they are one set of shards or a single file.
+
+    Raises:
+        LesionError: they are neither, or some of the set are missing.
+    """
+    there = sorted(p.name for p in folder.iterdir() if p.suffix == ".safetensors" and p.is_file())
+    if not there:
+        others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
+        hint = f" {others[0]} may hold code and is not read." if others else ""
+        raise LesionError(
+            f"The weights in the folder {name} cannot be read: it has no safetensors weights ({SINGLE}, or {INDEX})."
+            f"{hint}"
+        )
+    sets: dict[tuple[str, int], set[int]] = {}
+    for file in there:
+        if (shard := SHARD.fullmatch(file)) is not None:
+            sets.setdefault((shard[1], int(shard[3])), set()).add(int(shard[2]))
+    if not sets and len(there) == 1:
+        return (there[0],)
+    if len(sets) != 1:
+        raise LesionError(
+            f"The folder {name} has {len(there)} safetensors files ({', '.join(there[:3])}) and no {INDEX} that says "
+            f"which of them hold the model: leave only its own there, as {SINGLE} or model-00001-of-0000N.safetensors."
+        )
+    (((stem, count), numbers),) = sets.items()
+    shards = tuple(f"{stem}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
+    if missing := [shard for shard in shards if shard not in there]:
+        raise LesionError(
+            f"The folder {name} has {len(numbers)} of {count} shards; missing: {', '.join(missing[:3])}"
+            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}. Download the rest."
+        )
+    return shards
+
+
+def _twice(tensor: str, first: str, second: str) -> LesionError:
+    return LesionError(f"The tensor {tensor} lies in {first} and in {second}; one is too many.")
+
+
+def write_index(checkpoint: Checkpoint, target: Path) -> None:
+    """Write what lists the shards into another folder that has them too; nothing where there is one shard only."""
+    if checkpoint.index is None:
+        return
+    source = inside(checkpoint.folder, checkpoint.index)
+    if source.is_file():
+        shutil.copyfile(source, target / checkpoint.index)
+        return
+    size = sum(entry.stop - entry.start for entry in checkpoint.entries.values())
+    shard_of = {tensor: entry.shard for tensor, entry in checkpoint.entries.items()}
+    index = {"metadata": {"total_size": size}, "weight_map": shard_of}
+    (target / checkpoint.index).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def with_index(folder: Path, name: str) -> Iterator[Path]:
+    """The folder itself; where transformers would miss an index, for a while another one with links and with an index.
+
+    Raises:
+        LesionError: as `survey`.
+    """
+    if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
+        yield folder
+        return
+    checkpoint = survey(folder, name)
+    with tempfile.TemporaryDirectory(prefix="lesion-") as place:
+        for file in folder.iterdir():
+            (Path(place) / file.name).symlink_to(file.resolve())
+        write_index(checkpoint, Path(place))
+        yield Path(place)
 
 
 def survey(folder: Path, name: str) -> Checkpoint:
@@ -104,9 +184,7 @@ def survey(folder: Path, name: str) -> Checkpoint:
     for shard in shards:
         for tensor, entry in header(folder / shard).items():
             if tensor in entries:
-                raise LesionError(
-                    f"The tensor {tensor} lies in {entries[tensor].shard} and in {shard}; one is too many."
-                )
+                raise _twice(tensor, entries[tensor].shard, shard)
             entries[tensor] = entry
     for tensor, shard in (listed or {}).items():
         if tensor not in entries or entries[tensor].shard != shard:
@@ -122,7 +200,7 @@ def refuse_packed(folder: Path, name: str, parameters: Container[str]) -> None:
     Raises:
         LesionError: naming the first such tensor.
     """
-    if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
+    if not any(folder.glob("*.safetensors")):
         return  # of the hub, converted elsewhere
     for shard in files(folder, name)[0]:
         for tensor, entry in header(folder / shard).items():

@@ -12,8 +12,6 @@ from transformers import (
     BloomForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
-    MambaConfig,
-    MambaForCausalLM,
     MptConfig,
     MptForCausalLM,
     Phi3Config,
@@ -141,13 +139,6 @@ def test_a_token_that_the_network_has_no_embedding_for_is_refused_in_words():
         list(TransformersEngine(model).answer([Request("k", (1, beyond))]))
     with pytest.raises(LesionError, match="does not fit its network"):
         list(TransformersEngine(model).answer([Request("k", (1, 2), choices=((3,), (beyond,)))]))
-
-
-def test_a_network_without_attention_heads_is_refused_in_words():
-    config = MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2)
-    model = wrap(MambaForCausalLM(config).eval(), tiny.tokenizer(), "mamba")
-    with pytest.raises(LesionError, match="only attention with keys and values"):
-        TransformersEngine(model)
 
 
 def xglm() -> Model:

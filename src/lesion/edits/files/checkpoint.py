@@ -33,7 +33,7 @@ from lesion.models.load import load
 from lesion.models.quantised import quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import Checkpoint, Entry, inside, survey
+from lesion.models.stored import Checkpoint, Entry, inside, survey, write_index
 from lesion.progress import Silent, Watcher
 
 
@@ -256,5 +256,4 @@ def _weights(
         changes |= {tensor: functools.partial(_multiply, biases[tensor]) for tensor in entries if tensor in biases}
         rewrite(inside(checkpoint.folder, shard), target / shard, entries, changes)
         watcher.answered(1)
-    if checkpoint.index is not None:
-        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), target / checkpoint.index)
+    write_index(checkpoint, target)

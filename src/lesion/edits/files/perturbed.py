@@ -23,7 +23,7 @@ from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.shards import as_tensor, rewrite
 from lesion.edits.files.sidecar_files import copy_others
 from lesion.errors import LesionError, UsageError
-from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey
+from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey, write_index
 from lesion.progress import Silent, Watcher
 
 
@@ -122,8 +122,7 @@ def perturb(
                 f"Noise of {scale:g} × the change of {like} rounds to nothing in the stored dtype of {base}; give a"
                 " larger --scale, or a base in float32."
             )
-        if source.index is not None:
-            shutil.copyfile(inside(source.folder, source.index), partial / source.index)
+        write_index(source, partial)
         copy_others(source.folder, partial, source, ())
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(source.folder, "config.json"), partial / "config.json")

@@ -59,7 +59,7 @@ class Batch:
         logits = computed.computed[:, 0]
         if len(positions) != len(logits) or not torch.equal(positions, torch.arange(len(logits))):
             logits = logits.index_select(0, positions.to(logits.device))
-        tokens, finite = _next(logits, [(row, step) for row in rows for step in range(len(row.draft) + 1)])
+        tokens, finite = next_tokens(logits, [(row, step) for row in rows for step in range(len(row.draft) + 1)])
         done: Finished = []
         staying = []
         at = 0
@@ -126,7 +126,7 @@ class Batch:
         return self._say(output.logits[:, -1])
 
     def _say(self, logits: Float[Tensor, "rows vocabulary"]) -> Finished:
-        tokens, finite = _next(logits, [(row, 0) for row in self.rows])
+        tokens, finite = next_tokens(logits, [(row, 0) for row in self.rows])
         done: Finished = []
         left = []
         for slot, (row, token, is_finite) in enumerate(zip(self.rows, tokens, finite, strict=True)):
@@ -162,7 +162,7 @@ class Batch:
         return rows
 
 
-def _next(
+def next_tokens(
     logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[Row | None, int]]
 ) -> tuple[list[int], list[bool]]:
     """The next token at each place, and whether its logits are finite.

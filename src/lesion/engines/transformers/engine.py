@@ -2,7 +2,7 @@
 
 Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
 for all edits up to the block where they part (`prefill.py`), and what one edit has answered is what others' answers are
-compared with first (`drafts.py`).
+compared with first (`drafts.py`). Networks that this does not fit answer one by one (`one_by_one.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import torch
 import transformers
 
 from lesion.edits.by_row import Written, in_weights, maskable, with_scaled_weights
-from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_spectra
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, gated
 from lesion.edits.lowrank import BUDGET, factor_bytes
 from lesion.edits.replacing import refuse_other_models
@@ -25,11 +26,12 @@ from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.closing import closing_of
 from lesion.engines.counters import Work
-from lesion.engines.engine import Request, Response
+from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
+from lesion.engines.transformers.one_by_one import answered
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.scoring import scored
@@ -54,21 +56,13 @@ class TransformersEngine:
 
     Raises:
         UsageError: the batch size is less than 1.
-        LesionError: the network keeps a state other than keys and values (state-space and linear-attention layers).
     """
 
     def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
         self.model = model
-        config = model.network.config.get_text_config(decoder=True)
-        strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
-        if not strange and getattr(model.network, "_is_stateful", False):
-            strange = {config.model_type}
-        if strange:
-            raise LesionError(
-                f"{model.name} has layers of type {', '.join(sorted(strange))}; only attention with keys and values"
-                " can be decoded yet."
-            )
-        self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
+        if batch_size == "auto":
+            batch_size = 1 if _keeps_another_state(model) else rows_that_fit(model)
+        self.work = Work(batch_size=int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         self._ends = ends_of(model)
@@ -88,6 +82,7 @@ class TransformersEngine:
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         by_row = [self._by_row(edit) for edit in edits]
+        one_by_one = needs_one_by_one(self.model)
         table = tabulate(by_row, self.model.anatomy)
         refuse_other_models(table.replacements, self.model)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
@@ -105,7 +100,12 @@ class TransformersEngine:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):
-                        for response in self._group(gates, part, table, column, stops, drafts):
+                        if one_by_one:
+                            places = dict(zip(edits, by_row, strict=True))
+                            responses = answered(self.model, gates, part, places, stops, self._ends, self.work)
+                        else:
+                            responses = self._group(gates, part, table, column, stops, drafts)
+                        for response in responses:
                             yield replace(response, engine=self.description)
 
     @cached_property
@@ -202,3 +202,59 @@ class TransformersEngine:
                 for row, finish in finished:
                     waiting.finished(row)
                     yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model)
+
+
+_one_by_one: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
+"""Networks that were tried, and whether they answer one by one."""
+
+
+def needs_one_by_one(model: Model) -> bool:
+    """Whether a network answers one by one, since it keeps another state than keys and values or fails a trial.
+
+    A network outside the table of families is tried once, with two short prompts under three edits.
+    """
+    if model.network not in _one_by_one:
+        another = _keeps_another_state(model)
+        _one_by_one[model.network] = another or (not model.anatomy.known and not _stands_trial(model))
+    return _one_by_one[model.network]
+
+
+def refuse_one_by_one(model: Model, study: str) -> None:
+    """Refuse a network for a study whose passes share prompts between edits.
+
+    Raises:
+        LesionError: it answers one by one.
+    """
+    if needs_one_by_one(model):
+        raise LesionError(
+            f"{model.name} ({type(model.network).__name__}) answers one item under one edit at a time, since its blocks"
+            f" keep or share another state than keys and values of their own; {study} needs these. `lesion ablate` and "
+            "`lesion evaluate` work."
+        )
+
+
+def _keeps_another_state(model: Model) -> bool:
+    kinds = getattr(model.network.config.get_text_config(decoder=True), "layer_types", None) or ()
+    other = set(kinds) - {"full_attention", "sliding_attention"}
+    return bool(other) or bool(getattr(model.network, "_is_stateful", False))
+
+
+def _stands_trial(model: Model) -> bool:
+    """Whether a network answers together what it answers one by one; in half precision, whether it does not fail."""
+    count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
+    prompts = [tuple((3 * place + 5) % count for place in range(length)) for length in (2, 5)]
+    edits = (BASELINE, ScaleBlock(0), ScaleBlock(last, 0.5))
+    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=3)) for p in prompts for e in edits]
+    # Choices too: of these, all edits of all prompts share one pass.
+    requests += [replace(r, key=f"{r.key} choices", choices=((0,), (1,), (2,))) for r in requests]
+    answers = []
+    for alone in (True, False):
+        _one_by_one[model.network] = alone
+        try:
+            answers.append({r.key: r.token_ids for r in TransformersEngine(model, len(requests)).answer(requests)})
+        except Exception as error:  # whatever its code raises
+            # What fails one by one too says best itself what is wrong.
+            return alone or ran_out(error)
+        finally:
+            del _one_by_one[model.network]
+    return answers[0] == answers[1] or model.dtype != torch.float32

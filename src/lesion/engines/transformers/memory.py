@@ -32,8 +32,11 @@ def rows_that_fit(model: Model, sharers: int = 1) -> int:
 def token_bytes(model: Model) -> int:
     """What the keys and values of one token take."""
     config = model.network.config.get_text_config(decoder=True)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    # From its entries: asked for an attribute that differs from block to block, some configurations raise.
+    entries = config.to_dict()
+    count = entries[config.attribute_map.get("num_attention_heads", "num_attention_heads")]
+    heads = max(entries.get("num_key_value_heads") or count, entries.get("num_global_key_value_heads") or 0)
+    size = max(entries.get("head_dim") or 0, entries.get("global_head_dim") or 0) or config.hidden_size // count
     return int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
 
 

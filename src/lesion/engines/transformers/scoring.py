@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from lesion.edits.edit import BASELINE
 from lesion.engines.answers import chosen, contrasted, looked_up
@@ -89,12 +91,18 @@ def _choices(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Resp
     for (request, _), its_places in zip(requests, places, strict=True):
         scores, greedy = [], []
         for place, choice in zip(its_places, request.choices, strict=True):
-            logits = computed.computed[computed.places[place], -len(choice) :]
-            ids = torch.tensor(choice, device=logits.device)
-            scores.append(float(logits.double().log_softmax(-1).gather(1, ids[:, None]).sum()))
-            greedy.append(bool((logits.argmax(-1) == ids).all()))
+            value, is_greedy = score(computed.computed[computed.places[place], -len(choice) :], choice)
+            scores.append(value)
+            greedy.append(is_greedy)
         responses.append(chosen(request, scores, greedy, prefixes.model))
     return responses
+
+
+def score(logits: Float[Tensor, "length vocabulary"], choice: Sequence[int]) -> tuple[float, bool]:
+    """Summed log-probability in nats of a choice's tokens by the logits before each, and whether each is the best."""
+    ids = torch.tensor(choice, device=logits.device)
+    value = float(logits.double().log_softmax(-1).gather(1, ids[:, None]).sum())
+    return value, bool((logits.argmax(-1) == ids).all())
 
 
 @torch.inference_mode()

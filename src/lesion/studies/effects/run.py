@@ -12,6 +12,7 @@ from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
 from lesion.engines.config import EngineChoice
+from lesion.engines.transformers.engine import refuse_one_by_one
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import sweep
@@ -51,6 +52,7 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     with run.evaluation(questions, tasks=tasks, text=study.to_toml(), shared=study.basis()) as evaluation:
         for chosen in study.models:
             model = run.load(questions, chosen, tasks=tasks, finite=True)
+            refuse_one_by_one(model, "effects")
             swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
             edits = [edit for edit in swept if isinstance(edit, Scale)]
             if drops is not None:

@@ -13,7 +13,7 @@ from lesion.core.run import Run
 from lesion.core.study_file import PROMPTING, ModelChoice, TaskChoice
 from lesion.core.values import read_summary
 from lesion.engines.config import EngineChoice
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.engine import refuse_one_by_one
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.report import wording
@@ -54,7 +54,7 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     with locked(run.folder, "patching"):
         for chosen in study.models:
             model = run.load(questions, chosen, finite=True)
-            TransformersEngine(model, study.batch_size)  # refuses networks that keep another state than keys and values
+            refuse_one_by_one(model, "patching")
             layers = parse_layers(study.layers, len(model.anatomy.blocks), chosen.name)
             for choice, task in tasks.items():
                 style = questions.prompt_style_of(chosen, choice)
