@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lesion.core.sharing import OverClusters, Sharing
 from lesion.core.values import Estimate, Number, Value
 from lesion.edits.edit import MatchedIn
+from lesion.plain import short
 from lesion.report import wording
 
 METHOD_NAMES = {
@@ -56,11 +57,18 @@ class EditedModel(Value):
     random_of: str | None
     seed: int | None
     randoms: tuple[str, ...] = ()
-    selected: int
-    total: int
+    selected: int = Field(ge=0)
+    total: int = Field(ge=1)
     achieved: Number
     matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
     size: Number = None
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str) -> str:
+        if method not in (*METHOD_NAMES, "custom"):
+            raise ValueError(f"there is no selection method '{short(method)}'")
+        return method
 
     @property
     def share(self) -> float:
