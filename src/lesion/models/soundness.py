@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from lesion.models.fingerprint import stored_tensors
 
@@ -32,18 +33,20 @@ class NotFinite:
 
 def not_finite(network: PreTrainedModel) -> tuple[NotFinite, ...]:
     """Every tensor of a network that is not finite throughout, by name; one pass over the weights."""
-    broken = []
-    for name, tensor in stored_tensors(network):
-        if not tensor.is_floating_point() or tensor.numel() == 0:
-            continue
-        # The extremes of a tensor are finite exactly when all of it is; no copy of it is made.
-        values = tensor.detach()
-        low, high = torch.aminmax(values.float() if values.element_size() == 1 else values)
-        if bool(low.isfinite() & high.isfinite()):
-            continue
-        nan, infinite = int(tensor.isnan().sum()), int(tensor.isinf().sum())
-        broken.append(NotFinite(name, nan, infinite, tensor.numel()))
-    return tuple(broken)
+    broken = (not_finite_in(name, tensor) for name, tensor in stored_tensors(network))
+    return tuple(tensor for tensor in broken if tensor is not None)
+
+
+def not_finite_in(name: str, tensor: Tensor) -> NotFinite | None:
+    """How many values of a tensor are not finite; None where all are."""
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return None
+    # The extremes of a tensor are finite exactly when all of it is; no copy of it is made.
+    values = tensor.detach()
+    low, high = torch.aminmax(values.float() if values.element_size() == 1 else values)
+    if bool(low.isfinite() & high.isfinite()):
+        return None
+    return NotFinite(name, int(tensor.isnan().sum()), int(tensor.isinf().sum()), tensor.numel())
 
 
 def complaint(broken: Sequence[NotFinite], model: str) -> str:

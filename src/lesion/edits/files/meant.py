@@ -35,9 +35,9 @@ from lesion.edits.selections.columns import Columns
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.units import ScaleMatrix, UnitEdit, site_of
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import Branch
-from lesion.models.load import Model
+from lesion.models.load import Model, refuse_not_finite
 from lesion.models.matrices import Matrix
 from lesion.models.units import Experts, Slices
 
@@ -79,6 +79,7 @@ def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None
 
 def _as_file(edit: Edit, model: Model) -> EditFile:
     """An edit as if it had been saved for a model and read again, under its own text as its label."""
+    refuse_not_finite(model, model.name)
     with tempfile.TemporaryDirectory() as folder:
         file = read_edit(save_edit(Path(folder) / "meant.edit", as_weights(edit, model), model))
     label = file.label
@@ -135,6 +136,11 @@ def _same(places: Compose, model: Model) -> bool:
             wanted = model.network(ids).logits.float()
         with applied(model, as_matrices), _biases_multiplied(bias_factors(places, model), model):
             got = model.network(ids).logits.float()
+    if not bool(wanted.isfinite().all()):
+        raise LesionError(
+            f"Under '{places}' the logits of {model.name} are not finite, so that it cannot be tried as an edit of"
+            " weights; use a smaller factor."
+        )
     return torch.allclose(got, wanted, rtol=0, atol=SAME * float(wanted.abs().max()))
 
 

@@ -23,6 +23,7 @@ from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.shards import as_tensor, rewrite
 from lesion.edits.files.sidecar_files import copy_others
 from lesion.errors import LesionError, UsageError
+from lesion.models.soundness import not_finite_in
 from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey, write_index
 from lesion.progress import Silent, Watcher
 
@@ -153,7 +154,13 @@ def _read(checkpoint: Checkpoint, name: str) -> Float[Tensor, "*shape"]:
         data = bytearray(file.read(entry.stop - entry.start))
     if len(data) != entry.stop - entry.start:
         raise LesionError(f"{checkpoint.folder / entry.shard} is cut short within {name}.")
-    return as_tensor(data, entry, name).double()
+    tensor = as_tensor(data, entry, name)
+    if (broken := not_finite_in(name, tensor)) is not None:
+        raise LesionError(
+            f"{checkpoint.folder / entry.shard} has values that are not finite, in {broken}, so that no distance from"
+            " it can be measured. Get the checkpoint again."
+        )
+    return tensor.double()
 
 
 def _square(tensor: Tensor) -> float:

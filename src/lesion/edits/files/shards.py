@@ -12,12 +12,13 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from lesion.errors import LesionError
+from lesion.models.soundness import NotFinite, not_finite_in
 from lesion.models.stored import Entry
 
 STRIDE = 16 << 20  # bytes copied at a time
@@ -31,18 +32,25 @@ def rewrite(
 
     Raises:
         OSError: it cannot be read or written.
-        LesionError: a tensor to edit is not stored as floating-point numbers.
+        LesionError: a tensor to edit is not stored as floating-point numbers, or a tensor is not finite as it is
+            written.
     """
     with source.open("rb") as reading, target.open("wb") as writing:
         for name, entry in entries.items():
-            if name not in edits:
+            if name not in edits and not _has_floats(entry):
                 continue
             _copy(reading, writing, entry.start - reading.tell())
             data = bytearray(entry.stop - entry.start)
             if reading.readinto(data) != len(data):
                 raise LesionError(f"{source} is cut short within {name}.")
-            edits[name](as_tensor(data, entry, name))
+            tensor = as_tensor(data, entry, name)
+            before = not_finite_in(name, tensor)
+            if name in edits:
+                edits[name](tensor)
+            if (after := not_finite_in(name, tensor)) is not None:
+                _refuse_not_finite(before or after, tensor, source, edited=before is None)
             writing.write(data)
+            del tensor
             del data
         _copy(reading, writing, os.fstat(reading.fileno()).st_size - reading.tell())
         writing.flush()
@@ -54,7 +62,7 @@ def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> 
 
     Raises:
         OSError: it cannot be read or written.
-        LesionError: the source is cut short.
+        LesionError: the source is cut short, or a tensor is not finite.
     """
     table: dict[str, object] = {"__metadata__": {"format": "pt"}}
     at = 0
@@ -66,11 +74,33 @@ def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> 
     head += b" " * (-len(head) % 8)  # the data begin at a multiple of eight
     with source.open("rb") as reading, target.open("wb") as writing:
         writing.write(len(head).to_bytes(8, "little") + head)
-        for entry, _ in entries:
+        for entry, name in entries:
             reading.seek(entry.start)
+            if _has_floats(entry):
+                tensor = as_tensor(bytearray(reading.read(entry.stop - entry.start)), entry, name)
+                if (broken := not_finite_in(name, tensor)) is not None:
+                    _refuse_not_finite(broken, tensor, source, edited=False)
+                reading.seek(entry.start)
             _copy(reading, writing, entry.stop - entry.start)
         writing.flush()
         os.fsync(writing.fileno())
+
+
+def _has_floats(entry: Entry) -> bool:
+    return entry.dtype in DTYPES and entry.start < entry.stop
+
+
+def _refuse_not_finite(broken: NotFinite, tensor: Tensor, source: Path, *, edited: bool) -> NoReturn:
+    """Refuse to write a tensor with NaN or infinite values, which the edit made, or which the source has."""
+    if edited:
+        raise LesionError(
+            f"Edited, {broken} would not be finite: values are larger than {str(tensor.dtype).removeprefix('torch.')}"
+            " can hold. Use a smaller factor or scale."
+        )
+    raise LesionError(
+        f"{source} has values that are not finite, in {broken}, and so would what is written. Get the checkpoint again,"
+        " or mend that tensor first."
+    )
 
 
 def as_tensor(data: bytearray, entry: Entry, name: str) -> Tensor:
