@@ -112,6 +112,7 @@ def test_a_block_that_gives_a_tuple_is_read_by_its_first_element():
 
 def test_the_files_go_and_the_model_is_as_it_was(tmp_path):
     lesioned = model("llama")
+    hooks = [module._forward_hooks | module._forward_pre_hooks for module in lesioned.network.modules()]
     with hidden_states(lesioned, texts(), tmp_path / "deep" / "down") as states:
         assert len(list(states.folder.iterdir())) == 4
         assert states.folder.is_relative_to(tmp_path)
@@ -119,7 +120,7 @@ def test_the_files_go_and_the_model_is_as_it_was(tmp_path):
     with pytest.raises(LesionError, match="closed"):
         states.layer(0)
     states.close()
-    assert not any(module._forward_pre_hooks or module._forward_hooks for module in lesioned.network.modules())
+    assert hooks == [module._forward_hooks | module._forward_pre_hooks for module in lesioned.network.modules()]
 
 
 def test_memory_holds_one_layer_of_one_batch_and_not_the_spool():

@@ -63,5 +63,6 @@ def test_routed_experts_are_left_out_and_a_model_of_them_alone_is_refused():
 
 def test_no_hook_stays_on_the_model():
     lesioned = model("llama")
+    hooks = [module._forward_hooks | module._forward_pre_hooks for module in lesioned.network.modules()]
     observe_peaks(lesioned, texts())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in lesioned.network.modules())
+    assert hooks == [module._forward_hooks | module._forward_pre_hooks for module in lesioned.network.modules()]

@@ -258,6 +258,7 @@ def test_a_forward_pass_that_goes_round_an_edited_place_is_an_error():
     whole = stack(subject.network, "llama")
     subject.network.model.layers = nn.ModuleList([whole[0], whole[2]])
     subject.network.config.num_hidden_layers = 2
+    subject = dataclasses.replace(subject, anatomy=dataclasses.replace(subject.anatomy, build=None))
     with pytest.raises(LesionError, match=r"edit of 1, 1\.mlp did not take hold"):
         with applied(subject, Compose((ScaleBlock(1), ScaleMlp(1), ScaleBlock(2)))):
             subject.network(tokens(), use_cache=False)
@@ -277,7 +278,8 @@ def test_a_module_that_stands_in_two_places_cannot_be_edited_in_one_of_them():
     blocks = tuple(
         dataclasses.replace(block, module=network.model.layers[block.index]) for block in subject.anatomy.blocks
     )
-    looped = dataclasses.replace(subject, network=network, anatomy=dataclasses.replace(subject.anatomy, blocks=blocks))
+    anatomy = dataclasses.replace(subject.anatomy, blocks=blocks, build=None)
+    looped = dataclasses.replace(subject, network=network, anatomy=anatomy)
     with pytest.raises(UsageError, match=r"1 and 2 of tiny:llama are one module"):
         with applied(looped, ScaleBlock(2)):
             pytest.fail("the edit was taken")

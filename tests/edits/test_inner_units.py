@@ -172,7 +172,7 @@ def test_units_that_are_not_there_are_refused_with_what_is():
 def test_an_edited_unit_in_force_is_no_baseline():
     for family, edit in (("phi3", "1.attention.q×0"), ("llama", "1.mlp.neuron.3×0"), ("mixtral", "1.mlp.expert.2×0")):
         subject = model(family)
-        with applied(subject, edit), pytest.raises(UsageError, match="hook on block 1"):
+        with applied(subject, edit), pytest.raises(UsageError, match="edit in force"):
             as_it_is(subject)
         assert as_it_is(subject) is subject
 

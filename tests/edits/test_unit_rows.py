@@ -170,7 +170,7 @@ def test_weights_and_answers_are_the_same_bits_afterwards_also_after_an_error():
 
 def test_an_edited_head_in_force_is_no_baseline():
     subject = model("llama")
-    with applied(subject, ScaleHead(1, 0)), pytest.raises(UsageError, match="hook on block 1"):
+    with applied(subject, ScaleHead(1, 0)), pytest.raises(UsageError, match="edit in force"):
         as_it_is(subject)
     assert as_it_is(subject) is subject
 

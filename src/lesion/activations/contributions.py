@@ -25,6 +25,7 @@ from lesion.edits.replace import ReplacedUnit, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.owner import observing
 from lesion.models.units import Heads
 from lesion.progress import Silent, Watcher
 
@@ -39,6 +40,7 @@ PLACES: tuple[ReplacedUnit, ...] = ("block", "attention", "mlp")
 
 
 @validated
+@observing("a reference", unedited=True)
 def reference(
     model: Model,
     calibration: Calibration,

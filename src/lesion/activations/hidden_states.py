@@ -24,6 +24,7 @@ from lesion.activations.batching import budget_of, longest_first, run_in_batches
 from lesion.activations.readers import stopped_at_head
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.owner import observing
 from lesion.plain import amount
 from lesion.progress import Silent, Watcher
 
@@ -130,6 +131,7 @@ class HiddenStates:
         self.close()
 
 
+@observing("hidden states", unedited=False)
 def hidden_states(
     model: Model,
     texts: Sequence[Sequence[int]],

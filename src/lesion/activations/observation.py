@@ -27,6 +27,7 @@ from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.models.owner import observing
 from lesion.progress import Silent, Watcher
 
 # Tokens of a batch, padding included: more make a pass over it longer and not the work shorter.
@@ -36,6 +37,7 @@ SECONDS_BETWEEN_SAVES = 20.0
 
 
 @validated
+@observing("observed inputs", unedited=True)
 def observe(
     model: Model,
     calibration: Calibration,

@@ -35,6 +35,7 @@ from lesion.edits.replace import Replace, ReplacedUnit, place_of
 from lesion.engines.checking import check_texts
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
+from lesion.models.owner import observing
 from lesion.progress import Silent, Watcher
 
 STEPS = 50
@@ -56,6 +57,7 @@ NUMBERS = 1 << 27
 
 
 @validated
+@observing("an optimal reference", unedited=True)
 def optimal_reference(
     model: Model,
     calibration: Calibration,

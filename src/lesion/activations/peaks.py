@@ -18,6 +18,7 @@ from lesion.edits.selections.neurons import BEGINNINGS
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.models.owner import observing
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class Peaks:
     outputs: Float[Tensor, " out"]
 
 
+@observing("observed peaks", unedited=False)
 def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens: int | None = None) -> dict[str, Peaks]:
     """The peaks of every matrix that ends a feed-forward branch (`down`, or `out`), by address, in one pass.
 

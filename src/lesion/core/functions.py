@@ -14,6 +14,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
@@ -27,6 +28,7 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.models.owner import held
 from lesion.progress import Watcher
 from lesion.tasks.given import Given, given, offered
 from lesion.tasks.task import Task
@@ -105,10 +107,10 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
             if "models" in method.study.model_fields and "model" in options:
                 options["models"] = options.pop("model")
             options, own = _with_names(options)
-            options, loaded = _named(options)
             here = choice.engine == "transformers" and not choice.distributed
-            _refuse_other_than_loaded(options, loaded, here=here)
-            with watching(told, progress) as watcher, offered(own):
+            with _alone_with(options), watching(told, progress) as watcher, offered(own):
+                options, loaded = _named(options)
+                _refuse_other_than_loaded(options, loaded, here=here)
                 options = method.expanded(options, watcher.note)
                 study = method.study.from_options(name=method.default_name or method.kind, **options)
                 with folder_of(out) as folder, opened(choice, watcher) as make_engine:
@@ -120,6 +122,18 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+@contextmanager
+def _alone_with(options: Mapping[str, Any]) -> Iterator[None]:
+    """Have all loaded models of a study for it alone, unedited and in evaluation mode."""
+    values = [options[name] for name in ("model", "models") if name in options]
+    several = [each for value in values for each in ([value] if isinstance(value, str | Model | dict) else value)]
+    models = {id(model.network): model for model in several if isinstance(model, Model)}
+    with ExitStack() as stack:
+        for _, model in sorted(models.items()):  # in one order, so that two studies never wait for each other
+            stack.enter_context(held(model, "a study", calls=True, unedited=True))
+        yield
 
 
 def _other_names(method: Method[Any]) -> dict[str, str]:

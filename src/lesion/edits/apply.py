@@ -9,12 +9,13 @@ from dataclasses import replace
 from lesion.arguments import validated
 from lesion.edits.by_row import scalable, with_scaled_weights
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
-from lesion.edits.gates import gated
+from lesion.edits.gates import hung
 from lesion.edits.given import edit_for
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
+from lesion.models.owner import held, refuse_edited
 from lesion.models.soundness import not_finite
 
 
@@ -42,17 +43,23 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
     Raises:
         UsageError: it is no edit, or names a place that the model does not have.
         LesionError: it was read from a file made for another model; a forward pass did not run through an edited place;
-            or the selected weights are none, all there are, or do not move (see `written`).
+            the selected weights are none, all there are, or do not move (see `written`); or another thread, task or
+            generator has the model (see `lesion.models.owner.held`).
     """
     edit = with_scaled_weights(edit_for(model, edit), model.anatomy)
-    with gated(model) as gates:
+    with held(model, f"the edit {str(edit)[:80]}", edits=True) as hold, hung(model, hold) as gates:
         gates.assign_everywhere(of_places(edit))
         with written(model, of_weights(edit), of_spectra(edit)):
             yield model
 
 
 def as_it_is(model: Model) -> Model:
-    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded."""
+    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
+
+    Raises:
+        UsageError: an edit is in force.
+    """
+    refuse_edited(model.network, model.name, "what is measured")
     for block in model.anatomy.blocks:
         hooked = [bool(module._forward_hooks) for module in (block.module, *(each.tail for each in block.branches))]
         for matrix in block.matrices.values():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import torch
 from jaxtyping import Float, Int
@@ -27,6 +28,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix, Storage
+from lesion.models.owner import Hold, held
 from lesion.models.units import Experts, Site
 
 
@@ -43,7 +45,14 @@ def gated(model: Model) -> Iterator[Gates]:
     Raises:
         LesionError: during a forward pass, when an edit could not take hold (see `Gates`).
     """
-    gates = Gates(model)
+    with held(model, "gates", edits=True) as hold, hung(model, hold) as gates:
+        yield gates
+
+
+@contextmanager
+def hung(model: Model, hold: Hold) -> Iterator[Gates]:
+    """Gates on a model that is held, until the `with` ends."""
+    gates = Gates(model, hold)
     try:
         yield gates
     finally:
@@ -51,7 +60,7 @@ def gated(model: Model) -> Iterator[Gates]:
 
 
 class Gates:
-    """The hooks that `gated` holds on one model.
+    """The hooks that `gated` holds on one model; after the end of the `with` nothing more can be assigned.
 
     A place gets its hook when an assignment first edits it. A forward pass raises `LesionError` when
 
@@ -60,8 +69,9 @@ class Gates:
     - a block changes its input in place, so that its contribution cannot be told from the stream.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, hold: Hold) -> None:
         self._model = model
+        self._hold = hold
         self._anatomy = model.anatomy
         self._factors = Factors(model)
         self._vectors = Vectors()
@@ -74,7 +84,7 @@ class Gates:
         self._shared = addresses_by_module(model)
         self._matrices_of = addresses_by_matrix(model)
         self._set(tabulate([BASELINE], self._anatomy), everywhere=True)
-        for runner in {model.network, _trunk(model)}:  # a pass may be started from either
+        for runner in {model.network, self._anatomy.trunk(model.network)}:  # a pass may be started from either
             self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
             self._handles.append(runner.register_forward_hook(self._end_pass))
 
@@ -84,8 +94,8 @@ class Gates:
 
         Raises:
             UsageError: an edit names a place that the model does not have, takes contributions of another model, or
-                truncates or scales a matrix that is not the same for all tokens of a row (see `maskable`). The
-                assignment stays as it was.
+                truncates or scales a matrix that is not the same for all tokens of a row (see `maskable`); or the
+                `with` of these gates has ended. The assignment stays as it was.
         """
         self._set(tabulate([edit_for(self._model, edit) for edit in edits], self._anatomy))
 
@@ -121,6 +131,12 @@ class Gates:
         """Have these replacements add these vectors, in the place of their reference's; gradients flow back to them."""
         self._vectors.put(vectors)
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UsageError(
+            f"{self._anatomy.name} has an edit in force and would be copied or pickled with it, under the name of the"
+            " model without it: leave `applied` or `gated` first."
+        )
+
     def remove(self) -> None:
         """Take every hook off the model. `gated` does this at its end."""
         for handle in self._handles:
@@ -132,6 +148,11 @@ class Gates:
     def _set(
         self, table: Table, everywhere: bool = False, growing: bool = False, positions: Tensor | None = None
     ) -> None:
+        if self._hold.over or not self._hold.of_this_code():
+            raise UsageError(
+                f"These gates of {self._anatomy.name} are {'over' if self._hold.over else 'held elsewhere'}: assign"
+                " edits inside their `with`, in the thread or task that began it."
+            )
         if table.replacements:
             refuse_other_models(table.replacements, self._model)
         changed = table.edited
@@ -265,7 +286,11 @@ class Gates:
             )
         return rows
 
-    def _begin_pass(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+    def _begin_pass(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object] = MappingProxyType({})
+    ) -> None:
+        if self._hold.over:  # a pass that waited for these gates to end, but had its list of hooks before
+            return
         for place in self._active:
             place.passed = False
         inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
@@ -388,14 +413,3 @@ def addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, Storage], list
     for address, matrix in model.anatomy.scored.items():
         addresses[matrix.module, matrix.storage].append(address)
     return addresses
-
-
-def _trunk(model: Model) -> nn.Module:
-    """The innermost module that runs all blocks: some networks call it past the model that holds it."""
-    blocks = {block.module for block in model.anatomy.blocks}
-    trunk: nn.Module = model.network
-    while True:
-        holders = [child for child in trunk.children() if blocks <= set(child.modules())]
-        if not holders or isinstance(holders[0], nn.ModuleList | nn.ModuleDict | nn.Sequential):
-            return trunk
-        trunk = holders[0]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
@@ -21,12 +20,11 @@ from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
+from lesion.models.owner import Hold, held
 
 # The share of the selected weights that has to move, or an edit is refused.
 MOVED = 0.99
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-# What is in force on each network, the innermost last: they must be taken back in reverse order.
-_IN_FORCE: WeakKeyDictionary[nn.Module, list[ExitStack]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -173,6 +171,9 @@ def written(
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
             the model; or this one ends before another that began later. The weights are then as they were.
     """
+    if not (edits or truncations):
+        yield ()
+        return
     for edit in edits:
         refuse_unknown_matrices(edit.selection, model)
     total = sum(matrix.shape[0] * matrix.shape[1] for matrix in model.anatomy.scored.values())
@@ -186,7 +187,7 @@ def written(
     _refuse_shared({*touched, *kept}, model)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
-    with _in_order(model) as stack:
+    with held(model, "an edit of weights", edits=True) as hold:
         for address, matrix in touched.items():
             with torch.inference_mode():
                 weight = matrix.read()
@@ -197,7 +198,7 @@ def written(
                 effects.append(effect)
                 for alone, mask, edit in zip(apart, masks, edits, strict=True):
                     alone.append(effect if len(edits) == 1 else scaled(weight, [(mask, edit.factor)], address)[1])
-            _exchange(matrix, weight, edited, stack)
+            _exchange(matrix, weight, edited, hold)
             del weight, edited, masks
         for address, interval in kept.items():
             matrix = model.anatomy.matrix(address)
@@ -206,7 +207,7 @@ def written(
                 weight = matrix.read()
                 if (start, stop) != (0, min(matrix.shape)):
                     edited = spectra(model).of(address, weight).kept(weight, start, stop)
-                    _exchange(matrix, weight, edited, stack)
+                    _exchange(matrix, weight, edited, hold)
         for edit, alone in zip(edits, apart, strict=True):
             check_extent(edit.selection, sum(e.selected for e in alone), total, model.name)
             check_effects(edit, alone, model.name)
@@ -215,32 +216,12 @@ def written(
         yield tuple(effects)
 
 
-@contextmanager
-def _in_order(model: Model) -> Iterator[ExitStack]:
-    """A stack of what takes edits back, run before those of earlier edits; else all run and it is an error."""
-    stack = ExitStack()
-    in_force = _IN_FORCE.setdefault(model.network, [])
-    in_force.append(stack)
-    try:
-        yield stack
-    finally:
-        crossed = in_force[-1:] != [stack]
-        while stack in in_force:
-            in_force.pop().close()
-        if crossed:
-            raise LesionError(
-                f"Two edits of the weights of {model.name} were in force at once and the one that began first ended "
-                f"first. Both are taken back, but what was answered meanwhile is not to be trusted: finish or close "
-                f"one run before the next begins."
-            )
-
-
-def _exchange(matrix: Matrix, weight: Tensor, edited: Tensor, stack: ExitStack) -> None:
+def _exchange(matrix: Matrix, weight: Tensor, edited: Tensor, hold: Hold) -> None:
     """Write what changed, having noted how it is put back."""
     bits = BITS[weight.dtype.itemsize]
     changed = weight.view(bits) != edited.view(bits)
     places = _noted(changed)
-    stack.callback(_put_surely, matrix, places, weight[changed])
+    hold.on_end(_put_surely, matrix, places, weight[changed])
     _put(matrix, places, edited[changed])
 
 

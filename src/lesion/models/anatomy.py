@@ -13,6 +13,7 @@ from torch import nn
 
 from lesion.brief import described
 from lesion.errors import UsageError, nearest
+from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
@@ -93,6 +94,7 @@ class Anatomy:
         tied: groups of parameter names that share one tensor.
         notes: sentences on what an edit of this model cannot or does not do.
         head: the output head (address `head`, not among `matrices`); None where it is tied to the input embedding.
+        build: what the network was built of; None where it may change meanwhile, as in a training.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Anatomy:
     tied: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
     head: Matrix | None = None
+    build: Build | None = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.blocks)} blocks", f"{len(self.matrices)} matrices"
@@ -190,6 +193,16 @@ class Anatomy:
             f" architectures says how the router's weights reach it. Edit {whole} as a whole, or a matrix that"
             f" `lesion show {self.name}` lists."
         )
+
+    def trunk(self, network: nn.Module) -> nn.Module:
+        """The innermost module that runs all blocks: some networks call it past the model that holds it."""
+        blocks = {block.module for block in self.blocks}
+        trunk = network
+        while True:
+            holders = [child for child in trunk.children() if blocks <= set(child.modules())]
+            if not holders or isinstance(holders[0], nn.ModuleList | nn.ModuleDict | nn.Sequential):
+                return trunk
+            trunk = holders[0]
 
     def layer_of(self, address: str) -> int:
         """The block in which a matrix lies; the number of blocks for the head."""
@@ -297,9 +310,10 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         name: how to call it in messages.
 
     Raises:
-        LesionError: weights are packed that the configuration does not call quantised, or there is no stack of
-            decoder layers.
+        LesionError: weights are packed that the configuration does not call quantised or computed in every pass (see
+            `refuse_computed_weights`), or there is no stack of decoder layers.
     """
+    refuse_computed_weights(network, name)
     family = _known(network)
     notes: tuple[str, ...] = ()
     blocks: tuple[Block, ...] | None = None
@@ -332,6 +346,7 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         tied(network),
         notes,
         _head(network),
+        Build.of(network),
     )
 
 

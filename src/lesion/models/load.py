@@ -25,6 +25,7 @@ from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
 from lesion.models.names import refuse_dtype
+from lesion.models.owner import refuse_edited
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
@@ -49,11 +50,13 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
     """A model from objects already in memory. The network is put into eval mode, its gradients off.
 
     Raises:
-        UsageError: these are no network and tokenizer of transformers, or the network is compiled.
+        UsageError: these are no network and tokenizer of transformers, the network is compiled, or an edit is in force
+            on it.
         LesionError: the network is not a decoder whose weights can be edited (see `dissect`), or parts of it
             are not in memory.
     """
     _refuse_others(network)
+    refuse_edited(network, name, "a fingerprint")
     settle_outputs(network.config)
     storage = quantisation(network.config)
     if storage is not None:

@@ -17,6 +17,7 @@ from lesion.markup import facts
 from lesion.models.anatomy import Anatomy
 from lesion.models.facts import facts_of
 from lesion.models.matrices import weights_in
+from lesion.models.owner import watch
 from lesion.models.quantised import FULL_PRECISION, Quantisation
 from lesion.models.soundness import NotFinite, complaint
 
@@ -67,6 +68,9 @@ class Model:
     origin: Origin | None = None
     not_finite: tuple[NotFinite, ...] = ()
     quantisation: Quantisation | None = None
+
+    def __post_init__(self) -> None:
+        watch(self)
 
     def __repr__(self) -> str:
         size = weights_in(self.network)

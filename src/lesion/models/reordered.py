@@ -15,6 +15,7 @@ from lesion.models.anatomy import Anatomy
 from lesion.models.load import wrap
 from lesion.models.model import Model
 from lesion.models.order import arranged, order_text, parse_order
+from lesion.models.owner import held, share
 from lesion.models.quiet import quiet
 
 if TYPE_CHECKING:  # their library takes seconds to load
@@ -39,7 +40,7 @@ def reordered(model: Model, order: str | Sequence[int]) -> Model:
         10
 
     Raises:
-        UsageError: the order is empty, or names a block that the model does not have.
+        UsageError: the order is empty, or names a block that the model does not have; or an edit is in force.
         LesionError: a block would be another function at its new place; or the model is quantised or spread over
             devices.
     """
@@ -56,7 +57,10 @@ def reordered(model: Model, order: str | Sequence[int]) -> Model:
     refuse_other_functions(network, skeleton, path, numbers, model.name)
     _share(network, skeleton, path, numbers)
     skeleton.generation_config = copy.deepcopy(network.generation_config)
-    return wrap(skeleton, model.tokenizer, f"{model.name} order {order_text(numbers)}")
+    with held(model, "a reordered model", unedited=True):
+        other = wrap(skeleton, model.tokenizer, f"{model.name} order {order_text(numbers)}")
+    share(model, other)
+    return other
 
 
 def path_of(network: nn.Module, anatomy: Anatomy) -> str:

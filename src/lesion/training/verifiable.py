@@ -209,7 +209,9 @@ class _Asker:
     _answers: list[tuple[Item, Answer]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.engine = TransformersEngine(self.model, self.recipe.prompts * self.recipe.generations)
+        # Adapters stand in the network while it is trained; nothing is edited, so that its build does not matter.
+        model = replace(self.model, anatomy=replace(self.model.anatomy, build=None))
+        self.engine = TransformersEngine(model, self.recipe.prompts * self.recipe.generations)
 
     def answer(self, texts: list[str]) -> tuple[list[list[int]], list[list[int]], list[str]]:
         """Token ids of prompts and answers, and the answers as text; draws depend on seed, step and row alone."""

@@ -111,11 +111,12 @@ def test_the_whole_stream_restores_everything_and_its_own_values_change_nothing(
 def test_the_number_of_rows_of_a_pass_changes_nothing_and_no_hook_stays():
     model, pair = tiny_model("llama"), PAIRS["one token"]
     values = read(model, pair)[2]
+    hooks = [module._forward_hooks | module._forward_pre_hooks for module in model.network.modules()]
     patches = [Patch(place, pair.positions["last"]) for place in reversed(places_of(model))]
     together, alone = (patched(model, pair, values, "noise", patches, rows) for rows in (None, 1))
     for one, other in zip(together, alone, strict=True):
         assert tuple(one) == pytest.approx(tuple(other), **CLOSE)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.network.modules())
+    assert hooks == [module._forward_hooks | module._forward_pre_hooks for module in model.network.modules()]
 
 
 def test_positions_are_parted_by_the_differing_tokens():

@@ -17,7 +17,7 @@ import transformers
 
 from lesion.edits.by_row import Written, in_weights, maskable, with_scaled_weights
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
-from lesion.edits.gates import Gates, gated
+from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
 from lesion.edits.replacing import refuse_other_models
 from lesion.edits.table import Table, tabulate
@@ -38,6 +38,7 @@ from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import Row
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.owner import held, resting
 
 # Rows of a batch that may stand empty before new ones are let in, as a share: fewer prefills against idle rows.
 REFILL = 1 / 8
@@ -47,9 +48,9 @@ class TransformersEngine:
     """Answers requests with one Hugging Face model.
 
     Truncations of a matrix that all rows pass through are masked row by row; others are written into the weights.
-    Requests are answered in groups that share an edit of weights, those without one first. Between two responses no
-    block or branch is scaled, but the weights are those of the present group; they are restored once the iterator is
-    exhausted, closed or dropped.
+    Requests are answered in groups that share an edit of weights, those without one first, in evaluation mode. Between
+    two responses of the first group others may use the model. Then the weights are those of the present group, and
+    nobody else may, until the iterator is exhausted, closed or dropped.
 
     Args:
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
@@ -96,7 +97,10 @@ class TransformersEngine:
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
         drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH)
-        with gated(self.model) as gates:
+        with (
+            held(self.model, "answers to requests", edits=True, calls=True) as hold,
+            hung(self.model, hold) as gates,
+        ):
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):
@@ -106,7 +110,8 @@ class TransformersEngine:
                         else:
                             responses = self._group(gates, part, table, column, stops, drafts)
                         for response in responses:
-                            yield replace(response, engine=self.description)
+                            with resting(self.model, hold):
+                                yield replace(response, engine=self.description)
 
     @cached_property
     def description(self) -> str:

@@ -1,0 +1,273 @@
+"""One owner at a time: threads, tasks, generators, copies, modes and modules that were replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import lesion
+import tiny
+from lesion.errors import LesionError, UsageError
+from lesion.models import owner
+from lesion.models.load import wrap
+
+PLACE, WEIGHTS, OTHERS = "1x0", "1.mlp.up top 0.1", "0.attention.o top 0.3"
+IDS = torch.tensor([[5, 6, 7, 8]])
+
+
+def logits(model, ids=IDS):
+    with torch.no_grad():
+        return model.network(ids).logits.clone()
+
+
+def logits_under(model, edit):
+    with lesion.applied(model, edit):
+        return logits(model)
+
+
+def state(model):
+    return {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+
+
+def unchanged(model, before):
+    return all(torch.equal(tensor, before[name]) for name, tensor in model.network.state_dict().items())
+
+
+def answer(model, edit=None):
+    return model.generate("2 + 2", edit, max_new_tokens=3, prompt_style="raw")
+
+
+@pytest.mark.parametrize("edits", [(WEIGHTS, OTHERS), (PLACE, WEIGHTS), (PLACE, "2x0"), (WEIGHTS, None)], ids=str)
+def test_two_threads_with_different_edits_each_get_their_own_logits(edits):
+    model = tiny.model("llama")
+    expected = {edit: logits(model) if edit is None else logits_under(model, edit) for edit in edits}
+    before, right = state(model), dict.fromkeys(edits, 0)
+
+    def passes(edit):
+        for _ in range(20):
+            result = logits(model) if edit is None else logits_under(model, edit)
+            right[edit] += torch.equal(result, expected[edit])
+
+    threads = [threading.Thread(target=passes, args=(edit,)) for edit in edits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == dict.fromkeys(edits, 20)
+    assert unchanged(model, before)
+
+
+def test_another_thread_is_refused_once_it_has_waited_for_an_edit(monkeypatch):
+    monkeypatch.setattr(owner, "PATIENCE", 0.2)
+    model, refusals = tiny.model("llama"), []
+
+    def use(action):
+        try:
+            action(model)
+        except LesionError as error:
+            refusals.append(str(error))
+
+    with lesion.applied(model, PLACE):
+        for action in (logits, answer, lambda subject: logits_under(subject, "0x0")):
+            thread = threading.Thread(target=use, args=(action,))
+            thread.start()
+            thread.join()
+    assert len(refusals) == 3
+    assert all("in use by the edit 1×0 in another thread (MainThread)" in refusal for refusal in refusals)
+
+
+def test_interleaved_tasks_are_refused_and_tasks_inside_an_edit_share_it():
+    model = tiny.model("llama")
+    expected = logits_under(model, PLACE)
+
+    async def under(edit):
+        with lesion.applied(model, edit):
+            await asyncio.sleep(0)
+            return torch.equal(logits(model), expected)
+
+    async def shared():
+        return torch.equal(logits(model), expected)
+
+    async def main():
+        apart = await asyncio.gather(under(PLACE), under("2x0"), return_exceptions=True)
+        with lesion.applied(model, PLACE):
+            return apart, await asyncio.gather(shared(), shared()), await asyncio.to_thread(logits, model)
+
+    apart, together, in_a_thread = asyncio.run(main())
+    assert apart[0] is True
+    assert "in another task" in str(apart[1])
+    assert together == [True, True]
+    assert torch.equal(in_a_thread, expected)
+
+
+def test_nobody_runs_under_the_edit_of_a_generator_that_is_paused():
+    model = tiny.model("llama")
+    before = logits(model)
+
+    def passes():
+        with lesion.applied(model, PLACE):
+            yield logits(model)
+            yield logits(model)
+
+    generator = passes()
+    first = next(generator)
+    for action in (logits, answer, lambda subject: logits_under(subject, "0x0")):
+        with pytest.raises(LesionError, match="in a generator that has not ended"):
+            action(model)
+    assert torch.equal(next(generator), first)
+    del generator
+    assert torch.equal(logits(model), before)
+
+
+@pytest.fixture
+def edited():
+    model = tiny.model("llama")
+    with lesion.applied(model, PLACE):
+        yield model
+
+
+@contextlib.contextmanager
+def own_context(model):
+    with lesion.applied(model, PLACE):
+        yield
+
+
+def test_a_context_manager_or_a_fixture_that_holds_an_edit_is_no_paused_generator(edited):
+    expected = logits(edited)
+    model = tiny.model("llama")
+    with own_context(model):
+        assert torch.equal(logits(model), expected)
+
+
+def test_a_stack_of_edits_is_taken_back_whoever_closes_it():
+    model = tiny.model("llama")
+    before = state(model)
+    stack = contextlib.ExitStack()
+    for edit in (WEIGHTS, PLACE, "0.mlp.up top 0.2", OTHERS):
+        stack.enter_context(lesion.applied(model, edit))
+    thread = threading.Thread(target=stack.close)
+    thread.start()
+    thread.join()
+    assert unchanged(model, before)
+    assert logits(model).isfinite().all()
+
+
+def test_after_an_edit_that_ended_around_another_passes_are_refused_until_both_have_ended():
+    model = tiny.model("llama")
+    before, expected = state(model), logits(model)
+    outer, inner = lesion.applied(model, WEIGHTS), lesion.applied(model, OTHERS)
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(LesionError, match="began first ended first"):
+        outer.__exit__(None, None, None)
+    assert unchanged(model, before)
+    with pytest.raises(LesionError, match="taken back because one around it ended first"):
+        logits(model)
+    with pytest.raises(LesionError, match="began first ended first"):
+        inner.__exit__(None, None, None)
+    assert torch.equal(logits(model), expected)
+
+
+@pytest.mark.parametrize("edit", [PLACE, WEIGHTS])
+def test_no_copy_is_made_of_an_edited_network(edit, tmp_path):
+    model = tiny.model("llama")
+    copies = {
+        "deepcopy": lambda: copy.deepcopy(model),
+        "of the network": lambda: copy.deepcopy(model.network),
+        "pickle": lambda: pickle.dumps(model.network),
+        "torch.save": lambda: torch.save(model.network, io.BytesIO()),
+        "save_pretrained": lambda: model.network.save_pretrained(tmp_path),
+        "wrap": lambda: wrap(model.network, model.tokenizer, "copy"),
+        "reordered": lambda: lesion.reordered(model, "0,2"),
+    }
+    with lesion.applied(model, edit):
+        for make in copies.values():
+            with pytest.raises(UsageError, match="edit in force"):
+                make()
+    assert torch.equal(logits(copy.deepcopy(model)), logits(model))
+
+
+def test_networks_that_share_their_weights_have_one_owner(monkeypatch):
+    monkeypatch.setattr(owner, "PATIENCE", 0.2)
+    model = tiny.model("llama")
+    other = lesion.reordered(model, "0,2")
+    thread_errors = []
+
+    def use():
+        try:
+            logits(other)
+        except LesionError as error:
+            thread_errors.append(str(error))
+
+    with lesion.applied(model, WEIGHTS):
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert "in use" in thread_errors[0]
+
+
+@pytest.mark.parametrize("edit", [PLACE, WEIGHTS, "1.attention.head.0x0", "1.mlp.upx0.5"])
+def test_a_study_inside_an_edit_is_refused(edit):
+    model = tiny.model("llama")
+    with lesion.applied(model, edit), pytest.raises(UsageError, match="edit in force"):
+        lesion.ablate(model, "primer:arithmetic", items=2, prompt_style="raw")
+
+
+def test_the_library_evaluates_and_gives_every_module_its_own_mode_back():
+    model = tiny.model("llama")
+    for module in model.network.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda module, _, output: output * (2.0 if module.training else 1.0))
+    expected = answer(model), answer(model, "2x0.5")
+    model.network.train()
+    model.network.model.layers[0].eval()
+    modes = [module.training for module in model.network.modules()]
+    assert (answer(model), answer(model, "2x0.5")) == expected
+    with pytest.raises(UsageError):
+        answer(model, "9x0")
+    assert [module.training for module in model.network.modules()] == modes
+    texts = lesion.calibration(model, lesion.find_task("primer:arithmetic"), 3, style="raw")
+    observed = lesion.observe(model, texts)
+    assert [module.training for module in model.network.modules()] == modes
+    model.network.eval()
+    again = lesion.observe(model, texts)
+    assert all(torch.equal(observed[0].sums[key].norms, again[0].sums[key].norms) for key in again[0].sums)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_blocks_that_are_computed_again_in_the_backward_pass_are_refused_under_an_edit(reentrant):
+    model = tiny.model("llama")
+    model.network.train().requires_grad_(True)
+
+    def own(stream):
+        return model.network(inputs_embeds=stream, labels=IDS).loss
+
+    stream = model.network.get_input_embeddings()(IDS)
+    with lesion.applied(model, WEIGHTS), pytest.raises(LesionError, match="gradient checkpointing"):
+        checkpoint(own, stream, use_reentrant=reentrant)
+    for module in model.network.modules():
+        if hasattr(module, "gradient_checkpointing"):
+            module.gradient_checkpointing = True
+            module._gradient_checkpointing_func = lambda *args: checkpoint(*args, use_reentrant=reentrant)
+    with lesion.applied(model, WEIGHTS), pytest.raises(LesionError, match="gradient checkpointing"):
+        model.network(IDS, labels=IDS)
+
+
+def test_gates_do_nothing_more_once_their_with_has_ended():
+    model = tiny.model("llama")
+    before = logits(model)
+    with lesion.gated(model) as gates:
+        gates.assign_everywhere(PLACE)
+    for assign in (lambda: gates.assign_everywhere(PLACE), lambda: gates.assign([PLACE])):
+        with pytest.raises(UsageError, match="are over"):
+            assign()
+    assert torch.equal(logits(model), before)
