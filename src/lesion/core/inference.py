@@ -17,10 +17,11 @@ from lesion.engines.factory import load_for
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.plain import short
 from lesion.report.wording import counted
 from lesion.tasks.chat import DAY
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
-from lesion.tasks.conversation import dated
+from lesion.tasks.conversation import cuts, dated
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
@@ -178,6 +179,12 @@ def prompt_notes(model: Model, cells: Collection[Cell]) -> Iterator[str]:
             yield (
                 f"The chat template of {model.name} writes the date into prompts; it is {DAY:%d %B %Y} in all of them,"
                 " whenever they are sent, so that answers of several days belong together."
+            )
+        longest = max((cell for cell in cells if cell.style == style), key=lambda cell: len(cell.item.question))
+        if cuts(model, longest.item, Style.parse(style)):
+            yield (
+                f"The chat template of {model.name} cuts questions: item {short(longest.item.id, 60)} of"
+                f" {longest.choice.name}, the longest, is not sent as a whole."
             )
     contrasts: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}

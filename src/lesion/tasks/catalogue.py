@@ -24,6 +24,7 @@ from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.query import options
+from lesion.tasks.question_files import is_question_file
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
@@ -52,7 +53,7 @@ def canonical(name: str) -> str:
     if (bare := head.partition("?")[0]) in FAMILIES:
         return FAMILIES[bare].canonical(name)
     if not colon:
-        head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
+        head, rest = ("jsonl", name) if is_question_file(name.partition("?")[0]) else (head, "")
     place, mark, query = rest.partition("?")
     try:
         path = named(place) if place else None
@@ -70,7 +71,8 @@ def find(name: str) -> Task:
             local files of the same form: one file; for `mmlu` also a folder or a pattern, for `race` also a
             folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
-            `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
+            `jsonl:PATH` or `PATH.jsonl` (any questions; also `.json`, `.csv`, `.tsv` and `.parquet`, each also
+            `.gz`), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
             `primer:biography`, `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this
             project), the same with `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`;
             `arithmetic:add`, `…:subtract`, `…:multiply`, `…:compare`, `…:copy`, `…:words`, `copying`, `induction`,
@@ -105,12 +107,12 @@ def find(name: str) -> Task:
         return _checked(RunningText(rest))
     if name == "wikitext":
         return RunningText()
-    if head == "jsonl" or Path(name).suffix == ".jsonl":
+    if head == "jsonl" or is_question_file(name):
         return JsonLines.read(rest if head == "jsonl" else name, name)
-    if Path(bare).suffix in (".json", ".csv", ".tsv", ".txt", ".parquet"):
+    if Path(bare).suffix == ".txt":
         raise UsageError(
-            f"'{short(name)}' is no task; a file of your own questions is JSON Lines, an object a line, and its name"
-            " ends in .jsonl; a file of running text is text:PATH."
+            f"'{short(name)}' is no task; a file of your own questions is JSON Lines (.jsonl), a JSON list, CSV or"
+            " Parquet; a file of running text is text:PATH."
         )
     raise UsageError(
         f"There is no task '{short(name)}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "

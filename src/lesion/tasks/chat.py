@@ -15,7 +15,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lesion.errors import LesionError
-from lesion.files import UNFIT, reason
+from lesion.files import UNFIT, reason, texts
 from lesion.plain import short
 from lesion.tasks.judges.deadline import within
 
@@ -32,21 +32,21 @@ LARGEST_NUMBER = 1 << 64
 LONGEST_REPETITION = 100_000
 
 
-def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, now: datetime = DAY, **arguments: Any) -> str:
+def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: datetime = DAY, **arguments: Any) -> str:
     """A conversation as the chat template of a tokenizer writes it, without turning it into tokens.
 
     A template is a program by whoever made the checkpoint. It runs in a sandbox with the functions and filters that
     transformers has for templates, which refuses products and powers beyond measure, within limits of time and memory.
 
-    `turns` have a `role` and a `content` each; `name` is that of the model, for messages; `now` is what the template
-    reads off the clock, the same on every day, so that a study asks tomorrow what it asks today; `arguments` are those
-    of `apply_chat_template`.
+    `turns` have a `role` and a `content` each, a text or a list of parts; `name` is that of the model, for messages;
+    `now` is what the template reads off the clock, the same on every day, so that a study asks tomorrow what it asks
+    today; `arguments` are those of `apply_chat_template`.
 
     Raises:
         LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, takes too long or
             too much, or draws at random.
     """
-    content = sum(len(text) for turn in turns for text in turn.values())
+    content = sum(len(text) for turn in turns for text in texts(dict(turn)))
 
     def work() -> str:
         template = _bounded(tokenizer.get_chat_template())

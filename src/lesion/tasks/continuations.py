@@ -10,7 +10,7 @@ from lesion.tasks.gold import Gold
 from lesion.tasks.gold_classes import gold_text
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
-from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
+from lesion.tasks.prompts import Speaker, encode, longest_text, refuse_immense, resolve, templates, write
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import Written, apart, beginning, continued, section, spell
@@ -198,7 +198,7 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
         LesionError: there is no token to score.
     """
     before = beginning(model.tokenizer)
-    ids = spell(model.tokenizer, item.question)
+    ids = spell(model.tokenizer, item.question[: longest_text(model.context)])
     if not before:
         before, ids = ids[:1], ids[1:]
     scored = ids[: max(0, model.context - len(before))]
@@ -212,6 +212,7 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
 
 def _prompt(model: Speaker, task: Task, item: Item, style: str | None) -> tuple[Written, str]:
     """A prompt and the text that it ends with; behind a control token, an answer stands as behind a line break."""
+    refuse_immense(model, task, item)
     style = resolve(model, task, style)
     prompt = write(model, task, item, style)
     if style == "raw":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.tasks import chat
+from lesion.plain import short
+from lesion.tasks import chat, contents
 from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
 from lesion.tasks.thinking import OPEN
@@ -16,9 +19,23 @@ from lesion.tasks.written import Written, names_control
 if TYPE_CHECKING:
     from lesion.tasks.prompts import Speaker
 
+ROLES = ("user", "system", "assistant")
 SWITCHES = ("enable_thinking", "thinking")
 """What chat templates call the argument that switches thinking."""
+Turn = tuple[str, str]
+"""Role and content of a message."""
+_FORMS = tuple(map(frozenset[str], ((), ROLES, ROLES[:1], ROLES[:2], ROLES[::2], ROLES[1:2], ROLES[2:], ROLES[1:])))
+"""Which roles' messages are lists of parts, in the order in which it is tried."""
 _OTHER_DAY = datetime(2038, 12, 25, 13, 47, 31)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A tokenizer and whose it is, as far as a chat needs a model."""
+
+    name: str
+    tokenizer: Any
+    context: int = 0
 
 
 def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
@@ -46,8 +63,8 @@ def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
         )
     if names_control(model.tokenizer, style.system):
         raise UsageError(f"The system prompt contains control tokens of {model.name}; write it as plain text.")
-    text = _render(model, [{"role": "user", "content": "Question"}], style)
-    if style.system.strip() not in text:
+    text = _render(model, [("user", "Question")], style, forms_of(model, style, solved=False))
+    if not contents.whole(style.system, text):
         raise UsageError(f"The chat template of {model.name} leaves a system prompt out; leave --system out.")
     thinks = text.rstrip().endswith(OPEN)
     if style.thinking == "on" and not (switches or thinks):
@@ -64,33 +81,91 @@ def write_chat(model: Speaker, item: Item, instruction: str, style: Style) -> Wr
     """The prompt that asks a model an item in a chat; solved questions are earlier turns.
 
     Raises:
+        UsageError: the chat template leaves messages out.
         LesionError: the chat template changes a message in which the question cannot be told from the template; or it
             has turns for shots, and one of them names a control token.
     """
     question = item.question.strip()
     behind = f"\n{instruction}" if instruction else ""
-    turns: list[dict[str, str]] = []
+    turns: list[Turn] = []
     for solved, solution in item.shots:
         if names_control(model.tokenizer, solved + solution + question):
             raise LesionError(
                 f"Item {item.id} or a solved question before it contains control tokens of {model.name} as text, and "
                 f"they cannot be kept apart in a chat; choose --prompt-style plain."
             )
-        turns += [{"role": "user", "content": solved.strip()}, {"role": "assistant", "content": solution}]
+        turns += [("user", solved.strip()), ("assistant", solution)]
+    forms = forms_of(model, style, solved=bool(item.shots))
 
     def render(question: str) -> str:
-        return _render(model, [*turns, {"role": "user", "content": question + behind}], style)
+        return _render(model, [*turns, ("user", question + behind)], style, forms)
 
+    text = render(question)
+    for role, content in (*turns, ("user", question + behind)):
+        if not contents.kept(content, text):
+            raise UsageError(
+                f"The chat template of {model.name} leaves '{short(content, 60)}' out, a message of the {role} in item"
+                f" {short(item.id, 60)}; choose --prompt-style plain or raw, or mend the template."
+            )
     if not names_control(model.tokenizer, question):
-        return Written(render(question))
+        return Written(text)
     mark = "QUESTION-GOES-HERE"
     before, _, after = render(mark).partition(mark)
-    if before + question + after != render(question):
+    if before + question + after != text:
         raise LesionError(
             f"Item {item.id} contains control tokens of {model.name} as text, and the chat template rewrites "
             f"its message, so that they cannot be kept apart; choose --prompt-style plain."
         )
     return Written(before, question, after)
+
+
+def forms_of(model: Speaker, style: Style, *, solved: bool) -> frozenset[str]:
+    """The roles whose messages a chat template reads as lists of parts, as those of models that see images do.
+
+    A template that reads texts gets texts; the others get what transformers gives them, `[{"type": "text", …}]`.
+
+    Args:
+        model: who is asked.
+        style: of the prompt; whether there is a system prompt decides which messages there are.
+        solved: whether solved questions stand before the question, as earlier turns.
+
+    Raises:
+        UsageError: the template leaves a message out, whatever it is given.
+        LesionError: it cannot be used.
+    """
+    return _forms(model.tokenizer, str(model.tokenizer.chat_template), model.name, str(style), solved)
+
+
+@lru_cache(maxsize=8)
+def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -> frozenset[str]:
+    del template  # it is that of the tokenizer, where it may have been replaced
+    how, model = Style.parse(style), _Named(name, tokenizer)
+    turns: list[Turn] = [("user", "Amber 17?"), ("assistant", "Indigo 23.")] if solved else []
+    turns += [("user", "Quartz 42?")]
+    texts = [content for _, content in turns]
+    heeded: frozenset[str] | None = None
+    refusal: LesionError | None = None
+    lost = "the question"
+    for forms in _FORMS:
+        try:
+            text = _render(model, turns, how, forms)
+        except LesionError as error:
+            refusal = refusal if forms else error
+            continue
+        if contents.in_order(texts, text) and not contents.as_data(text):
+            if contents.whole(how.system, text):
+                return forms
+            heeded = forms if heeded is None else heeded  # `refuse_unfit` refuses the system prompt
+        elif contents.whole(texts[-1], text):
+            lost = "solved questions or their answers"
+    if heeded is not None:
+        return heeded
+    if refusal is not None:
+        raise refusal
+    raise UsageError(
+        f"The chat template of {name} leaves {lost} out, whether messages are texts or lists of parts; choose"
+        " --prompt-style plain, or mend the template."
+    )
 
 
 def dated(model: Speaker, style: Style) -> bool:
@@ -99,13 +174,29 @@ def dated(model: Speaker, style: Style) -> bool:
     Raises:
         LesionError: the template cannot be used.
     """
-    turns = [{"role": "user", "content": "Question"}]
-    return style.name == "chat" and _render(model, turns, style) != _render(model, turns, style, _OTHER_DAY)
+    if style.name != "chat":
+        return False
+    turns, forms = [("user", "Question")], forms_of(model, style, solved=False)
+    return _render(model, turns, style, forms) != _render(model, turns, style, forms, _OTHER_DAY)
 
 
-def _render(model: Speaker, turns: list[dict[str, str]], style: Style, now: datetime = chat.DAY) -> str:
-    system = [{"role": "system", "content": style.system}] if style.system else []
+def cuts(model: Speaker, item: Item, style: Style) -> bool:
+    """Whether the chat template writes the beginning of a question alone."""
+    if style.name != "chat":
+        return False
+    text = _render(model, [("user", item.question.strip())], style, forms_of(model, style, solved=False))
+    return not contents.whole(item.question, text)
+
+
+def _render(
+    model: Speaker, turns: list[Turn], style: Style, forms: frozenset[str] = frozenset(), now: datetime = chat.DAY
+) -> str:
+    system = [("system", style.system)] if style.system else []
     arguments: dict[str, Any] = {key: json.loads(value) for key, value in style.arguments}
     if style.thinking:
         arguments |= dict.fromkeys(chat.arguments_of(model.tokenizer).intersection(SWITCHES), style.thinking == "on")
-    return chat.render(model.tokenizer, [*system, *turns], model.name, now, add_generation_prompt=True, **arguments)
+    messages = [
+        {"role": role, "content": [{"type": "text", "text": content}] if role in forms else content}
+        for role, content in (*system, *turns)
+    ]
+    return chat.render(model.tokenizer, messages, model.name, now, add_generation_prompt=True, **arguments)

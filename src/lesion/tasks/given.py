@@ -23,6 +23,7 @@ from lesion.tasks.corruption import others_of_group
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, gathered
 from lesion.tasks.judges.judge import UNREAD
+from lesion.tasks.question_files import record_row
 from lesion.tasks.source import Row
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
@@ -100,16 +101,26 @@ def task(
         UsageError: the name cannot be one, there is no question, or a field is missing or wrong (with the question's
             number).
     """
-    import pandas as pd  # whoever looks for a task by its name need not wait for it
+    # Whoever looks for a task by its name need not wait for it.
+    import pandas as pd
+    from pandas.api.types import is_float_dtype
 
-    table = isinstance(questions, pd.DataFrame)
-    records = several(questions.to_dict("records") if table else questions)
+    floats: set[str] = set()
+    if isinstance(questions, pd.DataFrame):
+        names = [str(column) for column in questions.columns]
+        if len(set(names)) < len(names):
+            raise UsageError(f"The data frame of {short(name)} has a column twice: {', '.join(names)}.")
+        floats = {str(column) for column in questions.columns if is_float_dtype(questions[column].dtype)}
+        # `to_dict` would turn numbers of 32 bits into others.
+        columns = [questions[column].array for column in questions.columns]
+        questions = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    records = several(questions)
     if records is None:
         raise UsageError(f"The questions of a task are several mappings or a data frame, not {shown(questions)}.")
     own = judge if callable(judge) else None
     if own is None and not (isinstance(judge, str) and judge in JUDGES):
         raise UsageError(f"A judge is {', '.join(JUDGES)}, or a function of text and gold, not {shown(judge)}.")
-    rows = [(number, _row(record, name, number)) for number, record in enumerate(records, start=1)]
+    rows = [(number, _row(record, name, number, floats)) for number, record in enumerate(records, start=1)]
     if not rows:
         raise UsageError(f"The task {short(name)} has no questions.")
     items, kind = gathered(rows)
@@ -175,24 +186,11 @@ def _named(name: str) -> str:
     return f"{HEAD}:{bare}"
 
 
-def _row(record: object, name: str, number: int) -> Row:
+def _row(record: object, name: str, number: int, floats: set[str]) -> Row:
     where = f"Question {number} of {short(name)}"
     if not isinstance(record, Mapping):
         raise UsageError(f"{where} is {shown(record)}; give a mapping such as {{'prompt': '2 + 2 =', 'answer': '4'}}.")
-    present = {str(key): _text(value) for key, value in record.items() if not _missing(value)}
-    return Row(present, where)
-
-
-def _text(value: Any) -> Any:
-    """A number as text; lists as lists of texts."""
-    if isinstance(value, list | tuple):
-        return [_text(each) for each in value]
-    plain = value.item() if hasattr(value, "item") else value
-    return str(plain) if isinstance(plain, int | float) and not isinstance(plain, bool) else plain
-
-
-def _missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
+    return record_row(dict(record), where, floats)
 
 
 def _judged_by(item: Item, judge: str) -> Item:

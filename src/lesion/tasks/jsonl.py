@@ -1,11 +1,11 @@
-"""JSON Lines: any file of questions as a task, one object a line, every fault named with its line."""
+"""Files of questions: JSON Lines, or a list, CSV or Parquet with the same fields, every fault named with its line."""
 
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from lesion.errors import UsageError, nearest
 from lesion.plain import short
 from lesion.tasks import contrast
 from lesion.tasks.corruption import others_of_group
+from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
-from lesion.tasks.source import Fields, Row, read_text, whole
+from lesion.tasks.question_files import EXAMPLE, json_rows, read_rows
+from lesion.tasks.source import Row, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
@@ -28,8 +30,6 @@ CONTRAST = "contrast"
 FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}
 """What an item of each kind has."""
 
-_EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
-
 
 @dataclass(frozen=True)
 class JsonLines:
@@ -40,7 +40,8 @@ class JsonLines:
     first token of the answer and the first of this), `aliases` (other right answers), `judge` (`exact`, `math` or
     `contains`; for generated answers), `solution` and `group`. Numbers stand for themselves as written (`"answer":
     42`). Other fields are kept in the item's metadata, unless they look like one of these misspelt. Empty lines are
-    skipped.
+    skipped. A field that is null is absent; an answer to choices may also be the place of a choice
+    (`field_values.chosen`).
 
     Prompts are sent as they stand (style `raw`). Generation stops at a line break when every item is judged `exact`,
     since such an answer is one line and a base model would go on with the next question; else at the end of text only.
@@ -63,7 +64,9 @@ class JsonLines:
             UsageError: the file cannot be read, or anything in it is wrong; see `parse`.
         """
         path = files.existing(path)
-        items = parse(read_text(path), str(path))
+        items, _ = gathered(read_rows(path))
+        if not items:
+            raise UsageError(f"{path} is empty; write one object a line: {EXAMPLE}.")
         kind = _kind(items[0])
         one_line = kind == "generate" and all(item.metadata["judge"] == "exact" for item in items)
         return cls(name or f"jsonl:{path}", tuple(items), kind=kind, stop=("\n",) if one_line else ())
@@ -98,11 +101,9 @@ def parse(text: str, file: str) -> list[Item]:
             of the wrong type, an id occurs twice, items are of several kinds, there is no such judge, or the answer is
             not among the choices; with the line.
     """
-    lines = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
-    rows = ((number, Row(_object(line, file, number), f"{file}, line {number}")) for number, line in lines)
-    items, _ = gathered(rows)
+    items, _ = gathered(json_rows(text, file))
     if not items:
-        raise UsageError(f"{file} is empty; write one object a line: {_EXAMPLE}.")
+        raise UsageError(f"{file} is empty; write one object a line: {EXAMPLE}.")
     return items
 
 
@@ -136,43 +137,16 @@ def _kind(item: Item) -> Kind:
     return "choose" if item.choices else "generate"
 
 
-def _object(line: str, file: str, number: int) -> Fields:
-    where = f"{file}, line {number}"
-
-    def once(pairs: list[tuple[str, object]]) -> Fields:
-        row = dict(pairs)
-        if len(row) < len(pairs):
-            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-            raise UsageError(f"{where}: the field '{short(twice)}' stands twice in one object.")
-        return row
-
-    def refuse(constant: str) -> object:
-        raise UsageError(f"{where}: {constant} is not JSON; write it as a text in quotation marks.")
-
-    # Numbers keep the form they were written in: 1.50 stays "1.50".
-    value = files.parse_json(
-        line, file, fault=UsageError, line=number, halves=True, pairs=once, parse_int=_Number, parse_float=_Number,
-        parse_constant=refuse,
-    )  # fmt: skip
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: this is not a JSON object; an item looks like {_EXAMPLE}.")
-    return value
-
-
-class _Number(str):
-    """A JSON number in the form it was written."""
-
-
 def _item(row: Row, number: int) -> Item:
+    optional = (name for name, value in row.fields.items() if value is None and name in KNOWN and name not in REQUIRED)
+    if left_out := set(optional):  # null is absent
+        row = replace(row, fields={name: value for name, value in row.fields.items() if name not in left_out})
     others = {name: value for name, value in row.fields.items() if name not in KNOWN}
-    absent = [name for name in KNOWN if name not in row]
-    for name in others:
-        meant = difflib.get_close_matches(name[:80].lower(), absent, 1, cutoff=0.75)
-        if meant:
-            raise row.fault(f"there is no field '{short(name)}'; did you mean '{meant[0]}'?")
+    if misspelt := _misspelt(tuple(row.fields)):
+        raise row.fault(f"there is no field '{short(misspelt[0])}'; did you mean '{misspelt[1]}'?")
     for name in REQUIRED:
         if name not in row:
-            raise row.fault(f"the field '{name}' is missing; an item looks like {_EXAMPLE}.")
+            raise row.fault(f"the field '{name}' is missing; an item looks like {EXAMPLE}.")
     texts = {name: _text(row, name) for name in KNOWN if name not in LISTS}
     choices, aliases = (_texts(row, name) for name in LISTS)
     for name in ("id", *REQUIRED):
@@ -182,6 +156,8 @@ def _item(row: Row, number: int) -> Item:
     if rule not in JUDGES:
         raise row.fault(f"there is no judge '{short(rule)}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}.")
     if "choices" in row:
+        texts["answer"] = chosen(row.fields["answer"], choices, row.where)
+        aliases = tuple(chosen(alias, choices, row.where) for alias in row.fields.get("aliases", ()))
         _check_choices(row, choices, (texts["answer"], *aliases))
     if "tempting" in row:
         _check_tempting(row, texts["answer"], texts["tempting"])
@@ -196,6 +172,17 @@ def _item(row: Row, number: int) -> Item:
         group=texts["group"],
         metadata={**others, "judge": rule},
     )
+
+
+@lru_cache(maxsize=64)
+def _misspelt(names: tuple[str, ...]) -> tuple[str, str] | None:
+    """The first name of a field that looks like one that is absent, and that one."""
+    absent = [name for name in KNOWN if name not in names]
+    for name in names:
+        meant = () if name in KNOWN else difflib.get_close_matches(name[:80].lower(), absent, 1, cutoff=0.75)
+        if meant:
+            return name, meant[0]
+    return None
 
 
 def _check_choices(row: Row, choices: Sequence[str], rights: Sequence[str]) -> None:
@@ -226,7 +213,10 @@ def _check_tempting(row: Row, answer: str, tempting: str) -> None:
 def _text(row: Row, name: str) -> str:
     value = row.fields.get(name, "")
     if not isinstance(value, str):
-        raise row.fault(f"'{name}' must be a text in quotation marks.")
+        null = (
+            "null; write the text there" if value is None else f"{files.kind(value)}; write a text in quotation marks"
+        )
+        raise row.fault(f"'{name}' must be a text, not {null}.")
     return whole(value, name, row.where)
 
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.tasks.conversation import refuse_unfit, write_chat
+from lesion.plain import short
+from lesion.tasks.conversation import forms_of, refuse_unfit, write_chat
 from lesion.tasks.source import Fields, packaged
 from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
@@ -79,13 +80,16 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
             covers the subject of the task, else the model's chat template, else `plain`; it is never returned.
 
     Raises:
-        UsageError: there is no such style, the model has no chat template, its template does not heed a setting, the
-            style has no place for one, or a paper's prompt has no instruction for the subject of the task.
+        UsageError: there is no such style, the model has no chat template, its template leaves the question out or
+            does not heed a setting, the style has no place for one, or a paper's prompt has no instruction for the
+            subject of the task.
     """
     wanted = Style.parse(style or "")
     blank = style if style and style.isspace() else None  # is no name, and not nothing either
     wanted = replace(wanted, name=_named(model, task, blank or wanted.name or task.style))
     if not wanted.set:
+        if wanted.name == "chat":
+            forms_of(model, wanted, solved=False)
         return wanted.name
     if wanted.name == "chat":
         refuse_unfit(model, task, wanted)
@@ -151,6 +155,7 @@ def encode(
         UsageError: see `resolve`.
         LesionError: the prompt does not fit the context together with the answer's tokens, or is empty.
     """
+    refuse_immense(model, task, item)
     ids = write(model, task, item, resolve(model, task, style)).ids(model.tokenizer)
     room = task.max_new_tokens if max_new_tokens is None else max_new_tokens
     if task.kind in ("choose", "contrast"):
@@ -170,6 +175,25 @@ def encode(
             )
         raise LesionError(text)
     return tuple(ids)
+
+
+def longest_text(context: int) -> int:
+    """So many characters may fit a context, at 16 a token and never fewer than a million."""
+    return max(1_000_000, 16 * context)
+
+
+def refuse_immense(model: Speaker, task: Task, item: Item) -> None:
+    """Refuse a prompt that cannot fit the context before it is put into tokens, which takes 300 bytes a character.
+
+    Raises:
+        LesionError: it has more characters than `longest_text`.
+    """
+    length = len(item.question) + sum(len(question) + len(solution) for question, solution in item.shots)
+    if length > longest_text(model.context):
+        raise LesionError(
+            f"Item {short(item.id, 60)} of {task.name} is too long for {model.name}: its prompt has {length:,}"
+            f" characters, and the context has {model.context:,} tokens. Leave the item out."
+        )
 
 
 def write(model: Speaker, task: Task, item: Item, style: str) -> Written:

@@ -15,6 +15,7 @@ import pandas as pd
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.catalogue import BEFORE
 from lesion.tasks.given import HEAD as GIVEN
+from lesion.tasks.question_files import is_question_file
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _rule(name: str) -> tuple[str, Callable[[str, str, str], str]]:
         return BENCHMARKS[head].shared, BENCHMARKS[head].cluster
     if bare == "primer:atlas":
         return "relation", _group
-    if head in ("jsonl", GIVEN) or bare.endswith(".jsonl"):
+    if head in ("jsonl", GIVEN) or is_question_file(bare):
         return "group", _group
     return "", _group
 

@@ -1,0 +1,209 @@
+"""Question files: rows of JSON Lines, a JSON list, CSV or Parquet, each also packed with gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lesion import files
+from lesion.errors import UsageError
+from lesion.plain import short
+from lesion.tasks.field_values import Number, field_value, is_missing
+from lesion.tasks.source import Fields, Row
+
+ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+MOST_BYTES = 256 << 20
+"""Of a file, packed and unpacked."""
+MOST_ROWS = 300_000
+EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
+
+_PACKED = ".gz"
+_MAGIC = b"\x1f\x8b"
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_LISTS = ("choices", "aliases")
+
+
+def is_question_file(name: str) -> bool:
+    """Whether a name ends as that of a question file does."""
+    return name.lower().removesuffix(_PACKED).endswith(ENDINGS)
+
+
+def read_rows(path: Path) -> list[tuple[int, Row]]:
+    """The rows of a question file, numbered as their messages and ids do: lines of JSON Lines, else from 1.
+
+    Raises:
+        UsageError: the file cannot be read, is too large, or is not what its name says; with the row or line.
+    """
+    data = _unpacked(path, files.read_bytes(path, limit=MOST_BYTES, fault=UsageError))
+    ending = Path(path.name.lower().removesuffix(_PACKED)).suffix
+    if ending == ".parquet":
+        return _parquet(data, str(path))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8.") from error
+    return list(_csv(text, str(path), ending) if ending in (".csv", ".tsv") else json_rows(text, str(path)))
+
+
+def json_rows(text: str, file: str) -> Iterator[tuple[int, Row]]:
+    """The rows of JSON: a list of objects, one object, or one a line; numbers stay as they are written.
+
+    Raises:
+        UsageError: it is not JSON, or a value is not an object, or has a field twice; with the line or row.
+    """
+    start = text.lstrip()[:1]
+    if start == "[":
+        values = _parse(text, file, 1, file)
+        if not isinstance(values, list):
+            raise UsageError(f"{file}: this is not a list of JSON objects.")
+        _refuse_many(len(values), file)
+        for number, value in enumerate(values, start=1):
+            yield number, Row(_object(value, f"{file}, item {number}"), f"{file}, item {number}")
+        return
+    lines = text.split("\n")
+    written = sum(map(bool, map(str.strip, lines)))
+    if written > 1 and lines[0].strip() == "{":  # one object over several lines
+        yield 1, Row(_object(_parse(text, file, 1, file), file), file)
+        return
+    _refuse_many(written, file)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{file}, line {number}"
+            yield number, Row(_object(_parse(line, file, number, where), where), where)
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    if not data.startswith(_MAGIC):
+        if path.name.lower().endswith(_PACKED) and data:
+            raise UsageError(f"{path} is not packed with gzip, though its name ends in {_PACKED}; rename the file.")
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            unpacked = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path} cannot be unpacked: {files.reason(error)}. Pack or download it again.") from error
+    if len(unpacked) > MOST_BYTES:
+        raise UsageError(f"{path} unpacks to more than {MOST_BYTES:,} bytes; at most that many are read. Take a part.")
+    return unpacked
+
+
+def _refuse_many(rows: int, file: str) -> None:
+    if rows > MOST_ROWS:
+        raise UsageError(f"{file} has {rows:,} questions; at most {MOST_ROWS:,} are read. Take a part of the file.")
+
+
+def _parse(text: str, file: str, line: int, where: str) -> Any:
+    def once(pairs: list[tuple[str, object]]) -> Fields:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            raise UsageError(f"{where}: the field '{short(_twice([name for name, _ in pairs]))}' stands twice.")
+        return row
+
+    def refuse(constant: str) -> object:
+        raise UsageError(f"{where}: {constant} is not JSON; write it as a text in quotation marks.")
+
+    # Numbers keep the form they were written in: 1.50 stays "1.50".
+    return files.parse_json(
+        text, file, fault=UsageError, line=line, halves=True, pairs=once, parse_int=Number, parse_float=Number,
+        parse_constant=refuse,
+    )  # fmt: skip
+
+
+def _object(value: Any, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: this is not a JSON object; an item looks like {EXAMPLE}.")
+    return value
+
+
+def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, Row]]:
+    """The rows of a table; an empty cell is absent, and lists are JSON lists."""
+    head = text.lstrip("\n\r").split("\n", 1)[0]
+    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
+    limit = csv.field_size_limit(MOST_BYTES)
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        names = next((row for row in reader if any(row)), [])
+        names = [name.strip() for name in names]
+        if names and not {"prompt", "answer"} <= set(names):
+            listed = ", ".join(f"'{short(name, 40)}'" for name in names[:20])
+            raise UsageError(
+                f"{file}: the first line of a table names its columns, 'prompt' and 'answer' among them, parted by"
+                f" {_DELIMITERS[delimiter]} here; there are {listed}."
+            )
+        if len(set(names)) < len(names):
+            raise UsageError(f"{file}: the column '{short(_twice(names))}' stands twice.")
+        number = 0
+        for cells in reader:
+            if not any(cells):
+                continue
+            number += 1
+            where = f"{file}, row {number} (line {reader.line_num})"
+            _refuse_many(number, file)
+            if len(cells) != len(names):
+                raise UsageError(
+                    f"{where}: there are {len(cells)} cells for {len(names)} columns; put a text that holds"
+                    f" {_DELIMITERS[delimiter]} into quotation marks."
+                )
+            row = {name: _cell(name, cell, where) for name, cell in zip(names, cells, strict=True) if cell.strip()}
+            yield number, Row(row, where)
+    except csv.Error as error:
+        raise UsageError(f"{file}, line {reader.line_num}: this is not a table ({error}).") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _cell(name: str, cell: str, where: str) -> Any:
+    if name in _LISTS:
+        try:
+            return json.loads(cell, parse_int=Number, parse_float=Number)
+        except (ValueError, RecursionError):
+            raise UsageError(f'{where}: \'{name}\' in a table is a JSON list, ["3", "4"] for example.') from None
+    return Number(cell) if cell.isascii() and cell.isdigit() and str(int(cell[:9])) == cell else cell
+
+
+def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        source = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data))
+        about = source.metadata
+        _refuse_many(about.num_rows, file)
+        size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+        if size > MOST_BYTES:
+            raise UsageError(f"{file} unpacks to {size:,} bytes; at most {MOST_BYTES:,} are read. Take a part of it.")
+        names = source.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise UsageError(f"{file}: the column '{short(_twice(names))}' stands twice.")
+        table = source.read()
+        floats = {field.name for field in table.schema if pyarrow.types.is_floating(field.type)}
+        records = table.to_pylist()
+    except UsageError:
+        raise
+    except Exception as error:  # pyarrow has many ways to say that a file is damaged
+        raise UsageError(f"{file} cannot be read as Parquet: {files.reason(error)}.") from error
+    return [(number, record_row(record, f"{file}, row {number}", floats)) for number, record in enumerate(records, 1)]
+
+
+def record_row(record: dict[Any, Any], where: str, floats: Sequence[str] | set[str] = ()) -> Row:
+    """A row of Python values; a missing value is an absent field.
+
+    Args:
+        record: values by field.
+        where: for messages.
+        floats: columns of floating-point numbers, in which a whole number has lost its form: 4.0 is 4.
+    """
+    present = {str(name): value for name, value in record.items() if not is_missing(value)}
+    return Row({name: field_value(value, name, where, whole=name in floats) for name, value in present.items()}, where)
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for name, count in Counter(names).items() if count > 1)
