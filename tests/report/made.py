@@ -111,8 +111,9 @@ def _task(task: str) -> Form:
         cells.append(
             {
                 "layer": layer, "unit": "block", "factor": 0.0, **scores(k, ITEMS, float(drop > 0.5)),
-                "drop": {"value": drop, "low": drop - 0.2, "high": drop + 0.2, "p": 0.004, "p_corrected": 0.016},
-                "critical": drop > 0.5,
+                "drop": {"value": drop, "low": drop - 0.2, "high": drop + 0.2, "p": 0.004}
+                | {"p_corrected": 0.016 if drop > 0 else 1},
+                "critical": drop > 0.5, "spared": drop <= 0,
             }
         )  # fmt: skip
     return {"task": task, "items": ITEMS, "baseline": scores(baseline, ITEMS), "cells": cells}

@@ -107,9 +107,10 @@ def test_an_edit_that_leaves_nothing_right_has_p_in_closed_form():
 def test_items_that_neither_has_right_say_nothing():
     baseline = np.array([True] * 30 + [False] * 10)
     edited = np.array([True] * 4 + [False] * 26 + [True] * 2 + [False] * 8)
-    assert pairs(baseline, edited) == Pairs(26, 4, 2)
+    assert pairs(baseline, edited) == Pairs(26, 4, 2, 8)
     more = np.zeros(100, dtype=bool)
-    assert pairs(np.concatenate([baseline, more]), np.concatenate([edited, more])) == Pairs(26, 4, 2)
+    assert pairs(np.concatenate([baseline, more]), np.concatenate([edited, more])) == Pairs(26, 4, 2, 108)
+    assert p_critical(Pairs(26, 4, 2, 8)) == p_critical(Pairs(26, 4, 2, 108))
 
 
 def test_nothing_is_critical_for_a_skill_that_is_not_there():
@@ -147,8 +148,10 @@ def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_
     warning = out_of_reach("a model", "a task", 4, 200, 8)
     assert warning.startswith("a model, a task: nothing can be critical here.")
     assert "4 of 200" in warning
-    assert "650 items" in warning  # 13 right answers at 2 %
-    assert "no number of items" in out_of_reach("a model", "a task", 0, 200, 8)
+    assert "650 items would be enough for such an edit" in warning  # 13 right answers at 2 %
+    enough = next(right for right in range(13, 400) if (smallest_loss(right, 8) or 1) <= 0.75)
+    assert f"and about {50 * enough:,} for one that takes 75 %" in warning
+    assert "whatever the number of items" in out_of_reach("a model", "a task", 0, 200, 8)
     assert out_of_reach("a model", "a task", 13, 200, 8) is None
     assert "(1 place is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
 

@@ -159,6 +159,11 @@ def called(stopped: bool, places: int = 1) -> str:
     return f"{'is' if places == 1 else 'are'} critical"
 
 
+def unshown(stopped: bool) -> str:
+    """What is not said of any place: `is shown to be critical`; where asking stopped, `exceeds the effect`."""
+    return called(True) if stopped else "is shown to be critical"
+
+
 def span(fewest: int, most: int) -> str:
     """`24`, or `24–117`."""
     return f"{most:,}" if fewest == most else f"{fewest:,}{DASH}{most:,}"

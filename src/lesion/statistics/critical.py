@@ -11,6 +11,9 @@ statistic is the score of the ratio of two paired proportions with its variance 
 Blackwelder 2002; Tang, Tang & Chan 2003). p is the largest chance, over all q, of a statistic at least as large as the
 one observed. So the test holds its level for every number of items, baseline and correlation, also at the small levels
 of Holm's correction, where the normal approximation of the score does not (`benchmarks/critical.py`).
+
+Where answers are chosen, guessing is right with a chance of c, and what an edit can take lies between the baseline and
+c: the hypothesis is p_edit − c ≥ kept · (p_baseline − c), tested by `down_to_chance`. With c = 0 it is that above.
 """
 
 from __future__ import annotations
@@ -23,26 +26,32 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import bdtr, gammaln
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
 from lesion.errors import LesionError, UsageError
+from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA, holm
 
 SHARE = 0.5
-"""The share of the baseline's accuracy that a critical place takes."""
+"""The share of the baseline's accuracy above chance that a critical place takes."""
 SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares for which the critical set is told beside that for `SHARE`."""
 POWER = 0.8
+POWER_LOSS = 0.75
+"""The share of the baseline's accuracy that is lost where items are counted that would show it: midway between the half
+that a critical place has to take and all of it."""
+MORE = "Give more items with --items."
 TIED = 1e-9  # statistics that differ by no more than rounding are equal
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """How many items the baseline alone (`lost`), both (`retained`) or the edited model alone (`won`) has right."""
+    """How many items the baseline alone, both (`retained`), the edited model alone (`won`) or neither has right."""
 
     lost: int
     retained: int
     won: int
+    neither: int = 0
 
 
 def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:
@@ -56,35 +65,47 @@ def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_
             f"Pairs need the same items on both sides; the baseline has {baseline.size} answers and the edit"
             f" {edited.size}."
         )
-    counts = (baseline & ~edited, baseline & edited, ~baseline & edited)
+    counts = (baseline & ~edited, baseline & edited, ~baseline & edited, ~baseline & ~edited)
     return Pairs(*(int(np.count_nonzero(each)) for each in counts))
 
 
-def p_critical(counts: Pairs, share: float = SHARE) -> float:
-    """p of the hypothesis that an edit takes at most `share` of the baseline's accuracy.
+def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> float:
+    """p of the hypothesis that an edit takes at most `share` of the baseline's accuracy above chance.
+
+    Args:
+        counts: pairs of an edit on a task.
+        share: between 0 and 1.
+        chance: the accuracy of guessing, in 0…1; 0 where answers are not chosen.
 
     Returns:
-        The largest chance under the hypothesis of a score at least as large as observed, given the number of items that
-        either model has right; 1 where the observed loss is no larger than the share.
+        The largest chance under the hypothesis of a score at least as large as observed (with `chance` 0: given the
+        number of items that either model has right); 1 where the observed loss is no larger than the share, and where
+        the baseline is not shown to be above chance.
 
     Raises:
         UsageError: the share does not lie between 0 and 1.
         LesionError: a count is negative.
     """
-    check_counts(counts, share)
+    check_counts(counts, share, chance)
+    if chance > 0:
+        return p_down_to_chance(
+            counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "critical"
+        )
     return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
 
 
-def check_counts(counts: Pairs, share: float) -> None:
-    """Refuse what is no share or no counts.
+def check_counts(counts: Pairs, share: float, chance: float = 0.0) -> None:
+    """Refuse what is no share, no chance or no counts.
 
     Raises:
-        UsageError: the share does not lie between 0 and 1.
+        UsageError: the share does not lie between 0 and 1, or the chance is not from 0 to below 1.
         LesionError: a count is negative.
     """
+    if not 0.0 <= chance < 1.0:
+        raise UsageError(f"The accuracy of guessing is at least 0 and below 1, not {chance:g}.")
     if not 0.0 < share < 1.0:
         raise UsageError(f"The share of the accuracy that is lost lies between 0 and 1, not {share:g}.")
-    if min(counts.lost, counts.retained, counts.won) < 0:
+    if min(counts.lost, counts.retained, counts.won, counts.neither) < 0:
         raise LesionError(f"Counts of pairs cannot be negative; got {counts}.")
 
 
@@ -197,18 +218,36 @@ def critical(p_corrected: float, alpha: float = ALPHA) -> bool:
     return p_corrected <= alpha
 
 
-def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHARE) -> list[bool]:
+def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHARE, chance: float = 0.0) -> list[bool]:
     """Which cells of one family are critical for a given share; `missing` cells without answers count as tests."""
-    corrected = holm([*(p_critical(cell, share) for cell in cells), *[1.0] * missing])
+    corrected = holm([*(p_critical(cell, share, chance) for cell in cells), *[1.0] * missing])
     return [critical(p) for p in corrected[: len(cells)]]
 
 
-@lru_cache(maxsize=4096)
-def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE) -> int:
-    """The fewest items the baseline must have right for an edit that leaves none right to be critical among `tests`.
+def left_to_guessing(right: int, items: int, chance: float, lost: float = 1.0) -> Pairs:
+    """The pairs to be expected of an edit that leaves the share `lost` of the answers to guessing.
 
-    The correction is that of Holm's first step.
+    So it takes this share of the skill, and with a chance of 0 it repairs no item.
     """
+    retained = round(right * (1 - lost + lost * chance))
+    won = round((items - right) * lost * chance)
+    return Pairs(right - retained, retained, won, items - right - won)
+
+
+@lru_cache(maxsize=4096)
+def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE, items: int = 0, chance: float = 0.0) -> int:
+    """The fewest items the baseline must have right for an edit that takes the whole skill to be critical.
+
+    The correction is that of Holm's first step among `tests`. Where answers are chosen the fewest are of `items`, one
+    more than these where even all would not do.
+    """
+    if chance > 0:
+        low, high = math.floor(items * chance), items + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            reached = p_critical(left_to_guessing(middle, items, chance), share, chance) * tests <= alpha
+            low, high = (low, middle) if reached else (middle, high)
+        return high
     right = 1
     while p_critical(Pairs(right, 0, 0), share) * tests > alpha:
         right += 1
@@ -216,33 +255,51 @@ def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE) -> int:
 
 
 @lru_cache(maxsize=4096)
-def smallest_loss(right: int, tests: int) -> float | None:
-    """The smallest loss, as a share of the baseline's accuracy, that is called critical with a chance of `POWER`.
+def smallest_loss(right: int, tests: int, items: int = 0, chance: float = 0.0) -> float | None:
+    """The smallest loss, as a share of the baseline's accuracy above chance, that is called critical with `POWER`.
 
-    Exact for an edit that wins no item, takes each of the `right` answers with the same chance and has to pass Holm's
-    first step, at α / tests; where other layers are critical too, smaller losses suffice.
+    For an edit that takes each of the `right` answers with the same chance, wins no item but by guessing, and has to
+    pass Holm's first step, at α / tests; where other layers are critical too, smaller losses suffice. Exact where
+    nothing is guessed; of `items` with a chance it takes the won items for as many as are expected.
 
     Returns:
-        A share in 0…1; None where even an edit that leaves no right answer cannot be critical.
+        A share in 0…1; None where even an edit that takes the whole skill cannot be critical.
     """
-    if right < fewest_right(tests):
+    if right < fewest_right(tests, items=items, chance=chance):
         return None
-    most, above = 0, right  # retained items: the most that are still critical, and too many
-    while above - most > 1:
-        middle = (most + above) // 2
-        if p_critical(Pairs(right - middle, middle, 0)) * tests <= ALPHA:
-            most = middle
-        else:
-            above = middle
+
+    def passes(retained: int, won: int) -> bool:
+        return (
+            p_critical(Pairs(right - retained, retained, won, max(0, items - right - won)), SHARE, chance) * tests
+            <= ALPHA
+        )
+
+    def most_retained_with(won: int) -> int:
+        most, above = 0, right
+        while above - most > 1:
+            middle = (most + above) // 2
+            most, above = (middle, above) if passes(middle, won) else (most, middle)
+        return most
+
+    if chance > 0:
+        low, high = SHARE, 1.0
+        while high - low > 0.005:
+            loss = (low + high) / 2
+            most = most_retained_with(round((items - right) * loss * chance))
+            called = float(binom.cdf(most, right, 1 - loss + loss * chance)) >= POWER
+            low, high = (low, loss) if called else (loss, high)
+        return high if high < 1.0 else None
+    most = most_retained_with(0)
     # The number retained is binomial: P(retained ≤ most) = power at this chance of being retained.
     return 1.0 - float(beta.ppf(1.0 - POWER, most + 1, right - most))
 
 
-def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
-    """The rule of `critical` as a sentence for reports."""
+def rule(alpha: float = ALPHA, share: float = SHARE, *, chosen: bool = False) -> str:
+    """The rule of `critical` as a sentence for reports; `chosen`: some answers are chosen, from guessing on."""
+    guessed = " (where answers are chosen, of what it has above chance)" if chosen else ""
     return (
-        f"A place is critical when its edit takes more than {100 * share:g} % of the baseline's accuracy: an exact"
-        f" paired test rejects a loss of {100 * share:g} % or less, with p Holm-corrected over"
+        f"A place is critical when its edit takes more than {100 * share:g} % of the baseline's accuracy{guessed}: an"
+        f" exact paired test rejects a loss of {100 * share:g} % or less, with p Holm-corrected over"
         f" the layers of one model, task, unit and factor, at most {alpha:g}."
     )
 
@@ -252,19 +309,36 @@ def tested(tests: int) -> str:
     return "1 place is tested" if tests == 1 else f"{tests} places are tested"
 
 
-def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> str | None:
+def out_of_reach(model: str, task: str, right: int, items: int, tests: int, chance: float = 0.0) -> str | None:
     """A warning where no place of a model on a task can be critical, whatever its edit does; None where one can.
 
     The baseline has `right` of `items` right, and the largest family of the task has `tests` cells.
     """
-    needed = fewest_right(tests)
+    needed = fewest_right(tests, items=items, chance=chance)
     if right >= needed:
         return None
-    more = (
-        f" about {math.ceil(items * needed / right):,} items would be enough" if right else " no number of items helps"
+    what = f"{model}, {task}: nothing can be critical here. The unedited model has {right} of {items} items right"
+    if chance > 0:
+        guessed = f"and guessing gives {100 * chance:.0f} %"
+        if needed > items:
+            return (
+                f"{what}, {guessed}: even an edit that leaves only that could not be called ({tested(tests)}). {MORE}"
+            )
+        return (
+            f"{what}, {guessed}: an edit that leaves only that is critical from {needed} right on ({tested(tests)})."
+            f" {MORE}"
+        )
+    if not right:
+        return f"{what}: no edit can show a loss, whatever the number of items."
+    total = math.ceil(items * needed / right)
+    half = POWER_LOSS
+    enough = next((n for n in range(needed, 400) if (smallest_loss(n, tests) or 1.0) <= half), None)
+    most = (
+        ""
+        if enough is None
+        else f", and about {math.ceil(items * enough / right):,} for one that takes {100 * half:g} %"
     )
     return (
-        f"{model}, {task}: nothing can be critical here. The unedited model has {right} of {items} items right, and an"
-        f" edit that leaves none right is critical from {needed} on ({tested(tests)}). With this accuracy"
-        f"{more}."
+        f"{what}, and an edit that leaves none right is critical from {needed} on ({tested(tests)}). With this accuracy"
+        f" about {total:,} items would be enough for such an edit{most}."
     )

@@ -11,6 +11,7 @@ from functools import lru_cache
 from scipy.stats import beta
 
 from lesion.statistics.critical import POWER, out_of_reach, tested
+from lesion.statistics.down_to_chance import above_chance
 from lesion.statistics.paired import ALPHA, mcnemar_exact, wilson
 
 CEILING = 0.9
@@ -61,11 +62,11 @@ def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessin
         tests: cells of the largest family of the task.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
     """
-    if floor := out_of_reach(model, task, right, items, tests):
-        return f"{floor} {shows_from(items, tests)}"
     which = f"The unedited model has {right} of {items} items right"
     if near_guessing(right, items, guessing):
         return f"{model}, {task}: near guessing. {which}, {_guessed(guessing, items, tests)}"
+    if floor := out_of_reach(model, task, right, items, tests, guessing):
+        return f"{floor} {shows_from(items, tests)}"
     if at_the_ceiling(wilson(right, items)[0], float(items - right), tests):
         return f"{model}, {task}: at the ceiling. {which}, {_ceiling(items, tests)}"
     return None
@@ -85,8 +86,8 @@ def likely_at_an_end(
 
 
 def near_guessing(right: int, items: int, guessing: float) -> bool:
-    """Whether the interval of an accuracy holds that of guessing, or lies below."""
-    return guessing > 0 and wilson(right, items)[0] <= guessing
+    """Whether a baseline is not shown to be above guessing."""
+    return not above_chance(right, items, guessing)
 
 
 def at_the_ceiling(low: float, wrong: float, tests: int) -> bool:
@@ -96,7 +97,7 @@ def at_the_ceiling(low: float, wrong: float, tests: int) -> bool:
 
 def _guessed(guessing: float, items: int, tests: int) -> str:
     return (
-        f"and guessing gives {100 * guessing:.0f} %: what an edit takes of the skill can hardly show."
+        f"and guessing gives {100 * guessing:.0f} %: what an edit takes of the skill cannot be told."
         f" {shows_from(items, tests)}"
     )
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import beta, binom
 
-from lesion.statistics.critical import POWER, Pairs, p_critical
+from lesion.statistics.critical import POWER, Pairs, p_critical, smallest_loss
 from lesion.statistics.paired import ALPHA
 from lesion.statistics.spared import p_spared
 
@@ -28,16 +28,19 @@ MOST = 100_000
 
 
 @lru_cache(maxsize=65536)
-def bound(expect: Expected, right: int, tests: int) -> int:
+def bound(expect: Expected, right: int, tests: int, items: int = 0, chance: float = 0.0) -> int:
     """Of `right` items, the most retained with which a place is critical, or the most lost with which it is spared.
 
-    −1 where there is no such number.
+    −1 where there is no such number. With a chance to guess right, of `items`; then the edit that is critical leaves
+    all answers to guessing, and of those that were wrong as many are won as that gives.
     """
+    won = round((items - right) * chance) if expect == "critical" else 0
+    wrong = max(0, items - right - won)
 
     def passes(count: int) -> bool:
         if expect == "critical":
-            return p_critical(Pairs(right - count, count, 0)) * tests <= ALPHA
-        return p_spared(Pairs(count, right - count, 0)) * tests <= ALPHA
+            return p_critical(Pairs(right - count, count, won, wrong), chance=chance) * tests <= ALPHA
+        return p_spared(Pairs(count, right - count, 0, wrong), chance=chance) * tests <= ALPHA
 
     if right < 1 or not passes(0):
         return -1
@@ -70,23 +73,29 @@ def power(expect: Expected, items: int, baseline: float, loss: float, tests: int
     return float(binom.pmf(rights, items, baseline) @ called)
 
 
-def detectable(expect: Expected, right: int, tests: int) -> float | None:
+def detectable(expect: Expected, right: int, tests: int, items: int = 0, chance: float = 0.0) -> float | None:
     """The smallest loss called critical, or the largest called spared, with a chance of `POWER`.
 
     Args:
         expect: critical or spared.
         right: items that the baseline has right.
         tests: of the family.
+        items: of how many items, where there is a chance.
+        chance: the accuracy of guessing, in 0…1.
 
     Returns:
-        A share of the baseline's accuracy; None where nothing can be called so.
+        A share of the baseline's accuracy above chance; None where nothing can be called so.
     """
-    most = bound(expect, right, tests)
+    if expect == "critical" and chance > 0:
+        return smallest_loss(right, tests, items, chance)
+    most = bound(expect, right, tests, items, chance)
     if most < 0:
         return None
     # The number of items up to `most` is binomial: P(≤ most) = power at this chance.
-    chance = float(beta.ppf(1.0 - POWER, most + 1, right - most))
-    return 1.0 - chance if expect == "critical" else chance
+    each = float(beta.ppf(1.0 - POWER, most + 1, right - most))
+    if chance > 0:  # the items lost, of what lies above chance
+        return min(1.0, each * right / (right - items * chance))
+    return 1.0 - each if expect == "critical" else each
 
 
 def items_needed(expect: Expected, baseline: float, loss: float, tests: int) -> int | None:

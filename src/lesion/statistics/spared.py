@@ -15,24 +15,30 @@ from jaxtyping import Float, Int
 from scipy.special import bdtrc
 
 from lesion.statistics.critical import TIED, Pairs, check_counts, edge, largest, most_retained, score
+from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA
 
 SPARED = 0.25
 """A spared task loses less than this share of the baseline's accuracy."""
 
 
-def p_spared(counts: Pairs, share: float = SPARED) -> float:
-    """p of the hypothesis that an edit takes at least `share` of the baseline's accuracy.
+def p_spared(counts: Pairs, share: float = SPARED, chance: float = 0.0) -> float:
+    """p of the hypothesis that an edit takes at least `share` of the baseline's accuracy above chance.
+
+    Arguments as of `p_critical`.
 
     Returns:
-        The largest chance under the hypothesis of a score at most as large as observed, given the number of items that
-        either model has right; 1 where the observed loss is no smaller than the share.
+        The largest chance under the hypothesis of a score at most as large as observed (with `chance` 0: given the
+        number of items that either model has right); 1 where the observed loss is no smaller than the share, and where
+        the baseline is not shown to be above chance.
 
     Raises:
         UsageError: the share does not lie between 0 and 1.
         LesionError: a count is negative.
     """
-    check_counts(counts, share)
+    check_counts(counts, share, chance)
+    if chance > 0:
+        return p_down_to_chance(counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "spared")
     return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
 
 

@@ -87,8 +87,8 @@ def test_where_no_items_are_equally_hard_nothing_is_tested_and_that_is_said():
     assert (of.count, of.places) == (0, ())
     (finding,) = matched.findings([of])
     assert finding.headline[0].replace(wording.SPACE, " ") == (
-        "Blocks 0 and 1 are critical for sums and not for words: no comparison at equal difficulty, since only 0 pairs"
-        " of 60 and 60 items have log-odds within 0.5 nats."
+        "Blocks 0 and 1 are critical for sums and not called so for words: no comparison at equal difficulty, since"
+        " only 0 pairs of 60 and 60 items have log-odds within 0.5 nats."
     )
 
 
@@ -97,8 +97,9 @@ def test_the_sentence_says_for_which_blocks_it_stands_with_an_interval():
     (finding,) = matched.findings(every)
     text = finding.headline[0].replace(wording.SPACE, " ")
     assert text.startswith(
-        "Blocks 0 and 1 are critical for sums and not for words; at equal difficulty (20 pairs of items) this stands"
-        " for 0: block 0 takes 100.0 points of sums and 0.0 of words, difference 100.0 ["
+        "Blocks 0 and 1 are critical for sums and not called so for words; at equal difficulty (20 pairs of items)"
+        " block 0 is critical for the one and spares the other: block 0 takes 100.0 points of sums and 0.0 of words,"
+        " difference 100.0 ["
     )
     (table,) = (block for block in matched.section(every).blocks if isinstance(block, Table))
     assert table.frame[["layer", "stands"]].to_numpy().tolist() == [[0, True], [1, False]]

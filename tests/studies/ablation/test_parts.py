@@ -102,7 +102,11 @@ def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
     (finding,) = outcome.found()
     count = f"of {len(rows)} {wording.plural(unit)}"
     # 14 items cannot show it among as many as 48.
-    called = f"{unit} {first} is critical {count}" if columns else f"no {unit} is critical {count}; it cannot be told"
+    called = (
+        f"{unit} {first} is critical {count}"
+        if columns
+        else f"no {unit} is shown to be critical {count}; it cannot be told"
+    )
     assert called in plain(finding.headline[0])
     assert (folder / "figures" / "parts-1.svg").is_file() == bool(columns)
     console = Console(width=140, file=io.StringIO())
@@ -169,7 +173,7 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     assert len(pd.read_csv(folder / "layers.csv")) == 3
     found = plain(" ".join(outcome.findings))
     assert "head 1.2 is critical of 12 heads" in found
-    assert "no key-value group is critical of 6 key-value groups" in found
+    assert "no key-value group is shown to be critical of 6 key-value groups" in found
     console = Console(width=120, file=io.StringIO())
     console.print(outcome.text())
     assert "100●" in console.file.getvalue()

@@ -8,6 +8,8 @@ from lesion.core.sharing import OverClusters
 from lesion.core.values import Endings, Estimate, Number, Value
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
+from lesion.statistics.outcome import Outcome, outcome
+from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.sweep import Factor, Replacement, text_of
 
@@ -45,15 +47,32 @@ class Place(Value):
         return str(scaling(self.unit, self.layer, self.factor, self.part))
 
 
+class Apart(Value):
+    """Another task, of which the same edit takes a smaller share.
+
+    Attributes:
+        task: its name.
+        difference: the relative loss of the cell's task minus that of the other, each of the baseline above chance; p
+            of "it is no larger", corrected by Holm over the layers and the other tasks.
+    """
+
+    task: str
+    difference: Estimate
+
+
 class Cell(Place, Scores):
     """One edit on one task.
 
     Attributes:
         drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
-        p_critical: of "the edit takes at most half of the accuracy"; `p_critical_corrected`: by Holm over the layers.
+        lost, won: items that the baseline alone, or the edited model alone has right; None where evaluation stopped.
+        p_critical: of "the edit takes at most half of the accuracy above chance"; `p_critical_corrected`: by Holm over
+            the layers.
         critical: only of a full table.
-        p_spared: of "the edit takes at least a quarter of the accuracy"; `p_spared_corrected`: by Holm over the layers.
+        p_spared: of "the edit takes at least a quarter of the accuracy above chance"; `p_spared_corrected`: likewise.
         spared: that it takes less, by this test; only of a full table.
+        apart: of a critical cell, other tasks that are neither critical nor spared and lose less, by a test of the
+            difference.
         margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
             nats; p of "nothing", corrected by Holm over the layers.
         clustered: the drop's interval over the clusters that items share; None where there are none.
@@ -62,12 +81,15 @@ class Cell(Place, Scores):
     """
 
     drop: Estimate
+    lost: int | None = Field(default=None, exclude_if=lambda lost: lost is None)
+    won: int | None = Field(default=None, exclude_if=lambda won: won is None)
     p_critical: Number = None
     p_critical_corrected: Number = None
     critical: bool | None = None
     p_spared: Number = None
     p_spared_corrected: Number = None
     spared: bool | None = None
+    apart: tuple[Apart, ...] = Field(default=(), exclude_if=lambda apart: not apart)
     margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
     clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
     decided: Decision | None = None
@@ -77,3 +99,14 @@ class Cell(Place, Scores):
     def marked(self) -> bool:
         """Whether it is critical; where evaluation stopped, whether its drop exceeds the effect."""
         return bool(self.critical) if self.decided is None else self.decided == "exceeds"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Critical, spared or cannot be told; None where evaluation stopped."""
+        return None if self.critical is None else outcome(critical=self.critical, spared=bool(self.spared))
+
+    @property
+    def gained(self) -> bool:
+        """Whether accuracy is higher under the edit, by its corrected test."""
+        drop = self.drop
+        return drop.p_corrected is not None and drop.p_corrected <= ALPHA and (drop.value or 0.0) < 0

@@ -157,7 +157,8 @@ def numbers(curve: Curve, cell: Cell) -> str:
         text += f", p critical {wording.p_value(cell.p_critical_corrected)}"
     if cell.decided is not None:
         text += f", {wording.item_count(cell.items, cell.decided, curve.drawn)}"
-    return f"{text}, {wording.call(cell.decided is not None)}" if cell.marked else text
+    said = cell.outcome or (wording.call(True) if cell.marked else "")
+    return f"{text}, {said}" if said else text
 
 
 def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:

@@ -41,7 +41,7 @@ def findings(summary: AblationSummary) -> list[Finding]:
 
 def _doubts(curve: Curve) -> Iterator[Doubt]:
     """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
-    baseline = curve.result.baseline.accuracy.value or 0.0
+    baseline = (curve.result.baseline.accuracy.value or 0.0) - curve.result.guessing
     half, quarter = SHARE * baseline, SPARED * baseline
     for cell in curve.cells:
         of, low, high = cell.clustered, cell.drop.low, cell.drop.high

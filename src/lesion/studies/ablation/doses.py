@@ -132,9 +132,8 @@ def _sentences(of: Doses) -> list[str]:
     by_factor = []
     for curve in of.curves:
         layers = [cell.layer for cell in curve.marked]
-        by_factor.append(
-            f"{wording.numbered('block', layers) if layers else 'no block'} under {wording.factor(float(curve.factor))}"
-        )
+        named = wording.numbered("block", layers) if layers else "none that is shown"
+        by_factor.append(f"{named} under {wording.factor(float(curve.factor))}")
     sentences = [f"{about}: critical are {wording.listed(by_factor)}."]
     halves = sorted(
         ((half, layer) for layer in of.layers if (half := of.half(layer)) is not None),

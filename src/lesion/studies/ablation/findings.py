@@ -11,7 +11,7 @@ from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary, Sensitivity
+from lesion.studies.ablation.result import WITHOUT_CHAT, AblationSummary, Sensitivity
 
 LEAD = 220
 """A sentence on the first screen names places in so many characters at most; the first group always stands."""
@@ -41,7 +41,7 @@ def leads(view: View) -> list[str]:
         able, untold = _known(curves)
         every = list(dict.fromkeys(curve.task for curve in able))
         groups = []
-        for tasks, spared, layers in _grouped(_needed(able, all), every, _needed(able, any)):
+        for tasks, spared, _, layers in _grouped(able):
             groups.append((len(tasks) + len(spared) == len(every) > len(tasks) and not untold, tasks, layers))
         groups.sort(key=lambda group: not group[0])
         clauses: list[str] = []
@@ -67,10 +67,25 @@ def example(view: View, label: str) -> str:
         return ""
     needed = _needed(curves, all)
     for curve in curves:
-        own = [cell for cell in curve.marked if len(needed.get(cell.layer, ())) < len(curves)]
-        if curve.marked:
-            return f"In {of_model.subject}, {_loss(curve, (own or curve.marked)[0], f' on {curve.task}')}."
+        own = [cell for cell in curve.marked if len(needed.get(cell.layer, ())) < len(curves)] or curve.marked
+        if own:
+            return f"In {of_model.subject}, {_loss(curve, min(own, key=_cut_off), f' on {curve.task}')}."
     return f"{of_model.subject}: {of_model.sentences[0][:1].lower()}{of_model.sentences[0][1:]}"
+
+
+def unedited(summary: AblationSummary) -> list[Finding]:
+    """What unedited models do on tasks of which no cut has been measured yet."""
+    findings = []
+    for model in summary.models:
+        sentences = [
+            f"{result.task}: {_accuracy(result.baseline)} right without a cut"
+            f" ({wording.counted(result.items, 'item')}); no cut has been measured yet."
+            for result in model.tasks
+            if not result.cells
+        ]
+        if sentences:
+            findings.append(Finding(model.model, (sentences[0],), tuple(sentences[1:])))
+    return findings
 
 
 def by_model(views: Sequence[View]) -> list[Finding]:
@@ -186,11 +201,11 @@ def _model(view: View, label: str) -> Finding | None:
     needed = _needed(able, all)
     tasks = list(dict.fromkeys(curve.task for curve in able))
     selective = {layer: own for layer, own in needed.items() if own != set(tasks)}
-    headline = _by_tasks(needed, able, all_tasks=len(able) == len(curves)) if len(curves) > 1 else []
+    headline = _by_tasks(able, all_tasks=len(able) == len(curves)) if len(curves) > 1 else []
     unknown = [f"{curve.task} ({curve.untold})" for curve in curves if curve not in able]
     if unknown and tasks and not any(curve.marked for curve in able):
         so_far = " so far" if any(curve.missing or not curve.finished for curve in able) else ""
-        none = f"No {wording.some_unit(view.unit)} {wording.called(view.stopped)} for {wording.listed(tasks, 'or')}"
+        none = f"No {wording.some_unit(view.unit)} {wording.unshown(view.stopped)} for {wording.listed(tasks, 'or')}"
         headline = [f"{none}{so_far}."]
     if headline and unknown:
         headline[0] = f"{headline[0].removesuffix('.')}; it cannot be told for {wording.listed(unknown)}."
@@ -208,31 +223,77 @@ def _task(curve: Curve, selective: set[int], *, named: bool) -> str:
     `named`: the headline has named its places already.
     """
     if curve.result.baseline.accuracy.value == 0:
-        return f"{curve.task} has no right answer ({wording.counted(curve.items, 'item')}): no cut can show a loss."
+        return (
+            f"{curve.task}: the unedited model has none of {wording.counted(curve.items, 'item')} right, so that no cut"
+            f" can show a loss.{f' {WITHOUT_CHAT}' if curve.result.without_chat else ''}{_gains(curve)}"
+        )
     if curve.needed is not None:
+        if curve.result.guessing > 0:
+            return f"{curve.task}: cannot be told ({_guessed(curve)}): too few items.{_gains(curve)}"
         return (
             f"{curve.task}: cannot be told ({curve.right} of {curve.items} right); a cut that leaves none right is"
-            f" critical from {curve.needed} right on."
+            f" critical from {curve.needed} right on.{_gains(curve)}"
         )
     if curve.untold:
-        return f"{curve.task}: cannot be told ({_guessed(curve)}); what a cut takes of the skill can hardly show."
+        return f"{curve.task}: cannot be told, since the model hardly does better than guessing ({_guessed(curve)})."
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     open_ = f" Open: {_places(curve.unit, undecided)}." if undecided else ""
     largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
-    example = next((cell for cell in cells if cell.layer in selective), cells[0] if cells else largest)
+    own = [cell for cell in cells if cell.layer in selective] or cells
+    # Of a loss with answers that were cut off it is not known whether the skill was lost.
+    example = min(own, key=lambda cell: _cut_off(cell)) if own else largest
     count = wording.item_count(example.items, example.decided, curve.drawn)
     items = f" ({count})" if count else ""
     if not cells:
         so_far = "" if not curve.missing and curve.finished else " so far"
         return (
-            f"No {wording.some_unit(curve.unit)} {wording.called(curve.stopped)} for {curve.task}{so_far}; largest"
-            f" drop {wording.points(example.drop.value)} points {wording.interval(example.drop.low, example.drop.high)}"
-            f"{items} at {wording.place('block', example.layer)}.{open_}"
+            f"No {wording.some_unit(curve.unit)} {wording.unshown(curve.stopped)} for {curve.task}{so_far}"
+            f"{_others(curve)}; largest drop {wording.points(example.drop.value)} points"
+            f" {wording.interval(example.drop.low, example.drop.high)}{items} at"
+            f" {wording.place('block', example.layer)}.{open_}{_gains(curve)}"
         )
     places = f"{wording.capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}"
-    guessed = f" The unedited model is near guessing ({_guessed(curve)})." if curve.near_guessing else ""
-    return f"{curve.task if named else places}: {_loss(curve, example)}.{guessed}{open_}"
+    return f"{curve.task if named else places}: {_loss(curve, example)}.{open_}{_gains(curve)}"
+
+
+def _others(curve: Curve) -> str:
+    """How many places are spared, and of how many nothing can be told; empty where evaluation stopped."""
+    spared = [cell.layer for cell in curve.cells if cell.outcome == "spared"]
+    untold = sum(cell.outcome == "cannot be told" for cell in curve.cells)
+    if curve.stopped:
+        return ""
+    if not untold:
+        return " (all are spared: each takes less than a quarter)"
+    rest = f"of {untold} it cannot be told"
+    return f" ({_places(curve.unit, spared)} spared; {rest})" if spared else f" ({rest}, none is spared)"
+
+
+def _gains(curve: Curve) -> str:
+    """A sentence about the places without which accuracy is higher, by their corrected tests; empty without any."""
+    gained = sorted(
+        (cell for cell in curve.cells if cell.gained), key=lambda cell: (cell.drop.value or 0.0, cell.layer)
+    )
+    if not gained:
+        return ""
+    best = gained[0]
+    more = f"; so it does at {_places(curve.unit, [cell.layer for cell in gained[1:]])}" if len(gained) > 1 else ""
+    return (
+        f" {wording.capital(_under(curve, best))} accuracy rises from {_accuracy(curve.baseline_of(best))} to"
+        f" {_accuracy(best)} (corrected p{wording.SPACE}{wording.p_value(best.drop.p_corrected)}){more}."
+    )
+
+
+def _cut_off(cell: Cell) -> bool:
+    """Whether part of a loss may be one of stopping: as many wrong answers as make a warning were cut off."""
+    wrong = 1 - (cell.accuracy.value or 0.0)
+    return wrong > 0 and cell.truncated >= STOPPING_SHARE * wrong
+
+
+def _under(curve: Curve, cell: Cell) -> str:
+    """`without block 2`, `with the MLP of block 3 scaled by 0.5`."""
+    changed = f"{'' if curve.unit == 'block' else 'the '}{wording.place(curve.unit, cell.layer)}"
+    return f"without {changed}" if curve.factor == 0 else f"with {changed} {wording.changed(curve.factor)}"
 
 
 def _guessed(curve: Curve) -> str:
@@ -242,14 +303,11 @@ def _guessed(curve: Curve) -> str:
 def _loss(curve: Curve, cell: Cell, on: str = "") -> str:
     """`without block 2 accuracy falls from 90.0 % [59.6, 98.2] to 0.0 % [0.0, 27.8]`; also if it may be stopping."""
     count = wording.item_count(cell.items, cell.decided, curve.drawn)
-    changed = f"{'' if curve.unit == 'block' else 'the '}{wording.place(curve.unit, cell.layer)}"
-    how = f"without {changed}" if curve.factor == 0 else f"with {changed} {wording.changed(curve.factor)}"
     text = (
-        f"{how} accuracy{on} falls from"
+        f"{_under(curve, cell)} accuracy{on} falls from"
         f" {_accuracy(curve.baseline_of(cell))} to {_accuracy(cell)}{f' ({count})' if count else ''}"
     )
-    wrong = 1 - (cell.accuracy.value or 0.0)
-    if wrong > 0 and cell.truncated >= STOPPING_SHARE * wrong:
+    if _cut_off(cell):
         text += (
             f"; {wording.percent(cell.truncated, 0)} of the answers {wording.unended(cell.looped)}: part of the"
             " loss may be stopping"
@@ -278,48 +336,59 @@ def _needed(curves: Sequence[Curve], quantifier: Callable[[Iterable[bool]], bool
     return {layer: tasks for layer, tasks in needed.items() if tasks}
 
 
-def _by_tasks(
-    needed: Needed,
-    curves: Sequence[Curve],
-    prefix: str = "",
-    elsewhere: Needed | None = None,
-    *,
-    all_tasks: bool = True,
-) -> list[str]:
+def _by_tasks(curves: Sequence[Curve], prefix: str = "", *, all_tasks: bool = True) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
-    `elsewhere` is, for several models, what the layers are marked for in any of them; `all_tasks`: whether the curves
-    are of every task of the study.
+    `all_tasks`: whether the curves are of every task of the study.
     """
     every = list(dict.fromkeys(curve.task for curve in curves))
     sentences = []
-    for tasks, spared, layers in _grouped(needed, every, elsewhere):
+    for tasks, spared, less, layers in _grouped(curves):
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
         names = _names(tasks, every) if all_tasks else wording.listed(tasks)
         sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
+        unknown = [task for task in every if task not in {*tasks, *spared, *less}]
         if len(spared) >= MANY and len(tasks) + len(spared) == len(every):
             sentence += " alone"
         elif spared:
             sentence += (", in none for " if prefix else ", not for ") + wording.listed(spared, "or")
+        if less:
+            take, them = "takes" if len(layers) == 1 else "take", "it" if len(tasks) == 1 else "each"
+            sentence += f", and {take} more of {them} than of {wording.listed(less, 'or')}"
+        sentence += f"; for {wording.listed(unknown)} it cannot be told" if unknown else ""
         sentences.append(f"{wording.capital(sentence)}.")
     return sentences
 
 
-def _grouped(
-    needed: Needed, every: Sequence[str], elsewhere: Needed | None = None
-) -> list[tuple[list[str], list[str], list[int]]]:
-    """Layers that are marked for the same tasks: those tasks, the tasks without a mark, the layers.
+def _grouped(curves: Sequence[Curve]) -> list[tuple[list[str], list[str], list[str], list[int]]]:
+    """Layers that every model marks for the same tasks: these, tasks they spare, tasks shown to lose less, the layers.
 
-    The most selective come first; `elsewhere` as of `_by_tasks`.
+    The most selective come first.
     """
-    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
-    for layer, tasks in needed.items():
-        spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
-        together.setdefault((tasks, spared), []).append(layer)
-    return [
-        ([task for task in every if task in tasks], [task for task in every if task in spared], layers)
-        for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1]))
-    ]
+    every = list(dict.fromkeys(curve.task for curve in curves))
+    together: dict[tuple[frozenset[str], frozenset[str], frozenset[str]], list[int]] = {}
+    for layer, tasks in _needed(curves, all).items():
+        spared = frozenset(task for task in every if _spared(curves, layer, task))
+        less = frozenset(task for task in every if task not in tasks | spared and _less(curves, layer, tasks, task))
+        together.setdefault((tasks, spared, less), []).append(layer)
+    groups = sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1]))
+
+    def named(tasks: frozenset[str]) -> list[str]:
+        return [task for task in every if task in tasks]
+
+    return [(named(tasks), named(spared), named(less), layers) for (tasks, spared, less), layers in groups]
+
+
+def _spared(curves: Sequence[Curve], layer: int, task: str) -> bool:
+    """Whether a layer spares a task in every model; where evaluation stopped, its drop does not exceed the effect."""
+    cells = [curve.at(layer) for curve in curves if curve.task == task]
+    return all(cell is not None and (cell.outcome == "spared" or cell.decided == "not") for cell in cells)
+
+
+def _less(curves: Sequence[Curve], layer: int, tasks: Iterable[str], other: str) -> bool:
+    """Whether every model is shown to lose less of another task at a layer than of the tasks it is marked for."""
+    marked = [curve.at(layer) for curve in curves if curve.task in tasks]
+    return all(cell is not None and other in {apart.task for apart in cell.apart} for cell in marked)
 
 
 def _names(tasks: Sequence[str], every: Sequence[str]) -> str:
@@ -357,11 +426,11 @@ def _known(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
 def _shared(view: View, among: str, curves: Sequence[Curve]) -> list[str]:
     """Places marked for the same tasks in every one of the models, or that there is none."""
     able, untold = _known(curves)
-    sentences = _by_tasks(_needed(able, all), able, f"In {among}", _needed(able, any), all_tasks=not untold)
+    sentences = _by_tasks(able, f"In {among}", all_tasks=not untold)
     cells = [cell for curve in able for cell in curve.cells]
     if not sentences and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
         what = wording.some_unit(view.unit)
-        sentences = [f"No {what} {wording.called(view.stopped)} for the same task in {among.rstrip(', ')}."]
+        sentences = [f"No {what} {wording.unshown(view.stopped)} for the same task in {among.rstrip(', ')}."]
     if sentences:
         sentences[0] = f"{sentences[0].removesuffix('.')}{untold}."
     return sentences

@@ -61,7 +61,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Matched:
-    """The blocks that are critical for a skill and not for another task, looked at again on matched items.
+    """The blocks that are critical for a skill and not called so for another task, again on matched items.
 
     Attributes:
         count: of pairs.
@@ -169,8 +169,9 @@ def _tested(
         cells = [curve.at(layer) for layer in layers]
         edited.append([frames[cell.edit].loc[list(items), "correct"].to_numpy(dtype=bool) for cell in cells if cell])
     right: Right = np.ones(len(chosen[0]), dtype=bool)
-    harmed = holm([p_critical(pairs(right, own)) for own in edited[0]])
-    kept = holm([p_spared(pairs(right, own)) for own in edited[1]])
+    chances = [curve.result.guessing for curve in (skill, other)]
+    harmed = holm([p_critical(pairs(right, own), chance=chances[0]) for own in edited[0]])
+    kept = holm([p_spared(pairs(right, own), chance=chances[1]) for own in edited[1]])
     places = []
     for place, layer in enumerate(layers):
         lost, other_lost = (paired_drop(right, side[place], level) for side in edited)
@@ -202,14 +203,19 @@ def _sentence(of: Matched) -> str:
     subject = "block" if of.unit == "block" else f"{wording.UNIT_NAMES[of.unit]} of block"
     apart = wording.numbered(subject, of.layers)
     are = "is" if len(of.layers) == 1 else "are"
-    claim = f"{wording.capital(apart)}{how} {are} critical for {of.skill} and not for {of.other}"
+    claim = f"{wording.capital(apart)}{how} {are} critical for {of.skill} and not called so for {of.other}"
     if not of.places:
         return (
             f"{claim}: no comparison at equal difficulty, since only {wording.counted(of.count, 'pair')} of"
             f" {of.available[0]} and {of.available[1]} items have log-odds within {CALIPER:g} nats."
         )
     standing = of.standing
-    verdict = "this stands for none" if not standing else f"this stands for {wording.layer_runs(standing, ' and')}"
+    verdict = (
+        f"{wording.numbered(subject, standing)} {'is' if len(standing) == 1 else 'are'} critical for the one and"
+        f" spare{'s' if len(standing) == 1 else ''} the other"
+        if standing
+        else "that is not shown to be more than a difference in difficulty"
+    )
     best = max(of.places, key=lambda place: (place.stands, place.difference.value))
     numbers = (
         f"block{wording.SPACE}{best.layer} takes {wording.points(best.lost.value)} points of {of.skill} and"
@@ -255,7 +261,7 @@ def section(every: Sequence[Matched]) -> Section | None:
             _interval("difference", "Difference"),
             Column("stands", "Stands", lambda stands: "●" if stands else "", number=False),
         ),
-        title="Blocks that are critical for A and not for B, at equal difficulty",
+        title="Blocks that are critical for A and not called so for B, at equal difficulty",
         caption=f"Losses in points of 100, on pairs that the unedited model gets right; {100 * 0.95:g}{wording.SPACE}%"
         " intervals. Log-odds of the right answers: mean over pairs, A / B, in nats.",
         mark=lambda row: bool(row["stands"]),

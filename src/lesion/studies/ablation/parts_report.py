@@ -90,7 +90,7 @@ def _sentence(curve: Curve) -> str:
     largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
     text = f"{task}: {_listed(curve.marked, curve)} {wording.called(curve.stopped, len(curve.marked))} {of}"
     if not curve.marked:
-        text = f"{task}: no {noun} {wording.called(curve.stopped)} {of}"
+        text = f"{task}: no {noun} {wording.unshown(curve.stopped)} {of}"
         if curve.untold:
             return f"{text}; it cannot be told ({curve.untold})."
     changed = [cell for cell in curve.cells if cell not in curve.marked and _changes(cell)]
@@ -132,7 +132,7 @@ def _by_margin(curve: Curve) -> str:
             sides.append(f"{verb} without {first}{rest} (most: {parts.named([cell], curve.unit)}, {most})")
     if not sides:
         noun = wording.UNIT_NAMES[curve.unit]
-        return f" No {noun} moves the difference of the two tokens' log-probabilities beyond chance."
+        return f" No {noun} is shown to move the difference of the two tokens' log-probabilities."
     difference = "log p(right) − log p(tempting)"
     return f" The difference {difference} {', and '.join(sides)}; p < .05, corrected."
 

@@ -61,7 +61,8 @@ def summarised(
     answers, items = _answers_and_items(study, plan, store)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
     chances = {task: share for metadata in known.values() for task, share in metadata.get("guessing", {}).items()}
-    summary = summarise(study, plan, answers, items, chances)
+    without_chat = {model: metadata.get("without_chat", ()) for model, metadata in known.items()}
+    summary = summarise(study, plan, answers, items, chances, without_chat)
     names = {choice.name for choice in study.tasks}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
     for model, metadata in known.items():

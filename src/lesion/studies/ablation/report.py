@@ -98,6 +98,7 @@ class AblationResult(StudyResult[AblationSummary]):
         there = self.stored is not None or (self.folder / DATABASE).is_file()
         more = _further(self.summary, views, self.answers if there else None)
         found = [*plan_report.findings(self.summary.planned), *prose.shared(views), *prose.by_model(views), *more]
+        found = found or prose.unedited(self.summary)
         return [*found, *map(invariance.finding, families)]
 
     @override
@@ -266,7 +267,8 @@ def _findings(
     shared = prose.shared(views)
     by_model = [*prose.by_model(views), *_further(summary, views, answers)]
     if not shared and not by_model:
-        shared = [Finding("", ("No cut has been measured yet.",))]
+        by_model = prose.unedited(summary)
+        shared = [] if by_model else [Finding("", ("No cut has been measured yet.",))]
     folded = len(shared) + len(by_model) > 3 and bool(shared)
     blocks.append(Findings(tuple(shared), tuple(by_model)) if folded else Findings((*shared, *by_model)))
     if summary.notes:
@@ -393,7 +395,8 @@ def _study(summary: AblationSummary) -> Section:
         " holds for one task and not for another that also has to be generated.",
         "An answer that was truncated or could not be parsed counts as wrong if the judge found no right answer in it."
         " Where those rates rise with the drop, read the answers before speaking of a lost skill.",
-        f"Not {does} does not mean unused: the interval of the drop says what was ruled out.",
+        f"What is not called {does} may still be used: only *spared* says that little is lost, and the interval of the"
+        " drop says what was ruled out.",
     ]
     if summary.stopped:
         reading.append(

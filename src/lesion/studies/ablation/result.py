@@ -24,6 +24,10 @@ from lesion.studies.ablation.stopping.result import Stopped, stopped_rule
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import Factor
 
+WITHOUT_CHAT = (
+    "The model has a chat template, and the prompts were sent without it: try --prompt-style chat before anything else."
+)
+
 
 class AtShare(Value):
     """The layers that would be critical if this share of the baseline's accuracy had to be lost."""
@@ -38,7 +42,7 @@ class Sensitivity(Value):
     Attributes:
         tests: layers over which Holm's correction goes.
         right: items that the baseline has right.
-        smallest_loss: a share of the baseline's accuracy; None where nothing can be critical.
+        smallest_loss: a share of the baseline's accuracy above chance; None where nothing can be critical.
     """
 
     unit: Unit
@@ -76,6 +80,7 @@ class TaskResult(Value):
         sensitivity: per unit and factor; of full tables only.
         stopping: None in a full table.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+        without_chat: whether the model has a chat template and the prompts did not use it.
         shared: what items share; None where its groups are no clusters, and where evaluation stopped.
         contrasts: of kinds of ablation, where there are several; of full tables only.
     """
@@ -89,6 +94,7 @@ class TaskResult(Value):
     stopping: Stopped | None = None
     screen: Screen | None = None
     guessing: float = 0.0
+    without_chat: bool = Field(default=False, exclude_if=lambda without: not without)
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     contrasts: tuple[KindContrast, ...] = Field(default=(), exclude_if=lambda contrasts: not contrasts)
 
@@ -170,7 +176,8 @@ class AblationSummary(Summary):
     @property
     def rule(self) -> str:
         """By which rule places are marked, as a sentence."""
-        return rule() if self.study.stop is None else stopped_rule(self.study.stop)
+        chosen = any(result.guessing > 0 for _, result in self.results)
+        return rule(chosen=chosen) if self.study.stop is None else stopped_rule(self.study.stop)
 
     @property
     def stopped(self) -> bool:

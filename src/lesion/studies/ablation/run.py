@@ -28,6 +28,8 @@ from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, referring, refuse_many_neurons, sweep, text_of
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
+from lesion.tasks.prompts import resolve
+from lesion.tasks.style import Style
 
 NAMED = 4
 """So many edits are named in a note."""
@@ -71,6 +73,9 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             words = int(model.network.config.get_text_config(decoder=True).vocab_size)
             about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
             about |= {"references": digests} if swept.kinds else {}
+            about |= (
+                {"without_chat": _without_chat(study, evaluation, chosen, model)} if model.has_chat_template else {}
+            )
             far = from_base(study, run, chosen)
             about |= {} if far is None else {"distance": far}
             evaluation.add(chosen.name, model, **about)
@@ -81,6 +86,16 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
         summary, _, _ = summarised(study, plan, evaluation.store)
     summary.write(run.folder)
     return AblationResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
+
+
+def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model) -> list[str]:
+    """The tasks whose prompts are not put into the chat template that a model has."""
+    styles = {
+        choice.name: resolve(model, task, study.prompt_style_of(chosen, choice))
+        for choice, task in evaluation.tasks.items()
+        if task.kind == "generate"
+    }
+    return [task for task, style in styles.items() if Style.parse(style).name != "chat"]
 
 
 def _note_left_out(plan: Mapping[str, Sequence[PlaceEdit]], evaluation: Evaluation) -> None:

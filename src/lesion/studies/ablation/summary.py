@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -29,10 +29,19 @@ from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, pa
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import perplexity
+from lesion.studies.ablation.apart import apart
 from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.kinds.contrasts import contrasts
 from lesion.studies.ablation.margins import margins
-from lesion.studies.ablation.result import AblationSummary, AtShare, ModelResult, Sensitivity, TaskResult, TextResult
+from lesion.studies.ablation.result import (
+    WITHOUT_CHAT,
+    AblationSummary,
+    AtShare,
+    ModelResult,
+    Sensitivity,
+    TaskResult,
+    TextResult,
+)
 from lesion.studies.ablation.screen.screening import chosen_edits, limited, no_screen, screened
 from lesion.studies.ablation.stopping.result import Stopped
 from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
@@ -51,6 +60,7 @@ def summarise(
     answers: pd.DataFrame,
     items: pd.DataFrame,
     guessing: Mapping[str, float] | None = None,
+    without_chat: Mapping[str, Collection[str]] | None = None,
 ) -> AblationSummary:
     """The numbers of a study without those of its families: what is known of every edit that has all its answers.
 
@@ -62,10 +72,12 @@ def summarise(
         plan: the edits of each model, by the model's name.
         answers, items: from `Store.answers` and `Store.items`.
         guessing: the accuracy of guessing of each task that has one, in 0…1.
+        without_chat: by model, the tasks whose prompts did not use the chat template that the model has.
     """
     notes: list[str] = []
     unscreened: list[str] = []
     models = []
+    chances = guessing or {}
     drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
     for model, edits in plan.items():
         tasks: list[TaskResult] = []
@@ -82,7 +94,8 @@ def summarise(
             if perplexity.scored(of_task):
                 result = perplexity.measured(task, ids, of_task, edits, study.level)
             elif stopping is None:
-                result = _full_task(study, task, ids, of_task, edits, shared(task, items[items["task"] == task]))
+                of_items = shared(task, items[items["task"] == task])
+                result = _full_task(study, task, ids, of_task, edits, of_items, chances.get(task, 0.0))
             else:
                 result = _stopped_task(study, task, of_task, edits, stopping)
             if isinstance(result, TextResult):
@@ -99,13 +112,18 @@ def summarise(
                 )
                 result = result.model_copy(update={"screen": screen})
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
-            result = result.model_copy(update={"guessing": (guessing or {}).get(task, 0.0)})
+            result = result.model_copy(
+                update={
+                    "guessing": chances.get(task, 0.0),
+                    "without_chat": task in (without_chat or {}).get(model, ()),
+                }
+            )
             tasks.append(result)
             notes += [*_nonfinite(model, task, of_task, edits), *_unreachable(model, result)]
         if study.screen_top is not None:
             kept = chosen_edits(of_model, drawn, edits, study.screen_top)
             notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
-        models.append(ModelResult(model=model, tasks=tasks, texts=texts))
+        models.append(ModelResult(model=model, tasks=apart(tasks, edits, study.level), texts=texts))
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
@@ -128,8 +146,9 @@ def _full_task(
     answers: pd.DataFrame,
     edits: Sequence[PlaceEdit],
     of_items: Shared | None,
+    chance: float,
 ) -> TaskResult | None:
-    """The result of a task; None where the baseline is not complete."""
+    """The result of a task whose guesses are right with a chance; None where the baseline is not complete."""
     frames = complete(answers, ids)
     baseline = frames.get(str(BASELINE))
     if baseline is None:
@@ -140,7 +159,7 @@ def _full_task(
         done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
         if done:
             clusters = None if of_items is None else of_items.clusters
-            of_kind, reach = _cells(task, baseline, done, len(kind), study.level, clusters)
+            of_kind, reach = _cells(task, baseline, done, len(kind), study.level, clusters, chance)
             cells |= of_kind
             sensitivity.append(reach)
     return TaskResult(
@@ -162,6 +181,7 @@ def _cells(
     tests: int,
     level: float,
     clusters: Sequence[str] | None,
+    chance: float,
 ) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
     """The cells of one unit and factor, and what the rule can find in them.
 
@@ -171,7 +191,7 @@ def _cells(
     counts = [pairs(right, _right(frame)) for frame in answered.values()]
     missing = tests - len(counts)
     p = [mcnemar_exact(each.lost, each.won) for each in counts]
-    p_loss, p_kept = [p_critical(each) for each in counts], [p_spared(each) for each in counts]
+    p_loss, p_kept = ([of(each, chance=chance) for each in counts] for of in (p_critical, p_spared))
     corrected, loss_corrected, kept_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss, p_kept))
     by_margin = margins(baseline, answered, tests, level)
     cells = {}
@@ -185,6 +205,8 @@ def _cells(
             reference=digest_of(edit, task),
             part=number_of(edit),
             drop=Estimate.of(drop, p[place], corrected[place]),
+            lost=counts[place].lost,
+            won=counts[place].won,
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
             critical=critical(loss_corrected[place]),
@@ -194,20 +216,20 @@ def _cells(
             margin=by_margin.get(edit),
             clustered=OverClusters.of(right.astype(float) - _right(frame), clusters, drop, level),
         )
-    first = next(iter(answered))
+    first, items, correct = next(iter(answered)), len(right), int(right.sum())
     shares = []
     for share in SHARES if first.unit in UNITS else ():
-        calls = critical_cells(counts, missing, share)
+        calls = critical_cells(counts, missing, share, chance)
         layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
         shares.append(AtShare(share=share, critical=layers))
     return cells, Sensitivity(
         unit=first.unit,
         factor=first.factor,
         tests=tests,
-        right=int(right.sum()),
-        fewest_right=fewest_right(tests),
+        right=correct,
+        fewest_right=fewest_right(tests, items=items, chance=chance),
         power=POWER,
-        smallest_loss=smallest_loss(int(right.sum()), tests),
+        smallest_loss=smallest_loss(correct, tests, items, chance),
         shares=shares,
     )
 
@@ -292,6 +314,8 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
         note += f" {percent(cut, 0)} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
         if (unclosed := result.baseline.unclosed) >= CUT:
             note += f" {percent(unclosed, 0)} never closed their thinking: --thinking-tokens closes it for them."
+    if result.without_chat and (result.baseline.accuracy.value or 0.0) < 0.5:
+        note += f" {WITHOUT_CHAT}"
     return [note]
 
 

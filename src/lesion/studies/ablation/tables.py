@@ -27,7 +27,16 @@ RATES = ("truncated", "looped", "unclosed", "unparsed")
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
-    *("p_critical", "p_critical_corrected", "critical", "p_spared", "p_spared_corrected", "spared", "decided"),
+    *(
+        "p_critical",
+        "p_critical_corrected",
+        "critical",
+        "p_spared",
+        "p_spared_corrected",
+        "spared",
+        "outcome",
+        "decided",
+    ),
     *("margin", "margin_low", "margin_high", "margin_p_corrected"),
     *sharing.COLUMNS,
     *(*RATES, "nonfinite"),
@@ -41,6 +50,8 @@ NUMBERS = (
     *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
 )
 """Columns that are numbers also where none is known."""
+OUTCOMES = {"critical": "●", "spared": "○"}
+"""The outcome of a cell of a full table, in the terminal's table."""
 MARKS = {"exceeds": "●", "not": "○", "open": "?"}
 """What was decided of a cell, in the terminal's table."""
 
@@ -65,7 +76,12 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"critical": math.nan if cell.critical is None else cell.critical}
                 | {"p_spared": cell.p_spared, "p_spared_corrected": cell.p_spared_corrected}
                 | {"spared": math.nan if cell.spared is None else cell.spared}
-                | {"decided": cell.decided or math.nan, "baseline_items": baseline.items, **margin_of(cell)}
+                | {
+                    "outcome": cell.outcome or math.nan,
+                    "decided": cell.decided or math.nan,
+                    "baseline_items": baseline.items,
+                    **margin_of(cell),
+                }
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
                 | sharing.columns(cell.clustered)
             )
@@ -144,7 +160,8 @@ def cells(summary: AblationSummary) -> Table:
         caption = (
             f"Accuracies in % and drops in points, with {level} intervals. p: the cut changes nothing (exact McNemar"
             " test). p critical: it takes at most half of the accuracy, corrected. Spared: it takes less than a"
-            " quarter, by a test of its own. The corrections are Holm's over the blocks of one model and task."
+            " quarter, by a test of its own. Where answers are chosen, both are measured down to chance. The"
+            " corrections are Holm's over the blocks of one model and task."
         )
     return Table(
         "layers",
@@ -158,7 +175,7 @@ def cells(summary: AblationSummary) -> Table:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    return "●" if row["critical"] else "spared" if row["spared"] else ""
+    return "●" if row["outcome"] == "critical" else str(row["outcome"])
 
 
 def baselines(summary: AblationSummary) -> Table:
@@ -270,7 +287,7 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
         f" {level} confidence sequence, which holds whenever evaluation stops. ● exceeds the effect, ○ not, ? left"
         f" open. {decided} "
         if decided
-        else f"Accuracy in % with its {level} interval; ● is critical. "
+        else f"Accuracy in % with its {level} interval; ● is critical, ○ is spared, of the others it cannot be told. "
     )
     results = [scores for curve in summary.curves for scores in (curve.result.baseline, *curve.result.cells)]
     unclosed = " unclosed, it never closed its thinking;" if any(scores.unclosed for scores in results) else ""
@@ -313,7 +330,7 @@ def _cell(curve: Curve, layer: int) -> Text:
     if cell is None:
         return Text("not yet", style="dim")
     if not curve.stopped:
-        return _written(cell, cell.accuracy, mark="●" if cell.critical else "")
+        return _written(cell, cell.accuracy, mark=OUTCOMES.get(cell.outcome or "", ""))
     mark = f"{MARKS.get(cell.decided or '', '')} drop".lstrip()
     return _written(cell, cell.drop, mark=mark, items=wording.item_count(cell.items, cell.decided, curve.drawn))
 

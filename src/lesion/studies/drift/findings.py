@@ -156,7 +156,7 @@ def _within_all(summary: DriftSummary) -> list[str]:
     p = at_least(hits, chances)
     return [
         f"{wording.capital(_of(hits, len(known)))} lie wholly within critical blocks, {sum(chances):.1f} by chance"
-        f" ({p_text(p)} if models were independent){': no evidence of a link' if p > ALPHA else ''}."
+        f" ({p_text(p)} if models were independent){': no link is shown' if p > ALPHA else ''}."
     ]
 
 
@@ -196,8 +196,8 @@ def _checks_all(summary: DriftSummary) -> list[str]:
         return []
     rule = f"(rank correlation of the steps, p ≤ {ALPHA:g}; with few blocks only strong agreement can show)"
     if not agreeing:
-        return [f"No evidence that {' or '.join(none)} falls over the same blocks as NMI {rule}."]
-    rest = f", {' or '.join(none)} in none" if none else ""
+        return [f"That {' or '.join(none)} falls over the same blocks as NMI is not shown {rule}."]
+    rest = f"; for {' or '.join(none)} it is shown in none" if none else ""
     return [f"Measures without clusters fall over the same blocks: {wording.listed(agreeing)} models{rest} {rule}."]
 
 

@@ -154,7 +154,7 @@ def checks(summary: DriftSummary, model: DriftOfModel) -> list[str]:
             numbers = f"{name} (ρ{SPACE}{pair[0]:.2f}, {p_text(pair[1])})".replace("-", wording.MINUS)
             (agreeing if pair[1] <= ALPHA else others).append(numbers)
     parts = [wording.listed(agreeing)] if agreeing else []
-    parts += [f"no evidence for {wording.listed(others, 'or')}"] if others else []
+    parts += [f"not shown for {wording.listed(others, 'or')}"] if others else []
     return [f"Falling over the same blocks: {'; '.join(parts)}."] if parts else []
 
 

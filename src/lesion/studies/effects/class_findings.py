@@ -82,7 +82,7 @@ def _places(table: ClassTable, places: Sequence[PlaceClasses], unit: Unit) -> st
         where = blocks if unit == "block" else f"{wording.UNIT_NAMES[unit]} of {blocks}"
         if unit == "head":
             where = f"any of {len(spared)} {'' if len(spared) == len(places) else 'other '}heads"
-        sentences.append(f"No class of gold token loses any beyond chance without {where}.")
+        sentences.append(f"No class of gold token is shown to lose any without {where}.")
     return " ".join(sentences)
 
 

@@ -54,7 +54,7 @@ def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
         share = _share(unit.by_blocks) if unit.by_blocks else "a part"
         sentences.append(f"Later blocks make up for {share} of what {_named(unit, by_blocks)} wrote.")
     if scaled := [place for place in repaired if not place.is_repaired_by_blocks]:
-        none = "" if by_blocks else "No later block takes part in that, beyond chance. "
+        none = "" if by_blocks else "No later block is shown to take part in that. "
         sentences.append(f"{none}Behind {_named(unit, scaled)} the final norm scales up what is left.")
     return sentences
 

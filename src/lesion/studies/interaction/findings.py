@@ -102,7 +102,8 @@ def _counts(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
         return f"Of {of} {', and '.join(parts)}{rest}."
     which = f"none of the other {len(sets) - untold}" if untold else "none"
     return (
-        f"Of {of} {which} costs more or less than the sum of its {noun(study)}s alone (corrected p ≤ {wording.ALPHA:g})"
+        f"Of {of} {which} is shown to cost more or less than the sum of its {noun(study)}s alone (corrected p ≤"
+        f" {wording.ALPHA:g})"
         f"{rest}."
     )
 
@@ -179,7 +180,7 @@ def _shapley(summary: InteractionSummary, task: str, shares: Sequence[Share]) ->
     assert total is not None
     if not any((share.value.low or 0.0) > 0 for share in shares):
         return (
-            f"No Shapley value of {len(shares)} {noun(study)}s is above 0 beyond chance; together they cost"
+            f"No Shapley value of {len(shares)} {noun(study)}s is shown to be above 0; together they cost"
             f" {amount(study, total.value)} {unit(study)}."
         )
     return (

@@ -45,7 +45,21 @@ def findings(summary: IsolationSummary) -> list[Finding]:
             every.append(Finding("Shared templates", (), tuple(sentences)))
     if isolation is not None and (sentences := selected(isolation)):
         every.append(Finding("What was selected" if every else "", (sentences[0],), tuple(sentences[1:])))
-    return every or [Finding("", ("Nothing has been measured yet.",))]
+    unedited = [] if evaluation is None or evaluation.tried else _unedited(evaluation)
+    return [*unedited, *every] or [Finding("", ("Nothing has been measured yet.",))]
+
+
+def _unedited(evaluation: Evaluation) -> list[Finding]:
+    """What the unedited model does, where no edit was tried."""
+    sentences = []
+    for task in evaluation.tasks:
+        result = task.baseline.result
+        ends = "" if task.scored else f" {interval(result.low, result.high)}"
+        what = (
+            f"perplexity {wording.perplexity(result.value)}" if task.scored else f"{percent(result.value)} right{ends}"
+        )
+        sentences.append(f"{task.name}: {what} without an edit ({counted(task.items, 'item')}).")
+    return [Finding("", tuple(sentences))] if sentences else []
 
 
 def _shared(evaluation: Evaluation) -> list[str]:

@@ -74,7 +74,7 @@ def _headline(model: ModelProfiles, every: int, fixed: bool) -> tuple[str, ...]:
         )
     takes = wording.listed([f"{rho(value)} over {blocks} blocks" for blocks, value in reached.items()])
     return (
-        f"No agreement beyond chance in {pairs} (corrected p ≤ {ALPHA:g}, which takes"
+        f"No agreement is shown in {pairs} (corrected p ≤ {ALPHA:g}, which takes"
         f" |ρ|{wording.SPACE}≥{wording.SPACE}{takes}).",
         f"The strongest is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}{wording.p_value(most.p)},"
         f" corrected p{wording.SPACE}{wording.p_value(most.p_corrected)}).",

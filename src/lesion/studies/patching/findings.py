@@ -45,7 +45,7 @@ def _finding(task: PatchedTask, several: bool) -> Finding:
         why = (
             f"the clean run prefers the right token in {wording.percent(task.clean_right, 0)} of the pairs only"
             if task.clean_right <= HALF
-            else "the corruption does not change the logit difference beyond chance"
+            else "the corruption is not shown to change the logit difference"
         )
         return Finding(subject, (f"Where the answer is carried cannot be told: {why}.",), (runs,))
     stream = [_stream(task)] if task.of("denoise", "block") else []
@@ -84,7 +84,7 @@ def _writers(task: PatchedTask) -> list[str]:
             continue
         other = task.at("noise", kind, best.layer, best.position)
         breaks = "" if other is None else f"; corrupted there, it breaks {share(other.effect)}"
-        surely = "" if significant(best) else ", not beyond chance after correction"
+        surely = "" if significant(best) else ", not shown to be more than chance after correction"
         sentences.append(
             f"Of single {name} outputs, that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]} restores"
             f" most: {share(best.effect)}{surely}{breaks}."
@@ -100,7 +100,7 @@ def _heads(task: PatchedTask) -> list[str]:
     beyond = [cell for cell in cells if significant(cell)]
     heads = len({(cell.layer, cell.head) for cell in cells})
     if not beyond:
-        return [f"No single head of {heads} moves the difference beyond chance, corrected over all cells."]
+        return [f"No single head of {heads} is shown to move the difference, corrected over all cells."]
     sentences = []
     for sign, does in ((1, "restore a share"), (-1, "take a share away")):
         own = [cell for cell in beyond if sign * (cell.effect.value or 0.0) > 0]

@@ -52,7 +52,7 @@ def verdict(summary: TuningSummary) -> str:
         return ""
     # Where too few others are left, random blocks are drawn from all.
     everywhere = len(summary.random_from or ()) == summary.model.blocks
-    compared = f"{change(main)} against random blocks{'' if everywhere else ' that are not critical'}"
+    compared = f"{change(main)} against random blocks{'' if everywhere else ' that are not called critical'}"
     unknown = "Whether tuning the critical blocks pays cannot be told:"
     every = "" if full is None else f"even all blocks in full have no clear gain ({change(full.gain)})"
     return {

@@ -23,7 +23,7 @@ READING = (
     "Every arm is trained for the same steps on the same items in the same order, under each learning rate. The rate"
     " that is best on held-out training items is the arm's, and only that one meets the test items.",
     "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone.",
-    "Random blocks are drawn from those that are not critical, as long as enough are left.",
+    "Random blocks are drawn from those that are not called critical, as long as enough are left.",
     "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
 )
 

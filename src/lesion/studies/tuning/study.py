@@ -136,8 +136,8 @@ class TuningStudy(GreedyStudy):
     )
     arms: Several[Arm] = option(
         (CRITICAL,),
-        help="Which blocks: critical, least, random (of those that are not critical, where it is known which are), all,"
-        " all-adapter, or layers such as 0-3,7; several choices are compared.",
+        help="Which blocks: critical, least, random (of those that are not called critical, where any are known),"
+        " all, all-adapter, or layers such as 0-3,7; several choices are compared.",
         must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
         name="layers",
         many="repeat",

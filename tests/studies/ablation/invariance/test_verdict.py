@@ -123,8 +123,8 @@ MUTE = {"low": None, "high": None}
 @pytest.mark.parametrize(
     ("sets", "reason"),
     [
-        ({"second": [], "shared": []}, "no block of rlvr is critical"),
-        ({"second": [5], "shared": []}, "rlvr shares no critical block with the base"),
+        ({"second": [], "shared": []}, "no block of rlvr is shown to be critical"),
+        ({"second": [5], "shared": []}, "no critical block of the base is shown to be critical in rlvr"),
         ({"second": [1], "shared": [1], "lost": [2]}, "block 2, critical in the base, is not in rlvr"),
     ],
 )

@@ -109,14 +109,16 @@ def test_draws_of_a_kind_are_tested_together():
     first = next(each.difference for each in result.contrasts if each.layer == 0)
     # Item 79 is lost in both draws, 78 in one: signs of 2 and 1, one of four choices as far on each side.
     assert (first.value, first.p, first.low) == (pytest.approx(0.015), pytest.approx(0.5), None)
-    assert told(of)[-1] == "sums: no two kinds differ in accuracy at any block (4 paired tests, Holm)."
+    assert told(of)[-1] == "sums: at no block accuracy is shown to differ between kinds (4 paired tests, Holm)."
 
 
 def test_what_is_critical_under_no_common_kind_is_said():
     assert told(summary({0.0: [0, 80, 80, 80], "mean": [80, 0, 80, 80]}))[:1] == [
-        "sums: block 0 is critical under zero alone; block 1 under mean alone; none under all kinds."
+        "sums: block 0 is critical under zero alone; block 1 under mean alone; none is shown to be so under all kinds."
     ]
-    assert told(summary({0.0: [80] * 4, "mean": [80] * 4}))[:1] == ["sums: no block is critical under zero or mean."]
+    assert told(summary({0.0: [80] * 4, "mean": [80] * 4}))[:1] == [
+        "sums: no block is shown to be critical under zero or mean."
+    ]
 
 
 def test_other_factors_are_no_kind_and_a_baseline_that_shows_nothing_is_left_out():

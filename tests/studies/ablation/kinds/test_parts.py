@@ -26,9 +26,9 @@ class Wrong(Oracle):
 @pytest.mark.parametrize(
     ("layers", "said"),
     [
-        ("0-1", "head 1.2 is critical under zero, mean and resample alike; head 0.1 under zero alone."),
-        ("0", "head 0.1 is critical under zero alone; none under all kinds."),
-        ("2", "no head is critical under zero, mean or resample."),
+        ("0-1", "head 1.2 is critical under zero, mean and resample alike; head 0.1 under zero."),
+        ("0", "head 0.1 is critical under zero; none is shown to be so under all kinds."),
+        ("2", "no head is shown to be critical under zero, mean or resample."),
     ],
 )
 def test_the_kinds_under_which_each_head_is_critical_are_told_in_one_sentence(layers, said, tmp_path):

@@ -55,6 +55,7 @@ class Measured:
         layers: of its cells.
         harmless: layers that are beyond doubt not critical: even the upper end of their drop is too small.
         profile: None where there are fewer than `FEWEST` cells.
+        chance: the accuracy of guessing, in 0…1.
     """
 
     skill: Skill
@@ -62,6 +63,7 @@ class Measured:
     layers: tuple[int, ...]
     harmless: tuple[int, ...]
     profile: Profile | None
+    chance: float = 0.0
 
 
 def read(
@@ -91,17 +93,17 @@ def read(
             right = table.loc[[str(BASELINE), *(cell.edit for cell in cells)], ids].to_numpy(dtype=bool)
             ordered = profile(right, layers, len(study.tasks) * study.seed + places[result.task])
         accuracy = result.baseline.accuracy.value or 0.0
-        least = SHARE * accuracy
+        least = SHARE * (accuracy - result.guessing)
         skill = Skill(
             model=model,
             accuracy=accuracy,
-            able=(result.baseline.accuracy.low or 0.0) > FLOOR,
+            able=(result.baseline.accuracy.low or 0.0) > max(FLOOR, result.guessing),
             critical=[cell.layer for cell in cells if cell.critical],
             reliability=ordered.reliability if ordered else None,
         )
         spared = (cell for cell in cells if not cell.critical)
         harmless = tuple(cell.layer for cell in spared if cell.drop.high is not None and cell.drop.high < least)
-        measured[model, result.task] = Measured(skill, result.items, layers, harmless, ordered)
+        measured[model, result.task] = Measured(skill, result.items, layers, harmless, ordered, result.guessing)
     return measured
 
 
@@ -130,7 +132,9 @@ def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int
         critical, others = first.skill.critical, set(second.skill.critical)
         alone = [layer for layer in critical if layer not in others]
         with np.errstate(invalid="ignore", divide="ignore"):
-            lost_a, lost_b = (_lost(each, critical) for each in (first.profile, second.profile))
+            lost_a, lost_b = (
+                _lost(of, critical, side.chance) for of, side in ((first.profile, first), (second.profile, second))
+            )
             difference, ratio = lost_a - lost_b, lost_b / lost_a
             differences, ratios = _ends(difference, level), _ends(ratio, level)
         entries.append(
@@ -145,8 +149,8 @@ def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int
                 critical_shared=[layer for layer in critical if layer in others],
                 relative_a=lost_a[0],
                 relative_b=lost_b[0],
-                alone_a=_lost(first.profile, alone)[0],
-                alone_b=_lost(second.profile, alone)[0],
+                alone_a=_lost(first.profile, alone, first.chance)[0],
+                alone_b=_lost(second.profile, alone, second.chance)[0],
                 difference=Estimate(value=difference[0], low=differences[0], high=differences[1]),
                 ratio=Estimate(value=ratio[0], low=ratios[0], high=ratios[1]),
                 word="holds" if ratios[1] < FAR else "does not hold" if ratios[0] > FAR else "cannot tell",
@@ -160,13 +164,16 @@ def true(order: Agreement) -> Estimate:
     return Estimate(value=order.corrected, low=order.low, high=order.high)
 
 
-def _lost(profile: Profile, layers: Sequence[int]) -> Float[np.ndarray, " estimate_and_draws"]:
-    """The share of the accuracy that is lost, on average over layers: as measured, then under every draw; else NaN."""
+def _lost(profile: Profile, layers: Sequence[int], chance: float) -> Float[np.ndarray, " estimate_and_draws"]:
+    """The share of the accuracy above chance that is lost, on average over layers: as measured, then under every draw.
+
+    NaN where there are no layers.
+    """
     places = [profile.layers.index(layer) for layer in layers]
     if not places:
         return np.full(1 + len(profile.drawn), np.nan)
-    drawn = profile.drawn[:, places].mean(axis=1) / profile.drawn_baseline
-    return np.concatenate([[profile.drops[places].mean() / profile.baseline], drawn])
+    drawn = profile.drawn[:, places].mean(axis=1) / (profile.drawn_baseline - chance)
+    return np.concatenate([[profile.drops[places].mean() / (profile.baseline - chance)], drawn])
 
 
 def _ends(values: Float[np.ndarray, " estimate_and_draws"], level: float) -> tuple[float, float]:

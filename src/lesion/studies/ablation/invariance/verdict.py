@@ -189,7 +189,7 @@ def _by_rank(child: str, order: WithBase) -> list[Reason]:
     if high < AGREE:
         return [("against", f"{order_of} is not that of the base ({numbers}).")]
     if p > ALPHA:
-        return [("open", f"{order_of} agrees no better than by chance ({numbers}).")]
+        return [("open", f"{order_of} is not shown to agree better than by chance ({numbers}).")]
     if low < AGREE:
         return [("open", f"{order_of} may agree only loosely ({numbers}).")]
     return [("favour", f"{order_of} is that of the base ({numbers}).")]
@@ -207,9 +207,9 @@ def _by_sets(child: str, sets: Overlap, *, left_out: bool) -> list[Reason]:
     if not sets.first:
         return []  # without critical blocks of the base none can be kept, which is said of the base
     if not sets.second:
-        return [("open", f"no block of {child} is critical, {lead}.")]
+        return [("open", f"no block of {child} is shown to be critical, {lead}.")]
     if not sets.shared:
-        return [("open", f"{child} shares no critical block with the base, {lead}.")]
+        return [("open", f"no critical block of the base is shown to be critical in {child}, {lead}.")]
     return [("open", f"{_lost(child, sets)}, {lead}.")] if sets.lost else []
 
 
@@ -217,14 +217,14 @@ def _by_joint(base: str, task: FamilyTask) -> Reason:
     """What the critical blocks of all children together say."""
     joint = task.joint
     if not task.critical(base):
-        return "open", "no block of the base is critical."
+        return "open", "no block of the base is shown to be critical."
     if joint is None or joint.p is None:
         return "open", "the overlap of critical blocks cannot be tested."
     p = f"p = {probability(joint.p, joint.p_least)}"
     if joint.p > ALPHA and prose.smallest(joint.p, joint.p_least):
         return "open", f"with so few blocks and children no overlap could be beyond chance ({p})."
     if joint.p > ALPHA:
-        return "open", f"no overlap of critical blocks beyond chance ({p})."
+        return "open", f"no overlap of critical blocks beyond chance is shown ({p})."
     return "favour", (
         f"the children share {joint.shared} critical blocks with the base, {joint.expected:.1f} by chance ({p})."
     )
@@ -246,7 +246,7 @@ def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[s
         sentences = [f"Critical for {task.task} in the base: {blocks(skill.critical)}."]
         sentences += prose.kept({family.labels[child]: overlaps[child] for child in children})
     else:
-        sentences = [f"No block of the base is critical for {task.task}."]
+        sentences = [f"No block of the base is shown to be critical for {task.task}."]
     orders = with_base(skill.model, children, task)
     if measured := [order for order in orders.values() if order.pair.rho.value is not None]:
         sizes = [member.distance for member in family.children if member.distance is not None]

@@ -196,7 +196,9 @@ def over_time(task: FamilyTask) -> list[str]:
     for source in dict.fromkeys(onset.source for onset in task.onset):
         ending = [onset for onset in task.onset if onset.source == source and onset.model is not None]
         if not ending:
-            sentences.append(f"At the end of the training of {source} no block is critical for {task.task}.")
+            sentences.append(
+                f"At the end of the training of {source} no block is shown to be critical for {task.task}."
+            )
             continue
         able = ending[0].able_from
         at_once = [onset.layer for onset in ending if onset.step == able]

@@ -54,6 +54,12 @@ class Kinds:
         """The kinds under which a layer is critical."""
         return tuple(kind for kind, layers in self.marked.items() if layer in layers)
 
+    def spared_elsewhere(self, under: Sequence[str], layers: Iterable[int]) -> bool:
+        """Whether layers are spared (or decided not to exceed the effect) under every kind but these."""
+        others = [curve for kind, own in self.curves.items() if kind not in under for curve in own]
+        cells = [curve.at(layer) for curve in others for layer in layers]
+        return all(cell is not None and (cell.outcome == "spared" or cell.decided == "not") for cell in cells)
+
     @property
     def groups(self) -> list[tuple[tuple[str, ...], list[int]]]:
         """Layers by the kinds under which they are critical, most kinds first; layers without any left out."""
@@ -115,21 +121,21 @@ def findings(summary: AblationSummary) -> list[Finding]:
 
 
 def sentence(kinds: Kinds, *, several_units: bool = False) -> str:
-    """`sums: blocks 0 and 2 are critical under zero, mean and resample alike; block 5 under zero alone.`"""
+    """`sums: blocks 0 and 2 are critical under zero, mean and resample alike; block 5 under zero.`"""
     about = f"{kinds.task}, {wording.UNIT_NAMES[kinds.unit]}" if several_units else kinds.task
     stopped = any(curve.stopped for own in kinds.curves.values() for curve in own)
     every = tuple(kinds.marked)
     if not kinds.groups:
-        none = f"no {wording.some_unit(kinds.unit)} {wording.called(stopped)}"
+        none = f"no {wording.some_unit(kinds.unit)} {wording.unshown(stopped)}"
         return f"{about}: {none} under {wording.listed(every, 'or')}."
     clauses: list[str] = []
     for under, layers in kinds.groups:
         places = wording.numbered("block", layers)
         verb = "" if clauses else f" {wording.called(stopped, len(layers))}"
-        how = " alike" if under == every else " alone" if len(under) == 1 else ""
+        how = " alike" if under == every else " alone" if kinds.spared_elsewhere(under, layers) else ""
         clauses.append(f"{places}{verb} under {wording.listed(under)}{how}")
     if kinds.groups[0][0] != every:
-        clauses.append("none under all kinds")
+        clauses.append("none is shown to be so under all kinds")
     return f"{about}: {'; '.join(clauses)}."
 
 
@@ -142,7 +148,8 @@ def differing(kinds: Kinds, *, several_units: bool = False) -> str:
         if pairs := kinds.between(layer):
             clauses.append(f"{wording.numbered('block', [layer])} ({_ordered(pairs)})")
     if not clauses:
-        return f"{about}: no two kinds differ in accuracy at any {wording.some_unit(kinds.unit)} ({tests}, Holm)."
+        unit = wording.some_unit(kinds.unit)
+        return f"{about}: at no {unit} accuracy is shown to differ between kinds ({tests}, Holm)."
     return f"{about}: accuracy differs between kinds at {wording.listed(clauses)} ({tests}, Holm)."
 
 
@@ -168,8 +175,8 @@ def _explained(every: Sequence[Kinds]) -> str:
     kinds = dict.fromkeys(kind for of in every for kind in of.marked)
     draws = max((len(of.curves.get("resample", ())) for of in every), default=0)
     return (
-        f"{stands_in(kinds, draws)} Each kind has its own tests, corrected over its own blocks. Not critical under a"
-        " kind does not mean unused."
+        f"{stands_in(kinds, draws)} Each kind has its own tests, corrected over its own blocks. Not called critical"
+        " under a kind does not mean unused."
     )
 
 

@@ -41,15 +41,15 @@ def agreement(curves: Sequence[Curve]) -> str | None:
             groups.setdefault(under, []).append(cell)
     if not groups:
         noun = wording.UNIT_NAMES[first.unit]
-        return f"{first.task}: no {noun} {wording.called(first.stopped)} under {wording.listed(every, 'or')}."
+        return f"{first.task}: no {noun} {wording.unshown(first.stopped)} under {wording.listed(every, 'or')}."
     clauses: list[str] = []
     for under, cells in sorted(groups.items(), key=lambda group: -len(group[0])):
         verb = "" if clauses else f" {wording.called(first.stopped, len(cells))}"
-        how = " alike" if under == every else " alone" if len(under) == 1 else ""
+        how = " alike" if under == every else ""
         more = f" and {len(cells) - MOST:,} more" if len(cells) > MOST else ""
         clauses.append(f"{parts.named(cells[:MOST], first.unit)}{more}{verb} under {wording.listed(under)}{how}")
     if every not in groups:
-        clauses.append("none under all kinds")
+        clauses.append("none is shown to be so under all kinds")
     return f"{first.task}: {'; '.join(clauses)}."
 
 

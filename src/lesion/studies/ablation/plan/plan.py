@@ -29,7 +29,8 @@ from lesion.studies.ablation.study import Study
 
 FILE = "hypotheses.json"
 RULE = (
-    f"critical: an exact paired test rejects a loss of {100 * SHARE:g} % of the baseline's accuracy or less; spared:"
+    f"critical: an exact paired test rejects a loss of {100 * SHARE:g} % of the baseline's accuracy or less (where"
+    " answers are chosen: of what it has above chance); spared:"
     f" one rejects a loss of {100 * SPARED:g} % or more; p Holm-corrected over the plan's tests, at most {ALPHA:g}"
 )
 ASSUMED = (1.0, 0.75, 0.5, 0.25)
@@ -174,6 +175,7 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
         (model, result.task): round((result.baseline.accuracy.value or 0.0) * result.items)
         for model, result in summary.results
     }
+    sizes = {(model, result.task): (result.items, result.guessing) for model, result in summary.results}
     p = [_p(about["expect"], cell) for about, cell in pending]
     corrected = holm([1.0 if value is None else value for value in p])
     outcomes = []
@@ -183,7 +185,9 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
             continue
         right = counts[about["model"], about["task"]]
         values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
-        values |= {"right": right, "detectable": power.detectable(about["expect"], right, len(pending))}
+        items, chance = sizes[about["model"], about["task"]]
+        detectable = power.detectable(about["expect"], right, len(pending), items, chance)
+        values |= {"right": right, "detectable": detectable}
         outcomes.append(Outcome(**about, **values))
     return Planned(
         made=document["made"],
@@ -261,5 +265,6 @@ def _told(own: Sequence[Prospect]) -> str:
     return (
         f"{first.task}, {first.items:,} items: power to call a place {first.expect} that {takes}: {'; '.join(parts)}."
         " Exact, of an edit that repairs no item, at the first step of Holm over"
-        f" {wording.counted(first.tests, 'test')}."
+        f" {wording.counted(first.tests, 'test')}. Where answers are chosen, losses are measured down to chance, and"
+        " there is less power."
     )
