@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -210,3 +211,27 @@ def test_half_a_character_is_refused_with_its_line(field):
     row[field] = ["a", "b\ud800"] if field == "choices" else "a\ud800"
     with pytest.raises(UsageError, match=f"line 1: '{field}' holds half a character"):
         parse(json.dumps(row), "file.jsonl")
+
+
+def test_a_file_says_what_ends_its_answers(tmp_path):
+    file = tmp_path / "q.jsonl"
+    file.write_text('{"prompt": "a", "answer": "1", "stop": "\\nQ:"}\n{"prompt": "b", "answer": "2"}\n')
+    assert JsonLines.read(file).stop == ("\nQ:",)
+    file.write_text('{"prompt": "a", "answer": "1", "stop": ["\\nQ:", "!"], "judge": "math"}\n')
+    assert JsonLines.read(file).stop == ("\nQ:", "!")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('{"prompt": "b", "answer": "2", "stop": "?"}', "line 2: 'stop' differs from that of line 1"),
+        ('{"prompt": "b", "answer": "2", "stop": ["\\nQ:", ""]}', "'stop' has an empty text"),
+        ('{"prompt": "b", "answer": "2", "stop": true}', "'stop' must be a list of texts"),
+        ('{"prompt": "b", "answer": "2", "stops": "?"}', "did you mean 'stop'"),
+    ],
+)
+def test_a_stop_string_that_cannot_be_meant_is_refused(tmp_path, line, fault):
+    file = tmp_path / "q.jsonl"
+    file.write_text('{"prompt": "a", "answer": "1", "stop": "\\nQ:"}\n' + line)
+    with pytest.raises(UsageError, match=re.escape(fault)):
+        JsonLines.read(file)

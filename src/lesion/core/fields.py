@@ -110,6 +110,13 @@ Arguments = Annotated[
 """Arguments of a chat template, each KEY=VALUE."""
 
 
+Stops = Annotated[
+    tuple[Annotated[Text, AfterValidator(lambda text: text.replace("\\n", "\n"))], ...],
+    Field(min_length=1), OneOrSeveral(), AfterValidator(different),
+]  # fmt: skip
+r"""Texts that end an answer; `\n` as it is typed on a command line is a line break."""
+
+
 def one_of(kind: Any) -> str:
     """The values of a `Literal` in words: `a, b or c`."""
     *most, final = map(str, get_args(kind))
@@ -155,6 +162,13 @@ ENGINES = option(
     must="transformers or vllm",
     panel=HARDWARE,
     shown="transformers",
+)
+STOP = option(
+    None,
+    help=r"Text that ends an answer, \n for a line break; default: the task's own.",
+    must="a string or a list of strings",
+    panel=DECODING,
+    many="repeat",
 )
 LOOP_STOP = option(
     None,

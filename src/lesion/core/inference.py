@@ -25,7 +25,7 @@ from lesion.tasks.conversation import cuts, dated
 from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
-from lesion.tasks.judges.judge import UNREAD
+from lesion.tasks.judges.judge import MATH, UNREAD
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.style import Style
 from lesion.tasks.task import Answer, Item, Task
@@ -97,6 +97,8 @@ def basis(study: Questions) -> str:
 def item_digest(task: Task, item: Item) -> str:
     """SHA-256 (64 hex digits) of all that decides how an answer to an item is judged, and of what stands before it."""
     reads = [task.kind, item.gold, item.aliases, item.choices, item.solution, item.shots, dict(item.metadata)]
+    if task.kind == "generate" and "math" in (getattr(task, "judged_by", ""), item.metadata.get("judge")):
+        reads.append(MATH)
     return hashlib.sha256(json.dumps(reads, sort_keys=True, default=str).encode("ascii")).hexdigest()
 
 
@@ -132,7 +134,7 @@ def pending_cells(
         style = resolve(model, task, study.prompt_style_of(chosen, choice))
         decoding = Decoding(
             max_new_tokens=study.max_new_tokens_of(choice) or task.max_new_tokens,
-            stop=task.stop if choice.stop is None else choice.stop,
+            stop=study.stop_of(choice, task),
             temperature=study.decoding.temperature,
             top_p=study.decoding.top_p,
             seed=study.seed,

@@ -32,6 +32,7 @@ from lesion.core.fields import (
     MOST_TOKENS,
     PROMPT_STYLE,
     SEED,
+    STOP,
     SYSTEM,
     TEMPLATE_ARGUMENTS,
     THINKING,
@@ -43,10 +44,10 @@ from lesion.core.fields import (
     EngineName,
     Level,
     Number,
-    OneOrSeveral,
     Seed,
     Several,
     StopLoops,
+    Stops,
     Text,
     Thinking,
     Whole,
@@ -61,6 +62,7 @@ from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
 from lesion.plain import short
 from lesion.tasks.style import Style
+from lesion.tasks.task import Task
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
 """What models of one family are called after the training that made them; a study may say anything else."""
@@ -130,9 +132,7 @@ class TaskChoice(Table):
     )
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    stop: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
-        default=None, description="a string or a list of strings"
-    )
+    stop: Stops | None = Field(default=None, description="a string or a list of strings")
 
 
 OneModel = Annotated[ModelChoice, table_of("source", ModelChoice)]
@@ -153,6 +153,7 @@ class DecodingPlan(Table):
         1.0, help="Nucleus (top-p) of sampling.", must="a number above 0 and at most 1", panel=DECODING
     )
     max_new_tokens: Count | None = MOST_TOKENS
+    stop: Stops | None = STOP
     stop_loops: StopLoops = LOOP_STOP
     thinking_tokens: Count | None = THINKING_TOKENS
 
@@ -384,6 +385,11 @@ class Questions(ModelStudy):
     def max_new_tokens_of(self, task: TaskChoice) -> int | None:
         """The token limit of an answer to a task, or None: the task's own default holds."""
         return self.decoding.max_new_tokens if task.max_new_tokens is None else task.max_new_tokens
+
+    def stop_of(self, choice: TaskChoice, task: Task) -> tuple[str, ...]:
+        """The texts that end an answer to a task: those stated for it, else those of the study, else its own."""
+        stated = self.decoding.stop if choice.stop is None else choice.stop
+        return task.stop if stated is None or task.kind != "generate" else stated
 
     def prompt_style_of(self, model: ModelChoice, task: TaskChoice) -> str | None:
         """The prompt style: exactly the task's, else as `styled`; None: the task's own default."""

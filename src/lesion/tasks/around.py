@@ -26,6 +26,7 @@ class Around:
         self.stop = of.stop
         self.style = of.style
         self.subject: str = getattr(of, "subject", "")
+        self.judged_by: str = getattr(of, "judged_by", "")
         self.gold_classes: GoldClasses | None = getattr(of, "gold_classes", None)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, hub_rows, local_rows, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
-NEXT_QUESTION = ("\nQuestion:", "\nUser:")
+NEXT_QUESTION = ("\nQuestion:", "\nQ:", "\nProblem:", "\nUser:", "\nHuman:")
 """Where a base model starts to write itself a next question."""
 
 
@@ -198,6 +198,7 @@ class Mathematics(OneARow):
 
     stop = NEXT_QUESTION
     subject = "math"
+    judged_by = "math"
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the expression that the answer arrives at equals the gold answer."""

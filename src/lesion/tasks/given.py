@@ -21,7 +21,7 @@ from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.tasks.corruption import others_of_group
 from lesion.tasks.gold_classes import GoldClasses
-from lesion.tasks.jsonl import JUDGES, JsonLines, gathered
+from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.question_files import record_row
 from lesion.tasks.source import Row
@@ -84,13 +84,14 @@ def task(
     Args:
         name: letters, digits, `.`, `-` and `_`; the task is called `python:NAME`.
         questions: mappings with the fields of a line of a JSON Lines file (`prompt` and `answer`; optionally `id`,
-            `choices`, `tempting`, `aliases`, `judge`, `solution`, `group`), or a data frame with these columns.
+            `choices`, `tempting`, `aliases`, `judge`, `solution`, `group`, `stop`), or a data frame with these columns.
         judge: of generated answers: `exact`, `math`, `contains`, or a function of the answer's text and the gold
             answer that returns True or False.
         version: of a judge of your own. A folder goes on only with the same questions and the same judge: one whose
             version or whose code has changed is another.
         max_new_tokens: of an answer.
-        stop: strings that end an answer; by default a line break where every answer is judged `exact`.
+        stop: strings that end an answer; by default those that the questions name, else a line break where every
+            answer is judged `exact`.
         style: the prompt style; `raw` is the prompt as it stands.
 
     Example:
@@ -129,11 +130,10 @@ def task(
         known = _identity(own, version) if own else str(judge)
         keep = [own is None and "judge" in row for _, row in rows]
         items = [item if its_own else _judged_by(item, known) for item, its_own in zip(items, keep, strict=True)]
-    one_line = judged and all(item.metadata["judge"] == "exact" for item in items)
-    ends = ("\n",) * one_line if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    texts = ends(items) if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     plain = JsonLines(_named(name), tuple(items), kind=kind)
     rule = _rule(own) if own and judged else plain.judge
-    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, ends, style)
+    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, texts, style)
 
 
 def given(task: Task) -> Given:
@@ -151,8 +151,8 @@ def given(task: Task) -> Given:
         raise UsageError(f"Two items of the task {short(task.name)} have one id; ids must be unique.")
     known = _identity(task.judge, str(getattr(task, "version", "")))
     named = tuple(replace(item, metadata={**item.metadata, "by": known}) for item in items)
-    ends, classes = tuple(task.stop), getattr(task, "gold_classes", None)
-    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, ends, task.style, classes)
+    texts, classes = tuple(task.stop), getattr(task, "gold_classes", None)
+    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, texts, task.style, classes)
 
 
 @contextmanager

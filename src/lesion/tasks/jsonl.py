@@ -23,8 +23,8 @@ from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
 REQUIRED = ("prompt", "answer")
-LISTS = ("choices", "aliases")
-KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
+LISTS = ("choices", "aliases", "stop")
+KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group", "stop")
 CONTRAST = "contrast"
 """What judges an item with `tempting`, which names no judge itself."""
 FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}
@@ -38,13 +38,15 @@ class JsonLines:
     A line is an object with `prompt` and `answer`, and optionally `id` (the line's number where there is none),
     `choices` (a list of texts among which the model chooses), `tempting` (a text: the item is a contrast between the
     first token of the answer and the first of this), `aliases` (other right answers), `judge` (`exact`, `math` or
-    `contains`; for generated answers), `solution` and `group`. Numbers stand for themselves as written (`"answer":
+    `contains`; for generated answers), `solution`, `group` and `stop` (a text or list of texts that ends an answer; all
+    lines that have it have the same). Numbers stand for themselves as written (`"answer":
     42`). Other fields are kept in the item's metadata, unless they look like one of these misspelt. Empty lines are
     skipped. A field that is null is absent; an answer to choices may also be the place of a choice
     (`field_values.chosen`).
 
-    Prompts are sent as they stand (style `raw`). Generation stops at a line break when every item is judged `exact`,
-    since such an answer is one line and a base model would go on with the next question; else at the end of text only.
+    Prompts are sent as they stand (style `raw`). Without `stop`, generation ends at a line break when every item is
+    judged `exact`, since such an answer is one line and a base model would go on with the next question; else at the
+    end of text only.
     """
 
     name: str
@@ -67,9 +69,7 @@ class JsonLines:
         items, _ = gathered(read_rows(path))
         if not items:
             raise UsageError(f"{path} is empty; write one object a line: {EXAMPLE}.")
-        kind = _kind(items[0])
-        one_line = kind == "generate" and all(item.metadata["judge"] == "exact" for item in items)
-        return cls(name or f"jsonl:{path}", tuple(items), kind=kind, stop=("\n",) if one_line else ())
+        return cls(name or f"jsonl:{path}", tuple(items), kind=_kind(items[0]), stop=ends(items))
 
     def load(self) -> Sequence[Item]:
         """Every item, in the order of the file."""
@@ -115,12 +115,17 @@ def gathered(rows: Iterable[tuple[int, Row]]) -> tuple[list[Item], Kind]:
     """
     items: list[Item] = []
     lines: dict[str, int] = {}
+    ended: tuple[int, object] | None = None
     for number, row in rows:
         item = _item(row, number)
         if item.id in lines:
             raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
         lines[item.id] = number
         items.append(item)
+        if "stop" in item.metadata and ended is not None and item.metadata["stop"] != ended[1]:
+            raise row.fault(f"'stop' differs from that of line {ended[0]}; all questions of a file end alike.")
+        if "stop" in item.metadata and ended is None:
+            ended = number, item.metadata["stop"]
         kind, first = _kind(item), _kind(items[0])
         if kind != first:
             raise row.fault(
@@ -128,6 +133,15 @@ def gathered(rows: Iterable[tuple[int, Row]]) -> tuple[list[Item], Kind]:
                 f"items of different kinds into two files."
             )
     return items, _kind(items[0]) if items else "generate"
+
+
+def ends(items: Sequence[Item]) -> tuple[str, ...]:
+    """The texts that end an answer to items: those that they name, else a line break where all are judged `exact`."""
+    named = next((item.metadata["stop"] for item in items if "stop" in item.metadata), None)
+    if named is not None:
+        return tuple(named)
+    one_line = _kind(items[0]) == "generate" and all(item.metadata["judge"] == "exact" for item in items)
+    return ("\n",) if one_line else ()
 
 
 def _kind(item: Item) -> Kind:
@@ -148,7 +162,7 @@ def _item(row: Row, number: int) -> Item:
         if name not in row:
             raise row.fault(f"the field '{name}' is missing; an item looks like {EXAMPLE}.")
     texts = {name: _text(row, name) for name in KNOWN if name not in LISTS}
-    choices, aliases = (_texts(row, name) for name in LISTS)
+    choices, aliases, stop = (_texts(row, name) for name in LISTS)
     for name in ("id", *REQUIRED):
         if name in row and not texts[name].strip():
             raise row.fault(f"'{name}' is empty.")
@@ -162,6 +176,9 @@ def _item(row: Row, number: int) -> Item:
     if "tempting" in row:
         _check_tempting(row, texts["answer"], texts["tempting"])
         choices, rule = (texts["answer"], texts["tempting"]), CONTRAST
+    if "stop" in row:
+        _check_stop(row, stop, choices)
+        others["stop"] = stop
     return Item(
         id=texts["id"] if "id" in row else str(number),
         question=texts["prompt"],
@@ -179,7 +196,11 @@ def _misspelt(names: tuple[str, ...]) -> tuple[str, str] | None:
     """The first name of a field that looks like one that is absent, and that one."""
     absent = [name for name in KNOWN if name not in names]
     for name in names:
-        meant = () if name in KNOWN else difflib.get_close_matches(name[:80].lower(), absent, 1, cutoff=0.75)
+        meant = (
+            ()
+            if name in KNOWN
+            else difflib.get_close_matches(name[:80].lower(), absent, 1, cutoff=0.75 if len(name) > 4 else 0.8)
+        )
         if meant:
             return name, meant[0]
     return None
@@ -198,6 +219,13 @@ def _check_choices(row: Row, choices: Sequence[str], rights: Sequence[str]) -> N
             )
     if "judge" in row:
         raise row.fault("'judge' is for generated answers; an item with 'choices' needs none.")
+
+
+def _check_stop(row: Row, stop: Sequence[str], choices: Sequence[str]) -> None:
+    if not all(stop):
+        raise row.fault("'stop' has an empty text; write the texts that end an answer, \"\\n\" for example.")
+    if choices:
+        raise row.fault("'stop' is for generated answers; an item with 'choices' or 'tempting' needs none.")
 
 
 def _check_tempting(row: Row, answer: str, tempting: str) -> None:
@@ -222,6 +250,8 @@ def _text(row: Row, name: str) -> str:
 
 def _texts(row: Row, name: str) -> tuple[str, ...]:
     value: Any = row.fields.get(name, [])
+    if name == "stop" and isinstance(value, str):
+        value = [value]
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         raise row.fault(f"'{name}' must be a list of texts.")
     return tuple(whole(part, name, row.where) for part in value)

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from lesion.tasks.judges.mathematics import math_answer as math
 from lesion.tasks.task import Verdict
 
-__all__ = ["RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise"]
+__all__ = ["MATH", "RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise"]
 
 RULES = ("words", "exact", "substring")
 """What `aliases` may go by."""
+
+MATH = "mathematics 2"
+"""The rule of `math` and its version: verdicts by another are not mixed with these in one folder."""
 
 UNREAD = Verdict(False, None)
 """The verdict on an answer in which nothing could be read, or that broke off on non-finite logits."""
