@@ -27,6 +27,7 @@ DECISIONS = tomllib.loads((Path(__file__).parent / "decisions.toml").read_text(e
         ("The answer is 30 - 16 = 14.", "30 - 16 = 14"),
         ("The answer is 1,200 and that was 3 steps", "1,200"),
         ("The answer is -3.", "-3"),
+        ("The answer is (3, 4), as drawn.", "(3, 4)"),
         ("The answer is 0.5.", "0.5"),
         ("**Answer:** 42", "42"),
         ("final answer: **42**", "42"),

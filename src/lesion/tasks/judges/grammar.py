@@ -210,10 +210,10 @@ class Parser(Terms):
         self.currency = ""
         node = self.expression()
         several, self.percents = self.percents, percents
+        self.end = self.tokens[self.at - 1].close
         if isinstance(node, Many | Region | Word):
             return node
         currency = currency or self.currency
-        self.end = self.tokens[self.at - 1].close
         if negative:
             node = Node("negative", (node,))
         if (
