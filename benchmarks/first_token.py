@@ -32,7 +32,7 @@ def main() -> None:
     prompts = [encode(model, task, item, style, max_new_tokens=1) for item in items]
     golds = [model.tokenizer(f" {item.gold.strip()}", add_special_tokens=False)["input_ids"][0] for item in items]
     texts = lesion.calibration(model, task, ITEMS)
-    apart = lesion.reference(model, texts, kinds=("mean", "position"))
+    apart = lesion.reference(model, texts)
     print(f"unedited: {right(model, prompts, golds)} of {ITEMS}")
     for layer in map(str, parse_layers(options.layers, len(model.anatomy.blocks), model.name)):
         norms = apart.vectors["position"][layer].norm(dim=1)

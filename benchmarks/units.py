@@ -88,7 +88,8 @@ def neurons(model: Model, layers: list[int]) -> list[Edit]:
 
 def resampled(model: Model, task: Any, layers: list[int]) -> list[Edit]:
     """Each of these blocks resampled."""
-    reference = lesion.reference(model, lesion.calibration(model, task, 20))
+    texts = lesion.aligned(task, draw(task, 1, 0)[0])[:20]
+    reference = lesion.reference(model, lesion.calibration(model, task, len(texts), items=texts), kinds="resample")
     return [Replace(str(layer), "resample", reference) for layer in layers]
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lesion.studies.truncation.report import TruncationResult
     from lesion.studies.tuning.api import tune
     from lesion.studies.tuning.report import TuningResult
+    from lesion.tasks.aligned import aligned
     from lesion.tasks.catalogue import find as find_task
     from lesion.tasks.given import task
 
@@ -121,6 +122,7 @@ _HOME = {
     "observe": "lesion.activations.observation",
     "optimal_reference": "lesion.activations.optimal",
     "reference": "lesion.activations.contributions",
+    "aligned": "lesion.tasks.aligned",
     "find_task": "lesion.tasks.catalogue",
     "task": "lesion.tasks.given",
     "EngineChoice": "lesion.engines.config",
@@ -180,6 +182,7 @@ __all__ = [
     "Wanda",
     "Watcher",
     "ablate",
+    "aligned",
     "applied",
     "apply",
     "calibration",

@@ -25,6 +25,9 @@ def calibrated(draws: tuple[Draw, ...] = (Draw(6, 0, tuple(range(6))),)) -> Cali
     return Calibration("data", "raw", 3, False, True, tuple("abcdef"), texts, (False,) * 6, draws)
 
 
+BOTH = ("mean", "resample")
+
+
 def first_and_others(every: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Means over the first tokens of the texts, and over all others."""
     by_text = every.split(LENGTHS)
@@ -40,7 +43,7 @@ def whole_texts(lengths: tuple[int, ...]) -> list[int]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_means_and_samples_are_those_of_plain_hooks(family):
     subject, texts = model(family), calibrated()
-    collected = reference(subject, texts, vectors=20)
+    collected = reference(subject, texts, kinds=["mean", "resample"], vectors=20)
     expected = contributions(subject.network, family, texts.texts)
     assert collected.vectors["mean"].keys() == collected.vectors["resample"].keys() == expected.keys()
     assert collected.tokens == sum(map(len, texts.texts))
@@ -83,8 +86,8 @@ def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(monkey
 
 def test_heads_beside_blocks_change_neither_and_are_kept_in_a_file(tmp_path):
     subject = model("llama")
-    both = reference(subject, calibrated(), units=("mlp", "head"))
-    for kind, places in reference(subject, calibrated()).vectors.items():
+    both = reference(subject, calibrated(), units=("mlp", "head"), kinds=BOTH)
+    for kind, places in reference(subject, calibrated(), kinds=BOTH).vectors.items():
         for address, vectors in places.items():
             if address.endswith("mlp"):
                 assert torch.equal(both.vectors[kind][address], vectors)
@@ -108,28 +111,32 @@ def test_means_at_positions_are_over_the_texts_that_reach_them(monkeypatch, fami
 
 def test_another_kind_is_a_reference_of_its_own():
     subject = model("llama")
-    assert reference(subject, calibrated(), kinds=["resample", "mean"]) == reference(subject, calibrated())
+    assert reference(subject, calibrated(), kinds=["resample", "mean"]) == reference(
+        subject, calibrated(), kinds=["mean", "resample"]
+    )
     mean = reference(subject, calibrated(), kinds="mean")
-    assert mean != reference(subject, calibrated())
+    assert mean == reference(subject, calibrated()) != reference(subject, calibrated(), kinds=BOTH)
     assert mean.vectors == {"mean": mean.vectors["mean"]}
 
 
 def test_the_batch_does_not_matter_but_the_seed_does():
     subject = model("llama")
-    together, one_by_one = (reference(subject, calibrated(), vectors=8, batch_tokens=most) for most in (1000, 1))
+    together, one_by_one = (
+        reference(subject, calibrated(), kinds=BOTH, vectors=8, batch_tokens=most) for most in (1000, 1)
+    )
     for kind, places in together.vectors.items():
         for address, vectors in places.items():
             torch.testing.assert_close(one_by_one.vectors[kind][address], vectors, rtol=1e-4, atol=1e-5)
-    assert reference(subject, calibrated(), vectors=8) == together
-    assert reference(subject, calibrated(), vectors=8, seed=1) != together
+    assert reference(subject, calibrated(), kinds=BOTH, vectors=8) == together
+    assert reference(subject, calibrated(), kinds=BOTH, vectors=8, seed=1) != together
 
 
 def test_texts_are_taken_for_every_draw_and_more_while_they_fit():
     subject = model("llama")
-    every = reference(subject, calibrated()).texts
+    every = reference(subject, calibrated(), kinds=BOTH).texts
     assert sorted(every) == sorted(LENGTHS)
     for draws, vectors in ((1, 1), (3, 1), (2, 20), (6, 1)):
-        collected = reference(subject, calibrated(), draws=draws, vectors=vectors)
+        collected = reference(subject, calibrated(), kinds=BOTH, draws=draws, vectors=vectors)
         fitting = next((count for count in range(6, 0, -1) if sum(every[:count]) <= vectors), 0)
         assert collected.texts == every[: max(draws, fitting)]
         assert {len(of) for of in collected.vectors["resample"].values()} == {sum(collected.texts)}
@@ -144,7 +151,7 @@ def test_what_cannot_be_is_refused():
     for arguments, why in (
         ({"vectors": 0}, "ask for at least 1"),
         ({"draws": 0}, "ask for at least 1"),
-        ({"draws": 7}, "7 draws of resample take as many texts, and data gives 6"),
+        ({"draws": 7, "kinds": "resample"}, "7 draws of resample take as many texts, and data gives 6"),
         ({"kinds": ()}, "at least one kind"),
         ({"units": ()}, "at least one unit"),
         ({"units": "neuron"}, "units"),
@@ -153,6 +160,11 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises(UsageError, match=why):
             reference(subject, calibrated(), **arguments)
+    apart = replace(calibrated(), starts=(1, 5, 5, 5, 1, 5))
+    for kind in ("position", "resample"):
+        with pytest.raises(UsageError, match=r"prompts of data have 1 to 5 tokens, .*lesion\.aligned"):
+            reference(subject, apart, kinds=kind)
+    assert reference(subject, apart) == reference(subject, calibrated())
     with pytest.raises(UsageError, match="The heads of block 0 of tiny:unknown are not known"):
         reference(model("unknown"), calibrated(), units="head")
     with torch.no_grad():

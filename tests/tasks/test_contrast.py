@@ -43,7 +43,8 @@ def test_the_right_text_is_the_first_choice_and_the_solution():
 def test_against_a_word_that_begins_like_the_another_tempts():
     assert contrast.item("1", "He studied", "theology").choices == ("theology", " a")
     assert contrast.item("1", "He studied", "The Hague").choices == ("The Hague", " the")
-    assert contrast.item("1", "He studied", "theology", " her").choices == ("theology", " her")
+    assert contrast.item("1", "He studied", "theology", " her").choices == ("theology", " her", " a")
+    assert contrast.item("1", "He studied", "law", "theology", "art").choices == ("law", "theology", "art", " the")
 
 
 texts = st.sampled_from("abcd")
@@ -69,13 +70,14 @@ def test_what_is_frequent_goes_on_until_a_text_begins_with_another_letter_than_a
     if len(rights) == 1:
         return
     for item in contrast.frequent([contrast.item(str(n), "q", r, group=g) for n, (r, g) in enumerate(pairs)]):
-        tempting = item.choices[1:]
+        *tempting, word = item.choices[1:]
+        assert word == " the"
         assert item.gold not in tempting
         assert len(set(tempting)) == len(tempting)
         near = Counter(right for right, group in pairs if group == item.group)
         far = Counter(right for right, _ in pairs)
         place = {text: (text not in near, -near[text] or -far[text], text) for text in rights - {item.gold}}
-        assert list(tempting) == sorted(place, key=place.__getitem__)[: len(tempting)]
+        assert tempting == sorted(place, key=place.__getitem__)[: len(tempting)]
         letters = [text[0].lower() for text in tempting]
         assert len(set(letters[:-1])) <= 1
         assert len(tempting) == len(place) or letters[-1] != letters[0]
@@ -90,8 +92,8 @@ def test_what_is_frequent_can_be_asked_of_a_small_vocabulary(shared, before, nam
     first = 0
     for item in items:
         found = encode_contrast(model, task, item)
-        _, (right, *others) = contrasted(model.tokenizer, item.question, item.choices)
-        assert found.tokens == (right, next(token for token in others if token != right))
+        _, (right, *others, _) = contrasted(model.tokenizer, item.question, item.choices)
+        assert found.tokens[:-1] == (right, *dict.fromkeys(token for token in others if token != right))
         first += found.tempting == others[0]
     assert len(items) / 2 < first < len(items)  # most have the most frequent, and some would have ended the run
 
@@ -101,7 +103,7 @@ def test_the_first_tokens_behind_the_prompt_are_contrasted(kind):
     model, task = speaker(kind), find("facts")
     item = contrast.item("1", "is the cat on", "it is", "the mat")
     found = encode_contrast(model, task, item)
-    assert found.tokens == tuple(ids[0] for ids in encode_choices(model, task, item))
+    assert found.tokens[:2] == tuple(ids[0] for ids in encode_choices(model, task, item))[:2]
     whole = model.tokenizer.encode("is the cat on it is")
     assert found.prompt == encode(model, task, item)
     assert whole[len(found.prompt)] == found.right
@@ -126,7 +128,7 @@ def test_bare_white_space_before_the_right_word_belongs_to_the_prompt(kind, righ
     item = contrast.item("1", "is the cat on", right, tempting)
     found = encode_contrast(model, task, item)
     assert text_of(model, found.tokens[:1]) == tokens[0]
-    assert text_of(model, found.tokens[1:]).lstrip("▁") in (tokens[1], tokens[1][0])
+    assert text_of(model, found.tokens[1:2]).lstrip("▁") in (tokens[1], tokens[1][0])
     whole = model.tokenizer.encode("is the cat on" + (right if right[0] == " " else f" {right}"))
     assert (*found.prompt, found.right) == tuple(whole[: len(found.prompt) + 1])
     assert not text_of(model, found.prompt[len(encode(model, task, item)) :]).strip("▁\n")
@@ -141,8 +143,9 @@ def test_no_right_token_of_a_real_checkpoint_is_white_space(shared, name):
     extended = 0
     for item in draw(task, 150, 1):
         found = encode_contrast(model, task, item)
-        prompt, tokens = contrasted(tokenizer, item.question, item.choices)
-        assert (found.prompt, found.tokens) == (tuple(prompt), tuple(tokens))
+        prompt, (right, *others) = contrasted(tokenizer, item.question, item.choices)
+        assert (found.prompt, found.right) == (tuple(prompt), right)
+        assert set(found.others) == set(others) - {right} or found.others[:-1] == tuple(dict.fromkeys(others[:-1]))
         assert tokenizer.decode([found.right]).strip()
         assert item.gold.startswith(tokenizer.decode([found.right]).strip()) or not item.gold[0].isascii()
         extended += len(prompt) > len(tokenizer(item.question)["input_ids"])
@@ -162,9 +165,9 @@ def test_the_first_of_several_texts_that_differs_tempts():
     model, task = speaker("first"), find("facts")
     item = replace(ITEM, choices=("the mat", "the hat", "the cat", "Xi", "it"))
     with_one = replace(ITEM, choices=("the mat", "Xi"))
-    assert encode_contrast(model, task, item) == encode_contrast(model, task, with_one)
+    assert encode_contrast(model, task, item).tempting == encode_contrast(model, task, with_one).tempting
     with pytest.raises(LesionError, match=r"'the mat' and 'the hat' .*nor do 1 others differ"):
-        encode_contrast(model, task, replace(item, choices=item.choices[:3]))
+        encode_contrast(model, task, replace(item, choices=item.choices[:4]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,3 +184,39 @@ def test_a_tempting_text_is_needed():
     with pytest.raises(UsageError, match="half a character"):
         Ioi(setting="\ud800")
     assert find("ioi?tempting=\n").load()[0].choices[1] == "\n"
+
+
+@given(st.lists(st.floats(-20, 0), min_size=1, max_size=6))
+def test_the_forced_answer_is_the_best_of_the_right_text_and_its_rivals(whole):
+    best = [place for place, score in enumerate(whole) if score == max(whole)]
+    assert contrast.forced(whole) == (None if len(whole) == 1 else best == [0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rivals_that_begin_with_the_right_token_or_with_each_others_are_left_out(kind):
+    model, task = speaker(kind), find("facts")
+    item = contrast.item("1", "is the cat on", "mat", "it is", "mat", "it was", "on")
+    found = encode_contrast(model, task, item)
+    tokens = [encode_contrast(model, task, contrast.item("1", "is the cat on", "mat", other)).tempting
+              for other in ("it is", "it was", "on")]  # fmt: skip
+    assert found.others[:-1] == tuple(dict.fromkeys(tokens))
+    assert found.word == found.others[-1] != found.right
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_texts_are_compared_unless_one_begins_with_the_other(kind):
+    model, task = speaker(kind), find("ioi")
+    item = replace(task.load()[0], gold="mat", choices=("mat", "mats", "map", " the"), metadata={"subject": "map"})
+    found = encode_contrast(model, task, item)
+    right, nested, other, _ = encode_choices(model, task, item)
+    begins = nested[: len(right)] == right
+    behind = len(found.prompt) - len(encode(model, task, item))
+    assert found.whole == tuple(ids[behind:] for ids in ((right, other) if begins else (right, nested, other)))
+    assert found.right == found.whole[0][0]
+
+
+def test_names_that_begin_alike_are_told_apart_by_what_follows():
+    model, task = speaker(KINDS[0]), find("ioi")
+    item = replace(task.load()[0], gold="Zoe", choices=("Zoe", "Zed", " the"), metadata={"subject": "Zed"})
+    found = encode_contrast(model, task, item)
+    assert (len(found.tokens), found.alike, found.word, len(found.whole)) == (2, True, None, 2)

@@ -65,6 +65,7 @@ def test_counterfact_is_read_as_rows_and_as_it_was_published(shared, tmp_path):
         (str(r["case_id"]), r["prompt"], r["ground_truth"]) for r in rows
     ]
     assert all("{}" in item.group for item in items)
+    assert [i.choices[1:-1] for i in items] == [(r["target_new"],) for r in rows]
     nested = [
         {
             "case_id": r["case_id"],
@@ -101,7 +102,7 @@ def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_ite
         prompt.replace("{}", subject),
         right,
         "place",
-        (right, " x"),
+        (right, " x", " a" if right.startswith("the") else " the"),
     )
 
 

@@ -31,7 +31,7 @@ def test_the_projects_own_sentences_name_the_giver_twice_and_the_answer_once_in_
         assert (words.index(item.gold) < words.index(subject)) == (item.group == "ABBA")
         assert words[-1] in ("to", "for")
         assert "{" not in item.question
-        assert item.choices == (item.gold, " the")
+        assert item.choices == tempted.choices == (item.gold, subject, " the")
 
 
 def test_the_sentences_are_the_same_every_time_and_none_is_observed_that_is_asked():
@@ -52,7 +52,8 @@ def test_the_real_file_is_read_and_its_repeated_names_are_found(shared):
         words = re.findall(r"[A-Z]\w+", item.question)
         assert words.count(item.choices[1]) == 2
         assert item.group == ("ABBA" if words.index(item.gold) < words.index(item.choices[1]) else "BABA")
-    assert Counter(item.choices[1] for item in find(f"ioi:{path}").load()) == {" the": 841}
+    assert find(f"ioi:{path}").load() == items
+    assert {item.choices[2:] for item in items} == {(" the",)}
 
 
 names = st.sampled_from(["Zoë", "O'Neil", "Jean-Luc", "Li", "Ann"])
@@ -72,7 +73,7 @@ def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
         row["S"] = subject
     path = write(tmp_path_factory.mktemp("data") / "ioi.json", row)
     (item,) = Ioi(str(path), "subject").load()
-    assert (item.question, item.gold, item.choices, item.group) == (prompt, right, (right, subject), "ABBA")
+    assert (item.question, item.gold, item.choices, item.group) == (prompt, right, (right, subject, " the"), "ABBA")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_name_with_a_stop_of_its_own_ends_a_sentence(tmp_path):
 def test_without_a_repeated_name_another_text_may_tempt(tmp_path):
     path = write(tmp_path / "ioi.json", {"prompt": "Ann and Li went to", "answer": "Ann"})
     (item,) = find(f"ioi:{path}?tempting= her").load()
-    assert (item.choices, item.group) == (("Ann", " her"), "")
+    assert (item.choices, item.group) == (("Ann", " her", " the"), "")
 
 
 def test_the_option_of_facts_is_not_taken_for_a_word():

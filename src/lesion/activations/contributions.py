@@ -45,7 +45,7 @@ def reference(
     model: Model,
     calibration: Calibration,
     *,
-    kinds: Kind | Sequence[Kind] = ("mean", "resample"),
+    kinds: Kind | Sequence[Kind] = "mean",
     units: ReplacedUnit | Sequence[ReplacedUnit] = PLACES,
     draws: int = 1,
     vectors: int = 512,
@@ -55,6 +55,10 @@ def reference(
 ) -> Reference:
     """What every block, attention and MLP adds to the residual stream on some texts, for `Replace`; or what every query
     head gives at the input of the attention's output matrix.
+
+    `position` and `resample` put what stands at a position of these texts at the same position of a prompt, so that
+    both have to be aligned: in one form, behind the same solved problems, each token with one of the same role. Prompts
+    of different lengths are refused; which texts are aligned with an item, `lesion.aligned` says.
 
     One pass over the texts, summed in float64: the mean over the first tokens of the texts and that over all others;
     means over the texts at each position that at least `FEWEST_TEXTS` of them reach; and the contributions at every
@@ -85,16 +89,45 @@ def reference(
     Raises:
         UsageError: `draws`, `vectors` or `batch_tokens` is below 1, no kind or unit is given, heads are asked for of a
             model of which none are known, the calibration has several draws or draws a text twice, or it has too few
-            texts for means at positions or for the draws.
+            texts for means at positions or for the draws, or prompts of different lengths for either.
         LesionError: what a place adds cannot be read or is not finite, the network does not know a token of the texts,
             or memory does not suffice for one text.
     """
+    wanted = {kinds} if isinstance(kinds, str) else set(kinds)
+    if wanted & {"position", "resample"}:
+        _refuse_unaligned(calibration)
+    return observed(
+        model,
+        calibration,
+        kinds=wanted,
+        units=units,
+        draws=draws,
+        vectors=vectors,
+        seed=seed,
+        batch_tokens=batch_tokens,
+        watcher=watcher,
+    )
+
+
+def observed(
+    model: Model,
+    calibration: Calibration,
+    *,
+    kinds: Set[Kind],
+    units: ReplacedUnit | Sequence[ReplacedUnit] = PLACES,
+    draws: int = 1,
+    vectors: int = 512,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    watcher: Watcher | None = None,
+) -> Reference:
+    """`reference` of texts that need not be aligned: `resample` of such texts is for the spread of a place alone."""
+    wanted = kinds
     for number, what in ((draws, "draws"), (vectors, "vectors")):
         if number < 1:
             raise UsageError(f"{number} {what} were asked for; ask for at least 1.")
     refuse_several_draws(calibration)
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
-    wanted = {kinds} if isinstance(kinds, str) else set(kinds)
     if not wanted:
         raise UsageError("A reference holds at least one kind: mean, position or resample.")
     places = {units} if isinstance(units, str) else set(units)
@@ -131,6 +164,21 @@ def reference(
     return Reference(model.name, model.fingerprint, calibration.label, sum(lengths), held, texts=of_sample)
 
 
+def _refuse_unaligned(calibration: Calibration) -> None:
+    """Refuse prompts of different lengths: the same position is another token in each.
+
+    Raises:
+        UsageError: there are such prompts.
+    """
+    lengths = sorted(set(calibration.starts))
+    if len(lengths) > 1:
+        raise UsageError(
+            f"The prompts of {calibration.data} have {lengths[0]} to {lengths[-1]} tokens, so that the same position is"
+            " another token in each, and position and resample mean nothing there. Take texts that are aligned with an"
+            " item (lesion.calibration(…, items=lesion.aligned(task, item))), or the mean (kinds='mean')."
+        )
+
+
 def refuse_several_draws(calibration: Calibration) -> None:
     """Refuse calibration texts from which no reference can be made: each has to count once.
 
@@ -147,6 +195,11 @@ def refuse_several_draws(calibration: Calibration) -> None:
 def _reached(lengths: Sequence[int]) -> int:
     """How many positions, from the first on, at least `FEWEST_TEXTS` texts reach."""
     return sorted(lengths, reverse=True)[FEWEST_TEXTS - 1]
+
+
+def sampled(calibration: Calibration, draws: int, seed: int) -> list[int]:
+    """The places of so many texts of `resample` among those of a calibration, in the order of the draws."""
+    return _sampled([len(text) for text in calibration.texts], draws, 1, seed)
 
 
 def _sampled(lengths: Sequence[int], draws: int, vectors: int, seed: int) -> list[int]:

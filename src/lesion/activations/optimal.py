@@ -24,7 +24,8 @@ from lesion.activations.contributions import (
     PLACES,
     TOKENS_ON_ACCELERATOR,
     TOKENS_ON_CPU,
-    reference,
+    Kind,
+    observed,
     refuse_several_draws,
 )
 from lesion.arguments import validated
@@ -104,7 +105,8 @@ def optimal_reference(
     watcher = watcher or Silent()
     if start is None:
         units: list[ReplacedUnit] = sorted({place_of(address)[1] for address in wanted})
-        start = reference(model, calibration, units=units or PLACES, seed=seed, watcher=watcher)
+        kinds: set[Kind] = {"mean", "resample"}
+        start = observed(model, calibration, kinds=kinds, units=units or PLACES, seed=seed, watcher=watcher)
     vectors: dict[str, Tensor] = {}
     fits: dict[str, Fit] = {}
     for address, vector, fit in fitted(model, calibration, wanted, start, steps, seed, batch_tokens, watcher):

@@ -38,8 +38,10 @@ class Answers:
         right: [items] whether each is right.
         gold: [items] log-probability of the gold answer in nats; NaN where it was not evaluated.
         labels: the answer that was read from each, "" for none.
-        scores: [items, tokens] of a contrast: log-probability of the right and the tempting token; else empty.
-        ranks: [items, tokens] likewise, 1 for the most probable; 0 where logits were not finite.
+        scores: [items, 2] of a contrast: log-probability of the right token and of the first that tempts, a rival where
+            there is one; else empty.
+        ranks: [items, 2] likewise, 1 for the most probable; 0 where logits were not finite.
+        forced: of each item the log-probabilities of the right text and its rivals (`lesion.tasks.contrast`).
     """
 
     right: NDArray[np.bool_]
@@ -47,6 +49,7 @@ class Answers:
     labels: tuple[str, ...]
     scores: NDArray[np.float64]
     ranks: NDArray[np.int64]
+    forced: tuple[tuple[float, ...], ...] = ()
 
 
 class CachedAnswers:
@@ -110,16 +113,17 @@ class CachedAnswers:
         text = str(edit)
         answers = [self._cache[text, task.name, item.id] for item in items]
         gold = [self._gold(task, item, text, answer) for item, answer in zip(items, answers, strict=True)]
-        pairs = [answer.scores if answer.ranks else () for answer in answers]
+        pairs = [answer.scores[:2] if answer.ranks else () for answer in answers]
         width = max(map(len, pairs), default=0)
         shape = len(answers), width
-        ranks = [[*answer.ranks, *[0] * (width - len(answer.ranks))] for answer in answers]
+        ranks = [[*answer.ranks[:2], *[0] * (width - len(answer.ranks[:2]))] for answer in answers]
         return Answers(
             np.array([answer.correct for answer in answers], dtype=bool),
             np.array(gold, dtype=np.float64),
             tuple(answer.parsed or "" for answer in answers),
             np.array([[*pair, *[math.nan] * (width - len(pair))] for pair in pairs]).reshape(shape),
             np.array(ranks, dtype=np.int64).reshape(shape),
+            tuple(answer.scores[len(answer.ranks) :] if answer.ranks else () for answer in answers),
         )
 
     def golds(self, task: TaskChoice, items: Sequence[Item], edit: Edit) -> NDArray[np.float64]:

@@ -47,8 +47,9 @@ class Cell:
         style: the prompt style, resolved.
         decoding: how an answer is generated.
         prompt: token ids.
-        continuations: token ids that are scored after the prompt; empty where an answer is generated.
-        tokens: of a contrast, the right and the tempting token; empty for all others.
+        continuations: token ids that are scored after the prompt; empty where an answer is generated. Of a contrast
+            those of the right text and its rivals.
+        tokens: of a contrast, the right token and what it is compared with; empty for all others.
         alike: of a contrast, whether the name that stands twice begins with the right token too.
         parts: of a task of lm-evaluation-harness, the requests that make up the answer; the prompt is the first's.
         digest: of all the token ids that are sent (`prompt_digest`).
@@ -165,7 +166,7 @@ def _encoded(
         return before, (passage,), (), False
     if task.kind == "contrast":
         contrast = encode_contrast(model, task, item, style)
-        return contrast.prompt, (), contrast.tokens, contrast.alike
+        return contrast.prompt, contrast.whole, contrast.tokens, contrast.alike
     # Room for one token is enough: an answer that meets the end of the context is a truncated one.
     prompt = encode(model, task, item, style, max_new_tokens=1)
     return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
@@ -342,11 +343,14 @@ def _chosen(cell: Cell, answer: Answer) -> Answer:
     """
     if cell.parts:  # joined by the task
         return answer
-    if cell.tokens and answer.finish != "nonfinite" and not len(answer.scores) == len(answer.ranks) == len(cell.tokens):
-        raise LesionError(
-            f"The engine gave {len(answer.scores)} scores and {len(answer.ranks)} ranks for {len(cell.tokens)} tokens "
-            f"of {cell.item.id}."
-        )
+    if cell.tokens:
+        counts, wanted = (len(answer.scores), len(answer.ranks)), len(cell.tokens)
+        if answer.finish != "nonfinite" and counts != (wanted + len(cell.continuations), wanted):
+            raise LesionError(
+                f"The engine gave {counts[0]} scores and {counts[1]} ranks for {wanted} tokens and"
+                f" {len(cell.continuations)} texts of {cell.item.id}."
+            )
+        return answer
     if cell.task.kind == "score":  # as many tokens whatever became of it: a broken edit reads the same text
         answer = replace(answer, text="", tokens=len(cell.continuations[0]))
     if not cell.continuations or answer.finish == "nonfinite":

@@ -36,9 +36,9 @@ class Row:
         finish: `stop`, `length`, `loop` or `nonfinite`.
         correct: whether the judge found the answer right.
         parsed: the answer the judge read, or None when it could read none.
-        scores: per choice, the summed log-probability in nats; for contrasts, of the right and of the tempting token;
+        scores: per choice, the summed log-probability in nats; of contrasts see `Answer`;
             empty for generated answers.
-        ranks: for contrasts, the ranks of the right and of the tempting token, from 1; empty for all others.
+        ranks: for contrasts, the ranks of the same tokens, from 1; empty for all others.
         group: the item's label to break the accuracy down by, or "".
         question: the item's question.
         gold: the item's right answer.

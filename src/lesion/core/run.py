@@ -331,7 +331,7 @@ class Evaluation:
         """
         tasks = self.tasks if tasks is None else tasks
         if items is None:
-            items = {choice: self._items_of(choice) for choice in tasks}
+            items = {choice: self.items_of(choice) for choice in tasks}
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
         cells = pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         _refuse_asked_otherwise(self.store, model, cells.values())
@@ -349,7 +349,7 @@ class Evaluation:
             items: of these tasks; those of the study by default.
         """
         for choice, task in tasks.items():
-            of_task = self._items_of(choice) if items is None else items[choice]
+            of_task = self.items_of(choice) if items is None else items[choice]
             self.store.add_items(choice.name, _asked(task, of_task))
 
     def answer(
@@ -406,7 +406,7 @@ class Evaluation:
         self.planned += pending.total
         self.answer(chosen, model, pending, what)
 
-    def _items_of(self, choice: TaskChoice) -> Sequence[Item]:
+    def items_of(self, choice: TaskChoice) -> Sequence[Item]:
         """The items of a task, also of `gold:` of it."""
         plain = choice.model_copy(update={"name": choice.name.removeprefix("gold:")})
         return self.items[choice] if choice in self.items else self.items[plain]

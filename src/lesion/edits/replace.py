@@ -68,6 +68,7 @@ class Replace:
         kind: `mean`, `position`, `resample` or `optimal`.
         reference: from `lesion.reference` or `lesion.optimal_reference`, of the same model.
         draw: number of the text of `resample`.
+        name: text form of the edit, where its reference is one of several that stand for one (`lesion.studies`).
 
     Raises:
         UsageError: the address is not one of a place, or the reference has nothing of that kind there, or no text of
@@ -78,6 +79,7 @@ class Replace:
     kind: str
     reference: Reference
     draw: int = 0
+    name: str = ""
 
     def __post_init__(self) -> None:
         from lesion.edits.reference import Reference
@@ -133,6 +135,8 @@ class Replace:
         return described(self, repr(self.address), repr(self.kind), f"{self.reference!r}{draw}")
 
     def __str__(self) -> str:
+        if self.name:
+            return self.name
         draw = f" {self.draw}" if self.draw else ""
         return f"{self.address}→{self.kind}{draw}@{self.reference.digest}"
 

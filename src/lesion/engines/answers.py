@@ -85,10 +85,13 @@ def chosen(request: Request, scores: Sequence[float], greedy: Sequence[bool], mo
     return Response(request.key, Answer(text, 0, "stop", tuple(scores), greedy=tuple(greedy)), ids)
 
 
-def contrasted(request: Request, lookup: Lookup, model: Model) -> Response:
-    """Log-probability and rank of each of the request's tokens, and the most probable token as the answer."""
-    scores = tuple(lookup.scores)
-    if not lookup.finite:
+def contrasted(request: Request, lookup: Lookup, model: Model, whole: Sequence[float] = ()) -> Response:
+    """Log-probability and rank of each of the request's tokens, and the most probable token as the answer.
+
+    The scores of the request's choices, where it has any, stand behind those of the tokens.
+    """
+    scores = (*lookup.scores, *whole)
+    if not lookup.finite or not np.isfinite(whole).all():
         return Response(request.key, Answer("", 0, "nonfinite", scores))
     text = model.tokenizer.decode([lookup.best])
     return Response(request.key, Answer(text, 0, "stop", scores, tuple(lookup.ranks)), (lookup.best,))

@@ -81,7 +81,7 @@ class Request:
         edit: also its text form, or several (see `as_edit`).
         choices: token ids of each choice; when given, they are scored and nothing is generated.
         tokens: when given, the probability and rank of each right after the prompt are looked up and nothing is
-            generated. Choices and tokens exclude each other.
+            generated. With choices as well, the scores of both are given, and no choice is made.
     """
 
     key: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from lesion.errors import LesionError
+from lesion.tasks.contrast import SECOND, TEMPTING
 from lesion.tasks.gold import Gold
 from lesion.tasks.gold_classes import gold_text
 from lesion.tasks.harness.task import Harness
@@ -18,6 +20,7 @@ from lesion.tasks.written import Written, apart, beginning, continued, section, 
 # So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
 # spans, and the same work after a long passage as after a short question.
 REACH = 500
+WORDS = (TEMPTING, SECOND)
 
 
 def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[tuple[int, ...], ...]:
@@ -41,37 +44,54 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
 
 @dataclass(frozen=True)
 class Contrasted:
-    """What is asked of a contrast: two tokens right after a prompt.
+    """What is asked of a contrast: tokens right after a prompt.
 
     Attributes:
         prompt: token ids of the item's prompt, and behind them those of white space alone that the right text begins
             with.
         right: the first token of the right text behind that.
-        tempting: the first token of the tempting text behind that, another one.
+        others: the first tokens of what tempts behind that, all different and others than the right one, last that of
+            a word that is no rival (`lesion.tasks.contrast`). A rival that begins with the token of the right text is
+            not among them.
+        whole: all tokens of the right text and of each rival behind that, for the forced answer; empty without a rival.
+            A rival that begins with all tokens of the right text, or is such a beginning, is not among them: its
+            probability is never larger, or never smaller.
         alike: whether the name that stands twice (ioi) begins with the right token too: the model cannot tell the two
             names apart by one token.
     """
 
     prompt: tuple[int, ...]
     right: int
-    tempting: int
+    others: tuple[int, ...]
     alike: bool = False
+    whole: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def tokens(self) -> tuple[int, int]:
-        """(right, tempting)."""
-        return self.right, self.tempting
+    def tempting(self) -> int:
+        """The first rival; where there is none, the word that is none."""
+        return self.others[0]
+
+    @property
+    def word(self) -> int | None:
+        """The word that is no rival, beside one; None where it is all that tempts."""
+        return self.others[-1] if len(self.others) > 1 else None
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The right one, then the others."""
+        return self.right, *self.others
 
 
 def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = None) -> Contrasted:
-    """An item's prompt with the first token of its right text and that of its tempting text, as they follow it.
+    """An item's prompt with the first tokens of its right text and of what tempts, as they follow it.
 
     A tokenizer without a token for a space with the first letters of a word spells the space by itself, with a token
     that most words share. So where the right text begins with tokens of white space alone, they are put behind the
     prompt, and the tokens are the first behind them: the probability is that of the word, given the white space. A
     tempting text that begins with the same white space goes on behind it; any other stands there without its own (the
     tokens that the word has behind a line break). A tempting text whose first token is white space where that of the
-    right text is not is left as it is. Of several tempting texts, the first that begins with another token tempts.
+    right text is not is left as it is. Rivals that begin with the token of the right text are left out, and of rivals
+    that begin with the same token all but one.
 
     Raises:
         UsageError: see `resolve`.
@@ -79,17 +99,26 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
     """
     prompt, ending = _prompt(model, task, item, style)
 
-    def first_token(text: str) -> int | None:
+    @cache
+    def tokens_of(text: str) -> tuple[int, ...]:
         return _behind(model.tokenizer, space, text, _choice(model, task, item, prompt, apart(ending, text)))
+
+    def first_token(text: str) -> int | None:
+        return next(iter(tokens_of(text)), None)
 
     right, *others = item.choices
     ids = _choice(model, task, item, prompt, apart(ending, right))
     count = next((place for place, token in enumerate(ids[:-1]) if not _blank(model.tokenizer, token)), len(ids) - 1)
     space, first = ids[:count], ids[count]
-    tempting = next((token for token in map(first_token, others) if token not in (None, first)), None)
-    if tempting is None:
+    *rivals, word = others
+    own = dict.fromkeys(token for token in map(first_token, rivals) if token not in (None, first))
+    words = map(first_token, (word, *WORDS) if rivals else (word,))
+    beside = next((token for token in words if token not in (None, first)), None)
+    twice = str(item.metadata.get("subject", ""))
+    alike = bool(twice) and twice != right and first_token(twice) == first
+    if beside is None or (rivals and not own and not alike):
         token = model.tokenizer.convert_ids_to_tokens(first)
-        more = f" (nor do {len(others) - 1} others differ)" if len(others) > 1 else ""
+        more = f" (nor do {len(rivals) - 1} others differ)" if len(rivals) > 1 else ""
         raise LesionError(
             f"'{right}' and '{others[0]}' of item {item.id} of {task.name} begin with the same token {token!r} of "
             f"{model.name}{more}: the item has no tempting token apart from the right one; give another with "
@@ -101,8 +130,10 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
             f"The prompt of item {item.id} of {task.name} fills the context of {model.name}, {model.context:,} "
             f"tokens, and leaves no room for the white space before '{right}'; leave the item out."
         )
-    twice = str(item.metadata.get("subject", ""))
-    return Contrasted(whole, first, tempting, bool(twice) and twice != right and first_token(twice) == first)
+    gold = tuple(ids[count:])
+    apart_from = dict.fromkeys(tokens for tokens in map(tokens_of, rivals) if tokens and not _nested(tokens, gold))
+    every = (gold, *apart_from) if apart_from else ()
+    return Contrasted(whole, first, (*own, beside), alike, every)
 
 
 def encode_gold(
@@ -246,12 +277,19 @@ def _blank(tokenizer: Any, token: int) -> bool:
     return not tokenizer.decode([token]).strip()
 
 
-def _behind(tokenizer: Any, space: list[int], text: str, ids: list[int]) -> int | None:
-    """The first token of a text, whose ids behind the prompt are given, behind white space; None without one."""
+def _nested(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Whether one of two texts is the beginning of the other."""
+    shorter = min(len(first), len(second))
+    return first[:shorter] == second[:shorter]
+
+
+def _behind(tokenizer: Any, space: list[int], text: str, ids: list[int]) -> tuple[int, ...]:
+    """The tokens of a text, whose ids behind the prompt are given, behind white space; empty where it has no others."""
     if ids[: len(space)] == space:
-        return next(iter(ids[len(space) :]), None)
+        return tuple(ids[len(space) :])
     word = text.lstrip()
     if not word:
-        return ids[0]
+        return tuple(ids)
     alone = continued(section(tokenizer, "", "\n"), section(tokenizer, "", f"\n{word}")) or spell(tokenizer, word)
-    return next((token for token in alone if not _blank(tokenizer, token)), alone[0])
+    begin = next((place for place, token in enumerate(alone) if not _blank(tokenizer, token)), 0)
+    return tuple(alone[begin:])

@@ -1,4 +1,11 @@
-"""Contrasts: after a prompt, how likely is the right token, and how likely the one that tempts?"""
+"""Contrasts: after a prompt, how likely is the right token, how likely its rivals, and how likely " the"?
+
+Two answers are read of one pass. The *free* answer is the most probable token of the whole vocabulary. The
+*forced* answer is the most probable among the right text and its rivals of the same kind (the other name, the other
+words of the sequence), each with all its tokens: that of a name's first token alone is also that of every other word
+which begins so. A model that says " the" where it named somebody before has changed the form of its answer; its
+forced answer shows whether it still tells the names apart.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +21,17 @@ from lesion.tasks.source import Row, identify, whole
 from lesion.tasks.task import Answer, Item, Verdict
 
 TEMPTING = " the"
-"""The word that follows almost anything (Chen et al. 2024): what tempts where nothing else is named."""
+"""The word that follows almost anything (Chen et al. 2024): what tempts where an item has no rival."""
 SECOND = " a"
-"""What tempts instead where the right text begins with the same letters and so perhaps with the same token."""
+"""What stands for it where the right text begins with the same letters and so perhaps with the same token."""
 OWN = {"subject": "ioi", "frequent": "facts"}
 """Settings that say which text of the data tempts, and the benchmark that has each."""
 
 
 class Contrast(OneARow):
-    """Prompts that one word continues, against a tempting word: " the", a text that is given, or one of the data.
+    """Prompts that one word continues, against a rival: one of the data, or a text that is given; and against " the".
 
-    Where the right text begins with the letters of " the", " a" tempts. Without a path, the items are the project's
+    Where the right text begins with the letters of " the", it is " a". Without a path, the items are the project's
     own, for use where nothing can be downloaded.
     """
 
@@ -64,23 +71,38 @@ def identity(row: Row, fields: Sequence[str], prompt: str, index: int) -> str:
     return str(value) if str(value).strip() else identify(prompt, index)
 
 
-def item(identity: str, prompt: str, right: str, tempting: str = TEMPTING, group: str = "") -> Item:
-    """The item of a prompt with what is right to say next and what tempts; the first token of either counts.
-
-    Against "theology" it is " a" that tempts, not " the".
-    """
-    return tempted(Item(identity, prompt, right, solution=right, group=group), tempting)
+def item(identity: str, prompt: str, right: str, *tempting: str, group: str = "") -> Item:
+    """The item of a prompt with what is right to say next and what tempts; the first token of each counts."""
+    return tempted(Item(identity, prompt, right, solution=right, group=group), *(tempting or (TEMPTING,)))
 
 
 def tempted(item: Item, *tempting: str) -> Item:
-    """The item with other tempting texts, of which the first that begins with another token tempts."""
-    if tempting[0] == TEMPTING and item.gold.lstrip().startswith(TEMPTING.strip()):
-        tempting = (SECOND, *tempting[1:])
-    return replace(item, choices=(item.gold, *tempting))
+    """The item with other tempting texts: rivals of the right text, and behind them " the"; or that alone."""
+    return replace(item, choices=(item.gold, *against(item.gold, *tempting)))
+
+
+def against(right: str, *tempting: str) -> tuple[str, ...]:
+    """The texts that a right one is compared with: its rivals, as they are given, and last a word that is none.
+
+    The last is " the", or " a" where the right text begins with these letters. Where it is all that tempts, it stands
+    alone: there is no rival, and no forced answer.
+    """
+    word = SECOND if right.lstrip().startswith(TEMPTING.strip()) else TEMPTING
+    rivals = tuple(text for text in tempting if text not in (TEMPTING, SECOND))
+    return (*rivals, word) if rivals or tempting[0] == TEMPTING else tempting[:1]
+
+
+def forced(whole: Sequence[float]) -> bool | None:
+    """Whether the right text is more probable than each of its rivals; None where it has none.
+
+    Args:
+        whole: log-probabilities of the right text and its rivals, each with all its tokens.
+    """
+    return whole[0] > max(whole[1:]) if len(whole) > 1 else None
 
 
 def frequent(items: Sequence[Item]) -> Iterator[Item]:
-    """The items of a task, each tempted by the most frequent right text of its group that is not its own.
+    """The items of a task, each against the most frequent right text of its group that is not its own.
 
     What a model would say that knows the group only: of a country's capital, the capital that is asked for most. Where
     a group knows no other right text, the most frequent of all items; among equally frequent ones the first in

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lesion.errors import UsageError
+from lesion.tasks.aligned import Aligning
 from lesion.tasks.around import Around, calibration_items
 from lesion.tasks.task import Answer, Item, Task
 
@@ -54,6 +55,14 @@ class FewShot(Around):
                     solved[shot.id] = solution(self.of, shot)
             with_shots.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
         return tuple(with_shots)
+
+    def aligned(self, item: Item) -> Sequence[Item] | None:
+        """The aligned items of the task behind the shots of an item, which show none of them."""
+        others = self.of.aligned(item) if isinstance(self.of, Aligning) else None
+        if others is None:
+            return None
+        shown = {question for question, _ in item.shots}
+        return [replace(other, shots=item.shots) for other in others if other.question not in shown]
 
 
 def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:

@@ -175,7 +175,7 @@ def _item(row: Row, number: int) -> Item:
         _check_choices(row, choices, (texts["answer"], *aliases))
     if "tempting" in row:
         _check_tempting(row, texts["answer"], texts["tempting"])
-        choices, rule = (texts["answer"], texts["tempting"]), CONTRAST
+        choices, rule = (texts["answer"], *contrast.against(texts["answer"], texts["tempting"])), CONTRAST
     if "stop" in row:
         _check_stop(row, stop, choices)
         others["stop"] = stop

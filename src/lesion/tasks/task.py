@@ -23,8 +23,8 @@ class Item:
         question: what is asked, without any prompt style around it (for `score`: the text whose tokens are scored).
         gold: the right answer as the data set states it (for `choose`: the text of the right choice; for `score`: "").
         aliases: other right answers.
-        choices: for `choose`, the texts to choose among; for `contrast`, the gold answer and the tempting text, as
-            they follow the prompt, and further ones that tempt where that begins with the token of the right one.
+        choices: for `choose`, the texts to choose among; for `contrast`, the gold answer and what tempts, as
+            they follow the prompt: rivals of the right text, and last " the" (`lesion.tasks.contrast`).
         solution: the worked solution that ends in the gold answer, where the data set has one.
         group: a label to break the accuracy down by (number of steps, subject, level), or "".
         shots: solved questions that stand before this one, each with its solution.
@@ -54,8 +54,9 @@ class Answer:
         finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated), `loop` (stopped since
             it repeated itself, where that was asked for: truncated too) or `nonfinite` (logits were NaN or infinite).
         scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; for `contrast`,
-            the log-probabilities of the right and of the tempting token; empty for `generate`.
-        ranks: for `contrast`, the ranks of the right and of the tempting token among all tokens, 1 for the most
+            the log-probabilities of the first tokens of the right text, its rivals and " the", and behind these those
+            of the whole right text and its rivals (`lesion.tasks.contrast`); empty for `generate`.
+        ranks: for `contrast`, the ranks of the same tokens among all tokens, 1 for the most
             probable; empty for the others, and where logits were not finite.
         greedy: per choice that was scored, whether each of its tokens is the most probable one at its place; empty
             where logits were not finite.
@@ -86,7 +87,7 @@ class Task(Protocol):
     Attributes:
         name: the text form that names the task, as typed: `gsm8k`, `gsm8k:PATH`, `primer:arithmetic`.
         kind: `generate` (free text), `choose` (the most likely of the item's choices), `score` (running text, whose
-            log-probability is the answer) or `contrast` (probability and rank of a right and of a tempting token).
+            log-probability is the answer) or `contrast` (probability and rank of a right token, its rivals and " the").
         max_new_tokens: default limit for one answer.
         stop: strings that end an answer.
         style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).

@@ -156,3 +156,15 @@ def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stori
         assert list(answer.ranks) == ranks
         assert task.judge(item, answer).correct == (int(logits.argmax()) == tokens[0])
         assert task.judge(item, answer).parsed == stories.tokenizer.decode([int(logits.argmax())]).strip()
+
+
+def test_tokens_and_choices_of_one_request_are_those_of_two():
+    model = tiny.model("llama")
+    choices = ((7, 30, 9), (30,), (12, 7))
+    both = [Request(f"both {each.key}", each.prompt, each.edit, choices=choices, tokens=TOKENS) for each in questions()]
+    apart = [Request(f"choices {each.key}", each.prompt, each.edit, choices=choices) for each in questions()]
+    found = ask(model, [*both, *questions(), *apart])
+    for each in questions():
+        tokens, whole, one = (found[f"{before}{each.key}"].answer for before in ("", "choices ", "both "))
+        assert one.scores == pytest.approx((*tokens.scores, *whole.scores), abs=2e-4)
+        assert (one.ranks, one.text, one.finish) == (tokens.ranks, tokens.text, "stop")

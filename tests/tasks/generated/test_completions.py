@@ -43,9 +43,10 @@ def test_induction_repeats_a_sequence_and_asks_for_the_next_word_of_it(length):
         assert 1 <= len(second) < length
         assert first[: len(second)] == second
         assert item.gold == first[len(second)]
-        right, tempting = item.choices
-        assert (right, tempting in first) == (item.gold, True)
-        assert tempting[0] != right[0]
+        right, *rivals, word = item.choices
+        assert (right, word) == (item.gold, " a" if right.startswith("the") else " the")
+        assert sorted(rivals) == sorted(set(first) - {right})
+        assert rivals[0][0] != right[0] or {rival[0] for rival in rivals} == {right[0]}
 
 
 def test_copying_shows_lists_of_other_words_and_asks_for_its_own():

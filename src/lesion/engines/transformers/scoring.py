@@ -28,7 +28,8 @@ def scored(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> Iterator[Re
         LesionError: memory does not suffice at a batch size of 1.
     """
     yield from _in_passes(prefixes, [entry for entry in requests if entry[0].choices], _choices)
-    yield from _in_passes(prefixes, [entry for entry in requests if entry[0].tokens], _contrasts)
+    single = [entry for entry in requests if entry[0].tokens and not entry[0].choices]
+    yield from _in_passes(prefixes, single, _contrasts)
 
 
 def _in_passes(
@@ -94,7 +95,12 @@ def _choices(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Resp
             value, is_greedy = score(computed.computed[computed.places[place], -len(choice) :], choice)
             scores.append(value)
             greedy.append(is_greedy)
-        responses.append(chosen(request, scores, greedy, prefixes.model))
+        if request.tokens:  # looked up where the first choice begins: behind the prompt
+            behind = computed.computed[computed.places[its_places[0]], -len(request.choices[0])]
+            (lookup,) = looked_up(behind[None], [request.tokens])
+            responses.append(contrasted(request, lookup, prefixes.model, scores))
+        else:
+            responses.append(chosen(request, scores, greedy, prefixes.model))
     return responses
 
 

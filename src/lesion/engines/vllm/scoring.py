@@ -26,27 +26,28 @@ def looks(request: Request) -> tuple[Look, ...]:
     Choices that differ in their last token alone share a prompt: that token is looked up at the one before it.
     """
     first = len(request.prompt) - 1
-    if request.tokens:
-        return (Look(request.prompt, first, (request.tokens,)),)
+    tokens = (Look(request.prompt, first, (request.tokens,)),) if request.tokens else ()
     last: dict[tuple[int, ...], dict[int, None]] = {}
     for choice in request.choices:
         last.setdefault(choice[:-1], {})[choice[-1]] = None
-    return tuple(
+    choices = (
         Look((*request.prompt, *start), first, (*((token,) for token in start), tuple(ends)))
         for start, ends in last.items()
     )
+    return (*tokens, *choices)
 
 
 def scored(request: Request, lookups: Sequence[Sequence[Lookup]], model: Model) -> Response:
     """The response to a request with choices or tokens, from what was looked up per look and position."""
-    if request.tokens:
-        return contrasted(request, lookups[0][0], model)
     wanted = looks(request)
-    places = {look.tokens[len(request.prompt) :]: place for place, look in enumerate(wanted)}
+    begin = 1 if request.tokens else 0
+    places = {look.tokens[len(request.prompt) :]: place for place, look in enumerate(wanted) if place >= begin}
     scores, greedy = [], []
     for choice in request.choices:
         place = places[choice[:-1]]
         at = [*(0 for _ in choice[:-1]), wanted[place].targets[-1].index(choice[-1])]
         scores.append(math.fsum(lookup.scores[index] for lookup, index in zip(lookups[place], at, strict=True)))
         greedy.append(all(lookup.best == token for lookup, token in zip(lookups[place], choice, strict=True)))
+    if request.tokens:
+        return contrasted(request, lookups[0][0], model, scores)
     return chosen(request, scores, greedy, model)

@@ -11,6 +11,7 @@ from lesion.edits.units import scaling
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential import Decision
+from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, text_of
 
 
@@ -73,8 +74,10 @@ class Cell(Place, Scores):
         spared: that it takes less, by this test; only of a full table.
         apart: of a critical cell, other tasks that are neither critical nor spared and lose less, by a test of the
             difference.
-        margin: of tasks that compare two tokens, how much of the difference of their log-probabilities is lost, in
-            nats; p of "nothing", corrected by Holm over the layers.
+        margin: of tasks that compare tokens, how much of log p(right) − log p(rival) is lost, in nats (without rivals,
+            of the difference from " the"); p of "nothing", corrected by Holm over the layers.
+        word_margin: beside a rival, the same against " the".
+        forced: the forced answers, of tasks with rivals; of full tables only.
         clustered: the drop's interval over the clusters that items share; None where there are none.
         decided: where evaluation stopped, whether the drop exceeds the effect.
         baseline: where evaluation stopped, the unedited model on the items of this cell.
@@ -91,6 +94,8 @@ class Cell(Place, Scores):
     spared: bool | None = None
     apart: tuple[Apart, ...] = Field(default=(), exclude_if=lambda apart: not apart)
     margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
+    word_margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
+    forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
     clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
     decided: Decision | None = None
     baseline: Scores | None = None

@@ -1,12 +1,12 @@
-"""Margins: of tasks that compare a right and a tempting token, how much of their log-probabilities' difference is lost.
+"""Margins: of tasks that compare tokens, how much of the difference of two log-probabilities is lost.
 
-The difference log p(right) − log p(tempting) is that of the two logits, the metric of Wang et al. (2023). It moves
-where no answer changes yet, so that it shows small effects of single heads.
+The difference log p(right) − log p(rival) is that of the two logits, the metric of Wang et al. (2023). It moves where
+no answer changes yet, so that it shows small effects of single heads. Against " the" it is another question: whether
+a name is said at all, not which.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,32 +20,51 @@ from lesion.studies.ablation.sweep import PlaceEdit
 
 
 def compares(answers: pd.DataFrame) -> bool:
-    """Whether every answer holds the log-probabilities of two tokens."""
-    return "ranks" in answers and len(answers) > 0 and bool(answers["ranks"].map(len).eq(2).all())
+    """Whether every answer holds the log-probabilities of the right token and what tempts."""
+    return "ranks" in answers and len(answers) > 0 and bool(answers["ranks"].map(len).ge(2).all())
 
 
 def margins(
-    baseline: pd.DataFrame, answered: Mapping[PlaceEdit, pd.DataFrame], tests: int, level: float
+    baseline: pd.DataFrame,
+    answered: Mapping[PlaceEdit, pd.DataFrame],
+    tests: int,
+    level: float,
+    *,
+    against_word: bool = False,
 ) -> dict[PlaceEdit, Estimate]:
     """By edit, the mean over items of the unedited difference minus that under the edit, in nats.
 
     With Student's interval and p, which Holm's method corrects over all `tests`. An edit under which a log-probability
-    is not finite is left out, and all are where the task compares no tokens.
+    is not finite is left out, and all are where the task compares no tokens. Where some items have rivals, the others
+    are left out.
+
+    Args:
+        baseline: answers of the unedited model.
+        answered: answers to the same items, in the same order.
+        tests: edits of the finished study.
+        level: of the intervals.
+        against_word: against the word that is no rival (" the"), instead of the first rival; empty without rivals.
     """
     if not compares(baseline):
         return {}
-    unedited = _differences(baseline)
-    lost = {edit: unedited - _differences(frame) for edit, frame in answered.items() if compares(frame)}
+    rivals = baseline["ranks"].map(len).to_numpy() > 2
+    if against_word and not rivals.any():
+        return {}
+    kept = rivals if rivals.any() else ~rivals
+    unedited = _differences(baseline[kept], against_word)
+    lost = {
+        edit: unedited - _differences(frame[kept], against_word) for edit, frame in answered.items() if compares(frame)
+    }
     known = {edit: values for edit, values in lost.items() if len(values) > 1 and np.isfinite(values).all()}
     p = [mean_p(values) for values in known.values()]
     corrected = holm([*p, *[1.0] * (tests - len(p))])
     return {
-        edit: Estimate.of(mean(values, level), p[place], corrected[place])
-        for place, (edit, values) in enumerate(known.items())
+        edit: Estimate.of(mean(values, level), p[number], corrected[number])
+        for number, (edit, values) in enumerate(known.items())
     }
 
 
-def _differences(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:
-    pairs = [tuple(scores) if len(scores) == 2 else (math.nan, math.nan) for scores in frame["scores"]]
-    right, tempting = np.array(pairs, dtype=np.float64).T
-    return right - tempting
+def _differences(frame: pd.DataFrame, against_word: bool) -> Float[np.ndarray, " items"]:
+    pairs = zip(frame["scores"], frame["ranks"], strict=True)
+    differences = [scores[0] - scores[len(ranks) - 1 if against_word else 1] for scores, ranks in pairs]
+    return np.array(differences, dtype=np.float64)

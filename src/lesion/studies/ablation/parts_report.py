@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -19,7 +20,7 @@ from lesion.report.blocks import Block, Figure, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
-from lesion.studies.ablation import charts, parts, tables
+from lesion.studies.ablation import charts, forced_report, parts, tables
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve, full_drop
 from lesion.studies.ablation.kinds import parts as of_kinds
@@ -37,14 +38,15 @@ ROOMY = 12
 """Cells of maps of so many columns have room for a number."""
 TERMINAL = 40
 """So many parts of a block have a column in the terminal; of more the largest drops are listed."""
-MARGIN = ("margin", "margin_low", "margin_high", "margin_p_corrected")
+MARGIN = tuple(f"{kind}{end}" for kind in ("margin", "word_margin") for end in ("", "_low", "_high", "_p_corrected"))
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "part", "items", "accuracy", "low", "high"),
     *("drop", "drop_low", "drop_high", "p", "p_corrected", "p_critical_corrected", "critical", "p_spared_corrected"),
     *("spared", "decided", "truncated", "unparsed", "baseline_accuracy", "tests"),
     *MARGIN,
+    *forced_report.COLUMNS,
 )
-NUMBERS = (*MARGIN, "p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
+NUMBERS = (*MARGIN, *forced_report.COLUMNS, "p", "p_corrected", "p_critical_corrected", "p_spared_corrected")
 HEADS = (
     "A head is removed or replaced at the input of the attention's output matrix: the other heads and the bias stay."
     " Heads are named block.head, as 9.6"
@@ -133,8 +135,9 @@ def _by_margin(curve: Curve) -> str:
     if not sides:
         noun = wording.UNIT_NAMES[curve.unit]
         return f" No {noun} is shown to move the difference of the two tokens' log-probabilities."
-    difference = "log p(right) − log p(tempting)"
-    return f" The difference {difference} {', and '.join(sides)}; p < .05, corrected."
+    against = "" if curve.result.forced else ', against " the"'
+    difference = f"log p(right) − log p({'rival' if curve.result.forced else 'tempting'})"
+    return f" The difference {difference}{against} {', and '.join(sides)}; p < .05, corrected."
 
 
 def _changes(cell: Cell) -> bool:
@@ -171,6 +174,7 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 | {"decided": cell.decided or math.nan, "truncated": cell.truncated, "unparsed": cell.unparsed}
                 | {"baseline_accuracy": curve.baseline_of(cell).accuracy.value, "tests": parts.tests(curve)}
                 | dict[str, Any](tables.margin_of(cell))
+                | dict[str, Any](forced_report.columns(cell, curve.result.forced))
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 
@@ -188,6 +192,7 @@ def table(summary: AblationSummary) -> Table:
     units = list(dict.fromkeys(rows["unit"]))
     noun = wording.capital(wording.UNIT_NAMES[units[0]]) if len(units) == 1 else "Part"
     margin = Column("margin", "Margin lost, nats", row=_margin)
+    word = Column("word_margin", "Margin lost against “the”, nats", row=partial(_margin, name="word_margin"))
     decided = [Column("items", "Items"), Column("decided", "Decided", str, number=False)]
     return Table(
         "parts",
@@ -201,7 +206,13 @@ def table(summary: AblationSummary) -> Table:
             Column("part", noun, str, number=False),
             Column("accuracy", "Accuracy", row=lambda row: _number(row, "accuracy", "low", "high")),
             Column("drop", "Drop", row=lambda row: _number(row, "drop", "drop_low", "drop_high")),
+            *(
+                [Column("forced_accuracy", "Forced", row=forced_report.shown)]
+                if rows["forced_accuracy"].notna().any()
+                else []
+            ),
             *([margin] if rows["margin"].notna().any() else []),
+            *([word] if rows["word_margin"].notna().any() else []),
             *(decided if summary.stopped else tests),
         ),
         title=f"Every {noun.lower()}",
@@ -212,11 +223,11 @@ def table(summary: AblationSummary) -> Table:
     )
 
 
-def _margin(row: Mapping[str, Any]) -> str:
-    if pd.isna(row["margin"]):
+def _margin(row: Mapping[str, Any], name: str = "margin") -> str:
+    if pd.isna(row[name]):
         return wording.DASH
-    interval = wording.plain_interval(row["margin_low"], row["margin_high"], 3)
-    return f"{wording.figures(row['margin'], 3)} {interval}".replace("-", wording.MINUS)
+    interval = wording.plain_interval(row[f"{name}_low"], row[f"{name}_high"], 3)
+    return f"{wording.figures(row[name], 3)} {interval}".replace("-", wording.MINUS)
 
 
 def _number(row: Mapping[str, Any], key: str, low: str, high: str) -> str:

@@ -20,7 +20,18 @@ from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.report.table import Table
-from lesion.studies.ablation import charts, clusters, dissociation, doses, groups, matched, parts_report, tables
+from lesion.studies.ablation import (
+    charts,
+    clusters,
+    dissociation,
+    doses,
+    forced_report,
+    groups,
+    matched,
+    parts,
+    parts_report,
+    tables,
+)
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation.curves import Curve, View, full_drop
@@ -99,7 +110,8 @@ class AblationResult(StudyResult[AblationSummary]):
         more = _further(self.summary, views, self.answers if there else None)
         found = [*plan_report.findings(self.summary.planned), *prose.shared(views), *prose.by_model(views), *more]
         found = found or prose.unedited(self.summary)
-        return [*found, *map(invariance.finding, families)]
+        curves = [*self.summary.curves, *parts.maps(self.summary)]
+        return [*forced_report.with_form(found, curves), *map(invariance.finding, families)]
 
     @override
     def shown(self) -> Table:
@@ -188,6 +200,7 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
     if not own:
         texts, of_text = parts_report.findings(summary), parts_report.section(summary)
+        form = forced_report.brief(parts.maps(summary))
         if of_text is None:
             texts, of_text = perplexity.findings(summary), perplexity.section(summary)
         if of_text is None:
@@ -197,7 +210,7 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
             return Opening(texts[0].headline)
         # The page's own figure: a section does not show again what the first screen has.
         own_figure = next((figure for figure in drawn if figure.name == chart.name), replace(chart, name=""))
-        return Opening(texts[0].headline, own_figure)
+        return Opening(tuple(filter(None, (*texts[0].headline, form))), own_figure)
     heads = prose.leads(views[0]) if views[0].factor is not None else []
     if not heads and len(summary.models) == 1:  # several factors: what they have in common says more than the first
         heads = [text for of in (*kinds.findings(summary), *doses.findings(summary)) for text in of.headline]
@@ -210,7 +223,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     if views[0].factor is None and lead:
         examples = []  # of one factor among several
     planned = [text for of in plan_report.findings(summary.planned) for text in of.headline]
-    verdict = (*planned, *lead[:2], *examples[: 1 if lead else 2])
+    form = [forced_report.brief(summary.curves)]
+    verdict = (*planned, *lead[:2], *filter(None, form), *examples[: 1 if lead else 2])
     view = views[0]
     marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
     task = max(marked, key=lambda name: marked[name])
@@ -289,6 +303,7 @@ def _further(summary: AblationSummary, views: Sequence[View], answers: pd.DataFr
     at_equal_difficulty = [] if answers is None else matched.compared(views, answers, summary.study.level)
     return [
         *parts_report.findings(summary),
+        *forced_report.findings(summary),
         *kinds.findings(summary),
         *doses.findings(summary, answers),
         *dissociation.findings(views),

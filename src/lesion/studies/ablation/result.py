@@ -17,6 +17,7 @@ from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.cell import Cell, Place, Scores
 from lesion.studies.ablation.curves import Curve, View, of_model, views
+from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.plan.result import Planned
 from lesion.studies.ablation.screen.result import Screen
@@ -83,6 +84,7 @@ class TaskResult(Value):
         without_chat: whether the model has a chat template and the prompts did not use it.
         shared: what items share; None where its groups are no clusters, and where evaluation stopped.
         contrasts: of kinds of ablation, where there are several; of full tables only.
+        forced: the forced answers of the unedited model, of tasks with rivals; of full tables only.
     """
 
     task: str
@@ -97,6 +99,7 @@ class TaskResult(Value):
     without_chat: bool = Field(default=False, exclude_if=lambda without: not without)
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     contrasts: tuple[KindContrast, ...] = Field(default=(), exclude_if=lambda contrasts: not contrasts)
+    forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
 
     @property
     def answers(self) -> int:

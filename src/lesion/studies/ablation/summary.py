@@ -28,7 +28,7 @@ from lesion.statistics.detectable import at_an_end
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation import perplexity
+from lesion.studies.ablation import forced, perplexity
 from lesion.studies.ablation.apart import apart
 from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.kinds.contrasts import contrasts
@@ -171,6 +171,7 @@ def _full_task(
         sensitivity=sensitivity,
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         contrasts=contrasts(task, frames, [edit for edit in edits if edit.unit in UNITS], study.level),
+        forced=forced.measured(baseline, study.level),
     )
 
 
@@ -194,6 +195,8 @@ def _cells(
     p_loss, p_kept = ([of(each, chance=chance) for each in counts] for of in (p_critical, p_spared))
     corrected, loss_corrected, kept_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss, p_kept))
     by_margin = margins(baseline, answered, tests, level)
+    by_word = margins(baseline, answered, tests, level, against_word=True)
+    by_force = forced.under_edits(baseline, answered, tests, level)
     cells = {}
     for place, (edit, frame) in enumerate(answered.items()):
         drop = paired_drop(right, _right(frame), level)
@@ -214,6 +217,8 @@ def _cells(
             p_spared_corrected=kept_corrected[place],
             spared=critical(kept_corrected[place]),
             margin=by_margin.get(edit),
+            word_margin=by_word.get(edit),
+            forced=by_force.get(edit),
             clustered=OverClusters.of(right.astype(float) - _right(frame), clusters, drop, level),
         )
     first, items, correct = next(iter(answered)), len(right), int(right.sum())

@@ -24,6 +24,7 @@ Factor = float | str
 """What a place is multiplied by, or what replaces what it adds: a kind, as `mean`, of `resample` with the draw."""
 
 CONTRIBUTIONS = "contributions"
+ALIGNED = "aligned"
 OF_HEADS = "of heads"
 
 
@@ -79,12 +80,12 @@ class Replacement:
 
     @property
     def source(self) -> str:
-        """Which reference of a task has it: means and draws share one, heads have theirs apart from blocks and
-        branches, and every fitted place has its own.
+        """Which reference of a task has it: means at positions and draws share those of aligned texts, heads have
+        theirs apart from blocks and branches, and every fitted place has its own.
         """
         if self.kind == "optimal":
             return f"optimal {self.address}"
-        return source_of(self.unit, CONTRIBUTIONS if self.kind in ("mean", "resample") else self.kind)
+        return source_of(self.unit, CONTRIBUTIONS if self.kind == "mean" else ALIGNED)
 
     def __str__(self) -> str:
         return f"{self.address}→{self.factor}"
@@ -115,11 +116,18 @@ def number_of(edit: PlaceEdit) -> Part | None:
     return edit.part if isinstance(edit, Replacement) else part_of(edit)
 
 
-def made(edit: PlaceEdit, references: Mapping[str, Reference]) -> Edit:
-    """The edit of a task with that of the task's references, by source, which a replacement needs."""
-    if isinstance(edit, Scale):
+def made(edit: PlaceEdit, reference: Reference | None, *, draw: int | None = None, name: str = "") -> Edit:
+    """The edit itself, of a replacement with the reference that it needs.
+
+    Args:
+        edit: of a study.
+        reference: of a task, that has the kind; None of an edit that replaces nothing.
+        draw: number of the text of `resample`, where it is another than that of the edit.
+        name: text form of the edit, where it has a reference of one of several frames.
+    """
+    if isinstance(edit, Scale) or reference is None:
         return parse(str(edit))
-    return Replace(edit.address, edit.kind, references[edit.source], edit.draw)
+    return Replace(edit.address, edit.kind, reference, edit.draw if draw is None else draw, name)
 
 
 def referring(edit: PlaceEdit, digests: Digests) -> PlaceEdit:

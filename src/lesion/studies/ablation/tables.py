@@ -16,7 +16,7 @@ from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 from lesion.studies.ablation import findings as prose
-from lesion.studies.ablation import parts_report
+from lesion.studies.ablation import forced_report, parts_report
 from lesion.studies.ablation import perplexity_report as perplexity
 from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.curves import Curve, View
@@ -37,7 +37,8 @@ COLUMNS = (
         "outcome",
         "decided",
     ),
-    *("margin", "margin_low", "margin_high", "margin_p_corrected"),
+    *(f"{kind}{end}" for kind in ("margin", "word_margin") for end in ("", "_low", "_high", "_p_corrected")),
+    *forced_report.COLUMNS,
     *sharing.COLUMNS,
     *(*RATES, "nonfinite"),
     *(f"baseline_{name}" for name in ("items", "accuracy", "low", "high", *RATES)),
@@ -45,7 +46,8 @@ COLUMNS = (
 NUMBERS = (
     "looped",
     "baseline_looped",
-    *("margin", "margin_low", "margin_high", "margin_p_corrected"),
+    *(f"{kind}{end}" for kind in ("margin", "word_margin") for end in ("", "_low", "_high", "_p_corrected")),
+    *forced_report.COLUMNS,
     *sharing.COLUMNS,
     *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
 )
@@ -83,18 +85,20 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                     **margin_of(cell),
                 }
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
+                | forced_report.columns(cell, curve.result.forced)
                 | sharing.columns(cell.clustered)
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 
 
 def margin_of(cell: Cell) -> dict[str, float | None]:
-    """The margin that a cell loses, as columns; empty where its task compares no tokens."""
-    if cell.margin is None:
-        return {}
-    margin = cell.margin
-    ends = {"margin": margin.value, "margin_low": margin.low, "margin_high": margin.high}
-    return {**ends, "margin_p_corrected": margin.p_corrected}
+    """The margins that a cell loses, as columns; empty where its task compares no tokens."""
+    columns: dict[str, float | None] = {}
+    for name, margin in (("margin", cell.margin), ("word_margin", cell.word_margin)):
+        if margin is not None:
+            columns |= {name: margin.value, f"{name}_low": margin.low, f"{name}_high": margin.high}
+            columns[f"{name}_p_corrected"] = margin.p_corrected
+    return columns
 
 
 def _accuracy(scores: Scores) -> dict[str, float | None]:
@@ -131,6 +135,7 @@ def cells(summary: AblationSummary) -> Table:
     """Every cell: `layers.csv`."""
     whole, level = frame(summary), f"{100 * summary.study.level:g}{wording.SPACE}%"
     drawn = {(curve.model, curve.task): curve.drawn for curve in summary.curves}
+    rivals = whole["forced_accuracy"].notna().any()
     drop = _interval("drop", "Drop", "drop_low", "drop_high")
     ended = [*ENDED, *([Column("nonfinite", "Not finite", wording.percent)] if whole["nonfinite"].any() else [])]
     if summary.stopped:
@@ -151,6 +156,7 @@ def cells(summary: AblationSummary) -> Table:
         columns = [
             ACCURACY,
             drop,
+            *([Column("forced_accuracy", "Forced", row=forced_report.shown)] if rivals else []),
             Column("p", "p", wording.p_value),
             Column("p_corrected", "p corrected", wording.p_value),
             Column("p_critical_corrected", "p critical", wording.p_value),
@@ -163,6 +169,8 @@ def cells(summary: AblationSummary) -> Table:
             " quarter, by a test of its own. Where answers are chosen, both are measured down to chance. The"
             " corrections are Holm's over the blocks of one model and task."
         )
+        if rivals:
+            caption += f" {forced_report.METHOD}"
     return Table(
         "layers",
         whole,
@@ -175,7 +183,10 @@ def cells(summary: AblationSummary) -> Table:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    return "●" if row["outcome"] == "critical" else str(row["outcome"])
+    if row["outcome"] == "critical":
+        kept = row["forced_p_kept_corrected"]
+        return "● form only" if kept is not None and kept <= wording.ALPHA else "●"
+    return str(row["outcome"])
 
 
 def baselines(summary: AblationSummary) -> Table:
@@ -190,6 +201,7 @@ def baselines(summary: AblationSummary) -> Table:
         rows.append(
             {"model": model, "task": task, "items": items, "shown": shown}
             | _accuracy(own[0].result.baseline)
+            | {"forced": forced_report.unedited(own[0].result.forced)}
             | {"marked": "; ".join(_places(curve, several_edits) for curve in own)}
         )
     which = "the blocks whose drop exceeds the effect" if summary.stopped else "the critical blocks"
@@ -202,6 +214,7 @@ def baselines(summary: AblationSummary) -> Table:
             *([MODEL, TASK] if several_models else [TASK]),
             Column("items", "Items", row=lambda row: str(row["shown"])),
             ACCURACY,
+            *([Column("forced", "Forced", number=False)] if any(row["forced"] for row in rows) else []),
             *ENDED,
             Column("marked", wording.call(summary.stopped).capitalize(), number=False),
         ),
@@ -295,6 +308,8 @@ def text(summary: AblationSummary, seconds: screen.Seconds) -> RenderableType:
         f"{numbers}{summary.rule} Below, from {100 * wording.WORTH_SAYING:g} % on: truncated, the answer hit the"
         f" token limit;{unclosed} unparsed, no answer could be read from it."
     )
+    if any(curve.result.forced for curve in summary.curves):
+        caption += f" {forced_report.METHOD}"
     if summary.approximate:
         caption += f" Approximate: {summary.approximate}"
     tables = [Wide(_by_layer(view, label)) for view in summary.views for label in view.labels]
@@ -317,7 +332,8 @@ def _by_layer(view: View, label: str) -> TerminalTable:
         stopped = f"n{wording.SPACE}={wording.SPACE}{curve.items:,}" if curve.stopped else ""
         count = f"n {wording.of_drawn(*curve.counts)}" if stopped else wording.counted(curve.items, "item")
         table.add_column(Text(f"{plain(task)}\n{count}"), justify="right", overflow="fold")
-        baselines.append(_written(curve.result.baseline, curve.result.baseline.accuracy, items=stopped))
+        beneath = "\n".join(filter(None, (stopped, forced_report.line(curve.result.forced))))
+        baselines.append(_written(curve.result.baseline, curve.result.baseline.accuracy, items=beneath))
     table.add_row("baseline", *baselines, end_section=True)
     # A family beside it may be deeper: only what this model has, or will have.
     for layer in sorted(set().union(*(curve.layers for curve in by_task.values()))):
@@ -330,7 +346,8 @@ def _cell(curve: Curve, layer: int) -> Text:
     if cell is None:
         return Text("not yet", style="dim")
     if not curve.stopped:
-        return _written(cell, cell.accuracy, mark=OUTCOMES.get(cell.outcome or "", ""))
+        mark = OUTCOMES.get(cell.outcome or "", "")
+        return _written(cell, cell.accuracy, mark=mark, items=forced_report.line(cell.forced))
     mark = f"{MARKS.get(cell.decided or '', '')} drop".lstrip()
     return _written(cell, cell.drop, mark=mark, items=wording.item_count(cell.items, cell.decided, curve.drawn))
 

@@ -15,6 +15,7 @@ FREQUENT = "frequent"
 """`?tempting=frequent`: the most frequent answer to others of the same relation tempts."""
 
 RIGHTS = ("attribute", "ground_truth", "target_true")
+FALSE = ("target_new", "target_false")
 IDS = ("case_id", "known_id", "id")
 RELATIONS = ("relation_id", "relation")
 
@@ -32,8 +33,9 @@ class Facts(contrast.Contrast):
 
     The group is the relation; where a row names none, its prompt with `{}` for the subject.
 
-    With `?tempting=frequent`, the most frequent right text of the same relation among the statements with another one
-    tempts; where that begins with the same token as the right text, the next most frequent.
+    The rival is the false object of the row, where it has one (`target_new` or `target_false`, as in CounterFact). With
+    `?tempting=frequent` it is the most frequent right text of the same relation among the statements with another one;
+    where that begins with the same token as the right text, the next most frequent.
     """
 
     title = "facts"
@@ -48,7 +50,11 @@ class Facts(contrast.Contrast):
 
     def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
         """The items with what tempts by the setting."""
-        return contrast.frequent(items) if self.setting == FREQUENT else super().tempted(items)
+        if self.setting == FREQUENT:
+            return contrast.frequent(items)
+        if self.setting == contrast.TEMPTING:
+            return (contrast.tempted(item, item.metadata.get("false") or contrast.TEMPTING) for item in items)
+        return super().tempted(items)
 
     def corruptions(self, item: Item) -> Iterable[Item]:
         """The statement about other subjects of the same relation, in the wording of the item."""
@@ -66,10 +72,8 @@ class Facts(contrast.Contrast):
             fact = Row(row["requested_rewrite"], row.where)
         subject = fact.text("subject") if "subject" in fact else ""
         prompt = wording = fact.text("prompt")
-        right = fact[fact.field(*RIGHTS)]
-        if isinstance(right, dict) and "str" in right:
-            right = Row(right, f"{row.where}, '{fact.field(*RIGHTS)}'")["str"]
-        right = Row({"answer": right}, row.where).text("answer")
+        right = _object(fact, *RIGHTS)
+        false = _object(fact, *FALSE) if any(fact.fields.get(field) for field in FALSE) else ""
         if "{}" in prompt:
             if not subject:
                 raise row.fault("the prompt has '{}' for a subject, and there is no 'subject'.")
@@ -77,7 +81,19 @@ class Facts(contrast.Contrast):
         elif subject:
             wording = prompt.replace(subject, "{}")
         relation = next((str(fact[field]) for field in RELATIONS if fact.fields.get(field)), wording if subject else "")
-        return _item(contrast.identity(row, IDS, prompt, index), wording, subject, prompt, right, relation)
+        item = _item(contrast.identity(row, IDS, prompt, index), wording, subject, prompt, right, relation)
+        if false in ("", right):
+            return item
+        return replace(item, metadata={**item.metadata, "false": false})
+
+
+def _object(fact: Row, *fields: str) -> str:
+    """The first of these fields, a text or an object with `str`."""
+    field = fact.field(*fields)
+    value = fact[field]
+    if isinstance(value, dict) and "str" in value:
+        value = Row(value, f"{fact.where}, '{field}'")["str"]
+    return Row({"answer": value}, fact.where).text("answer")
 
 
 def _item(identity: str, wording: str, subject: str, prompt: str, right: str, relation: str) -> Item:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
+from lesion.tasks.aligned import MOST
 from lesion.tasks.corruption import corrupted
 from lesion.tasks.source import Row, packaged
 from lesion.tasks.task import Item
 
 SUBJECT = "subject"
-"""`?tempting=subject`: the name that stands twice tempts."""
+"""`?tempting=subject`: the name that stands twice has to be known in every item."""
 
 ITEMS, POOL = 400, 400
 PROMPTS = ("prompt", "text", "sentence")
@@ -36,7 +37,8 @@ class Ioi(contrast.Contrast):
     is the answer, whatever punctuation follows) and `answer` (or `io`, `IO`, `indirect_object`), perhaps `subject` and
     `case_id`. Where there is no `subject`, it is the one capitalised word besides the answer that stands twice.
 
-    With `?tempting=subject`, the name that stands twice tempts.
+    The rival is the name that stands twice. An item of a file in which it is not known has none; `?tempting=subject`
+    refuses such a file.
     """
 
     title = "ioi"
@@ -59,10 +61,10 @@ class Ioi(contrast.Contrast):
         return self.tempted(_sentences()[ITEMS:])
 
     def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
-        """The items with what tempts by the setting."""
-        if self.setting != SUBJECT:
+        """The items with the name that stands twice, or with the text of the setting."""
+        if self.setting not in self.settings:
             return super().tempted(items)
-        return (contrast.tempted(item, item.metadata["subject"]) for item in items)
+        return (contrast.tempted(item, item.metadata["subject"] or contrast.TEMPTING) for item in items)
 
     def corruptions(self, item: Item) -> Iterable[Item]:
         """The sentence whose last name is the right one's, so that the other name is right; one at most."""
@@ -72,6 +74,21 @@ class Ioi(contrast.Contrast):
             before, behind = item.question[: places[-1]], item.question[places[-1] + len(subject) :]
             other = corrupted(item, f"{item.id} corrupted", f"{before}{item.gold}{behind}", subject)
             yield replace(other, metadata={"subject": item.gold})
+
+    def aligned(self, item: Item) -> list[Item]:
+        """The sentence with other names, as in the reference distribution of Wang et al. (2022)."""
+        subject = str(item.metadata.get("subject", ""))
+        if not subject or item.gold not in item.question:
+            return []
+        form = _WORD.sub(lambda word: {item.gold: "{gold}", subject: "{subject}"}.get(word[0], word[0]), item.question)
+        names = _names(self)
+        rng = random.Random(f"aligned {form}")
+        made = {}
+        for _ in range(MOST):
+            right, other = rng.sample(names, 2)
+            prompt = form.replace("{gold}", right).replace("{subject}", other)
+            made.setdefault(prompt, _item(f"{right}, {other}: {form}", prompt, right, other))
+        return list(made.values())
 
     def item(self, row: Row, index: int) -> Item:
         """The item of a row."""
@@ -85,6 +102,13 @@ class Ioi(contrast.Contrast):
                 f"leave ?tempting=subject out."
             )
         return _item(contrast.identity(row, ("case_id",), prompt, index), prompt, right, subject)
+
+
+@cache
+def _names(task: Ioi) -> list[str]:
+    """The names of a task's sentences and those of the project's own."""
+    own = (name for item in task.load() for name in (item.gold, str(item.metadata.get("subject", ""))))
+    return sorted({*packaged("benchmarks/ioi.toml")["names"], *filter(None, own)})
 
 
 def _item(identity: str, prompt: str, right: str, subject: str) -> Item:

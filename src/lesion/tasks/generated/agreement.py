@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
 
-from lesion.tasks import contrast
 from lesion.tasks.corruption import corrupted
 from lesion.tasks.generated.family import Family, Settings, halves
 from lesion.tasks.generated.task import Generated
@@ -61,7 +60,7 @@ def sentences(attractors: str) -> tuple[tuple[str, str, str, str], ...]:
 def _items(attractors: str, pool: bool) -> tuple[Item, ...]:
     half = halves(sentences(attractors), 1)[pool]
     return tuple(
-        contrast.item(identify(prompt, 0)[2:], prompt, right, tempting, group)
+        Item(identify(prompt, 0)[2:], prompt, right, choices=(right, tempting), solution=right, group=group)
         for prompt, right, tempting, group in half
     )
 

@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 
 from lesion.errors import UsageError
+from lesion.tasks.aligned import MOST
 from lesion.tasks.generated.family import Family, Settings, different, halves
 from lesion.tasks.generated.numbers import integer, spelled
 from lesion.tasks.generated.task import Generated
@@ -240,15 +242,47 @@ def shared_shots(member: str, digits: int, problem: Problem, count: int, sets: i
 
 def item(member: str, digits: int, count: int, form: str, problem: Problem, sets: int = 0) -> Item:
     """The item of a problem, its solved problems before it: its own, or those of one of so many sets."""
-    kind = MEMBERS[member]
     taken = (
         shared_shots(member, digits, problem, count, sets) if sets and count else shots(member, digits, problem, count)
     )
+    return _written(member, form, problem, taken)
+
+
+def _written(member: str, form: str, problem: Problem, taken: Sequence[Problem]) -> Item:
+    kind = MEMBERS[member]
     solved = [f"{kind.write(shot, form)} {kind.right(shot)}" for shot in taken]
     between = "\n" if form == "equation" else "\n\n"
     question = between.join((*solved, kind.write(problem, form)))
     right = str(kind.right(problem))
     return Item(kind.identify(problem), question, right, solution=right, group=kind.group(problem))
+
+
+def aligned(member: str, digits: int, count: int, form: str, sets: int, item: Item) -> Sequence[Item]:
+    """Problems behind the solved problems of an item, none of which shows their numbers or their answer."""
+    problem = _by_id(member, digits)[item.id]
+    taken = (
+        shared_shots(member, digits, problem, count, sets) if sets and count else shots(member, digits, problem, count)
+    )
+    return _behind(member, digits, form, tuple(taken), problem.second)
+
+
+@cache
+def _by_id(member: str, digits: int) -> dict[str, Problem]:
+    return {MEMBERS[member].identify(problem): problem for problem in problems(member, digits)}
+
+
+@cache
+def _behind(member: str, digits: int, form: str, taken: tuple[Problem, ...], second: bool) -> tuple[Item, ...]:
+    kind = MEMBERS[member]
+    shown = {shot.key for shot in taken}, {kind.right(shot) for shot in taken}
+    asked, observed = halves(problems(member, digits), FEWEST)
+    every = observed if observed is asked else (*observed, *asked)
+    others = (
+        problem
+        for problem in every
+        if problem.second == second and problem.key not in shown[0] and kind.right(problem) not in shown[1]
+    )
+    return tuple(_written(member, form, problem, taken) for problem in islice(others, MOST))
 
 
 def verdict(item: Item, answer: Answer) -> Verdict:
@@ -273,7 +307,10 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     kind = MEMBERS[member]
     length = kind.longest(digits) + MARGIN + (0 if count else SENTENCE)
     items = partial(_items, member, digits, count, form, sets)
-    return Generated(name, length, items, verdict, stop=("\n",), style="raw", gold_classes=whole(kind.answer))
+    align = partial(aligned, member, digits, count, form, sets)
+    return Generated(
+        name, length, items, verdict, stop=("\n",), style="raw", align=align, gold_classes=whole(kind.answer)
+    )
 
 
 FAMILY = Family(

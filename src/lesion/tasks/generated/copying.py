@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache, partial
 
+from lesion.tasks.aligned import MOST
 from lesion.tasks.generated.family import Family, Settings, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import words
@@ -26,6 +27,19 @@ def problem(length: int, shots: int, rng: random.Random) -> tuple[str, str]:
     return "\n".join((*(f"{text} = {text}" for text in lists), f"{right} =")), right
 
 
+def aligned(length: int, item: Item) -> list[Item]:
+    """Other words to copy behind the lists of an item."""
+    before = item.question.rpartition("\n")[0]
+    solved = set(before.split())
+    others = [word for word in words() if word not in solved]
+    rng = random.Random(f"aligned {before}")
+    lists = dict.fromkeys(" ".join(rng.sample(others, length)) for _ in range(MOST))
+    return [
+        Item(f"aligned {right}", "\n".join((*filter(None, (before,)), f"{right} =")), right, solution=right)
+        for right in lists
+    ]
+
+
 @cache
 def _items(length: int, shots: int, pool: bool) -> tuple[Item, ...]:
     made = list(distinct(2 * ITEMS, partial(problem, length, shots), f"copying {length} {shots}"))
@@ -45,7 +59,8 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     length, shots = int(settings["length"]), int(settings["shots"])
-    return Generated(name, TOKENS * length + TOKENS, partial(_items, length, shots), verdict, stop=("\n",), style="raw")
+    items, align = partial(_items, length, shots), partial(aligned, length)
+    return Generated(name, TOKENS * length + TOKENS, items, verdict, stop=("\n",), style="raw", align=align)
 
 
 FAMILY = Family(

@@ -6,6 +6,7 @@ import math
 import random
 from functools import cache, partial
 
+from lesion.tasks.aligned import MOST
 from lesion.tasks.generated.family import Family, Settings, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.judges import judge
@@ -68,6 +69,23 @@ def item(prompt: str, year: int, candidates: int, index: int) -> Item:
 
 
 @cache
+def _with_verb(verb: str, candidates: int) -> tuple[Item, ...]:
+    every = [
+        (f"The {noun} {verb} from the year {century * 100 + year} to the year", century * 100 + year)
+        for noun in NOUNS
+        for century in CENTURIES
+        for year in range(FIRST, LAST + 1)
+    ]
+    drawn = random.Random(f"aligned greater than {verb}").sample(every, MOST)
+    return tuple(item(prompt, year, candidates, index) for index, (prompt, year) in enumerate(drawn))
+
+
+def aligned(candidates: int, item: Item) -> tuple[Item, ...]:
+    """Other nouns and years with the verb of an item."""
+    return _with_verb(next(verb for verb in VERBS if f" {verb} " in item.question), candidates)
+
+
+@cache
 def _items(candidates: int, pool: bool) -> tuple[Item, ...]:
     made = list(distinct(2 * ITEMS, problem, "greater than"))
     return tuple(
@@ -93,7 +111,8 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 def _make(name: str, member: str, settings: Settings) -> Generated:
     items = partial(_items, int(settings["candidates"]))
-    return Generated(name, 1, items, verdict, kind="choose", style="raw")
+    align = partial(aligned, int(settings["candidates"]))
+    return Generated(name, 1, items, verdict, kind="choose", style="raw", align=align)
 
 
 FAMILY = Family(

@@ -21,6 +21,7 @@ class Generated:
         verdict: the judge.
         guessing: the accuracy of guessing where nothing is chosen, in 0…1.
         corrupt: the corrupted items of an item (`lesion.tasks.corruption`).
+        align: the items that are aligned with an item (`lesion.tasks.aligned`).
         gold_classes: of the tokens of right answers, where the task names any.
     """
 
@@ -33,6 +34,7 @@ class Generated:
     style: str = "auto"
     guessing: float = 0.0
     corrupt: Callable[[Item], Iterable[Item]] | None = field(default=None, repr=False)
+    align: Callable[[Item], Sequence[Item]] | None = field(default=None, repr=False)
     gold_classes: GoldClasses | None = field(default=None, repr=False)
 
     __repr__ = short_repr
@@ -52,3 +54,7 @@ class Generated:
     def corruptions(self, item: Item) -> Iterable[Item]:
         """Items whose right answer is another one; none where the task has no rule for them."""
         return () if self.corrupt is None else self.corrupt(item)
+
+    def aligned(self, item: Item) -> Sequence[Item] | None:
+        """Items in the form of an item; None where the task has no rule for them."""
+        return None if self.align is None else self.align(item)

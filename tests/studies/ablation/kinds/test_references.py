@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lesion
+from lesion.activations.contributions import _sampled
 from lesion.edits.reference import read_reference
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
@@ -21,7 +22,11 @@ from runs import run_ablation as run
 from tiny import model
 
 MODEL = "bundled:llama-base"
-TASKS = ("primer:arithmetic", "primer:atlas")
+PRIMER = "primer:arithmetic"
+TASKS = ("arithmetic:add?digits=1&shots=2&sets=2", "arithmetic:subtract?digits=1&shots=2&sets=2")
+
+
+KINDS = ("mean", "position", "resample", "resample 1")
 
 
 def study(*tasks: str, **values) -> Study:
@@ -51,44 +56,71 @@ def test_a_sweep_has_the_kinds_of_replacement_behind_the_factors_of_each_unit():
     plan = EditPlan(replace=["resample", "mean"], draws=3)
     assert plan.kinds == ("resample", "resample 1", "resample 2", "mean")
     swept = sweep(model("llama").anatomy, ["block", "mlp"], [1], [0.0], ["mean", "resample 1", "position"])
-    digests = {"sums": {"contributions": "0" * 16, "position": "1" * 16}}
+    digests = {"sums": {"contributions": "0" * 16, "aligned": "1" * 16}}
     swept = [referring(edit, digests) for edit in swept]
     assert [str(edit) for edit in swept] == [
         *("1×0", "1→mean", "1→resample 1", "1→position"),
         *("1.mlp×0", "1.mlp→mean", "1.mlp→resample 1", "1.mlp→position"),
     ]
     assert [(edit.layer, edit.unit, edit.factor) for edit in swept][-2] == (1, "mlp", "resample 1")
-    assert text_of(swept[2], "sums") == f"1→resample 1@{'0' * 16}"
+    assert text_of(swept[2], "sums") == f"1→resample 1@{'1' * 16}"
     assert text_of(swept[3], "sums") == f"1→position@{'1' * 16}"
     assert [read(str(edit), digests) for edit in swept] == swept
 
 
-def test_every_task_is_evaluated_under_the_contributions_of_its_own_texts(done, network):
+def answered(network, name, item, edit) -> str:
+    found = lesion.find_task(name)
+    decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
+    prompt = encode(network, found, item, resolve(network, found, None), max_new_tokens=1)
+    with lesion.applied(network, edit):
+        (response,) = TransformersEngine(network, 1).answer([Request("", prompt, decoding=decoding)])
+    return response.answer.text
+
+
+def test_the_mean_of_every_task_is_over_its_own_texts(done, network):
     by_task = references(done.folder)
-    assert by_task[TASKS[0]]["mean"] == by_task[TASKS[0]]["resample"] != by_task[TASKS[1]]["mean"]
-    answers = done.answers
+    assert by_task[TASKS[0]]["mean"] != by_task[TASKS[1]]["mean"]
     for task in TASKS:
-        reference = by_task[task]["mean"]
-        of_task = answers[answers["task"] == task]
-        named = [f"{layer}→{kind}" for kind in ("mean", "resample", "resample 1") for layer in (0, 3)]
-        kinds = [f"{name}@{reference.digest}" for name in named]
-        kinds += [f"{layer}→position@{by_task[task]['position'].digest}" for layer in (0, 3)]
-        assert set(of_task["edit"]) == {"baseline", "0×0", "3×0", *kinds}
-        edit = lesion.Replace("3", "resample", reference, 1)
-        stored = of_task[of_task["edit"] == str(edit)].set_index("item")["text"].to_dict()
-        found = lesion.find_task(task)
-        decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
-        requests = [
-            Request(
-                item.id,
-                encode(network, found, item, resolve(network, found, None), max_new_tokens=1),
-                decoding=decoding,
-            )
-            for item in draw(found, 6, 0)
-        ]
-        with lesion.applied(network, edit):
-            alone = {each.key: each.answer.text for each in TransformersEngine(network, 1).answer(requests)}
-        assert stored == alone
+        answers = done.answers[done.answers["task"] == task]
+        edit = lesion.Replace("3", "mean", by_task[task]["mean"])
+        stored = answers[answers["edit"] == str(edit)].set_index("item")["text"].to_dict()
+        assert stored == {item.id: answered(network, task, item, edit) for item in draw(lesion.find_task(task), 6, 0)}
+
+
+def test_positions_and_draws_of_an_item_are_those_of_texts_behind_its_own_solved_problems(done, network):
+    for name in TASKS:
+        answers = done.answers[done.answers["task"] == name]
+        edits = set(answers["edit"])
+        assert {edit.partition("@")[0] for edit in edits} == {
+            "baseline", "0×0", "3×0", *(f"{layer}→{kind}" for layer in (0, 3) for kind in KINDS)
+        }  # fmt: skip
+        task = lesion.find_task(name)
+        for item in draw(task, 6, 0):
+            texts = lesion.aligned(task, item)[:50]
+            calibration = lesion.calibration(network, task, len(texts), items=texts)
+            reference = lesion.reference(network, calibration, kinds=("position", "resample"), draws=3, vectors=1)
+            # The texts of the draws in their order; the item itself is passed over.
+            lengths = [len(text) for text in calibration.texts]
+            order = _sampled(lengths, 3, 1, 0)
+            others = [
+                draw_ for draw_, place in enumerate(order)
+                if next(text for text in texts if text.id == calibration.ids[place]).question != item.question
+            ]  # fmt: skip
+            for edit, text in (
+                (lesion.Replace("3", "position", reference), "3→position"),
+                (lesion.Replace("3", "resample", reference, others[0]), "3→resample"),
+                (lesion.Replace("3", "resample", reference, others[1]), "3→resample 1"),
+            ):
+                (stored,) = answers[answers["edit"].str.startswith(f"{text}@") & (answers["item"] == item.id)]["text"]
+                assert stored == answered(network, name, item, edit)
+
+
+def test_a_task_without_aligned_texts_is_refused_before_anything_is_observed(network, tmp_path):
+    for kind in ("position", "resample"):
+        edits = {"layers": "3", "replace": ["mean", kind]}
+        with pytest.raises(UsageError, match="primer:atlas has no texts that are aligned with its items"):
+            run(study(TASKS[0], "primer:atlas", edits=edits), tmp_path / kind, models={MODEL: network})
+        assert not (tmp_path / kind / FOLDER).exists()
 
 
 def test_a_second_run_evaluates_nothing_and_keeps_the_references(done, network):
@@ -117,10 +149,10 @@ def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_pa
     monkeypatch.setattr(references_of_lesion, "STEPS", 2)
     monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
     edits = {"layers": "3", "replace": ["optimal"]}
-    one = run(study(TASKS[0], edits=edits), tmp_path / "out", models={MODEL: network})
+    one = run(study(PRIMER, edits=edits), tmp_path / "out", models={MODEL: network})
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / FOLDER).iterdir()}
     assert len(kept) == 2  # of block 3, and the contributions with which it begins
-    two = run(study(TASKS[0], edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
+    two = run(study(PRIMER, edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
     of_place = {
         address: of
         for of in map(read_reference, (tmp_path / "out" / FOLDER).iterdir())
@@ -136,14 +168,14 @@ def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_pa
 def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tmp_path, monkeypatch):
     monkeypatch.setattr(references_of_lesion, "STEPS", 1)
     monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
-    edits = {"layers": "3", "unit": ["mlp", "head"], "replace": ["mean", "position", "optimal"]}
-    done = run(study(TASKS[0], edits=edits, items=3), tmp_path / "out", models={MODEL: network})
+    edits = {"layers": "3", "unit": ["mlp", "head"], "replace": ["mean", "optimal"]}
+    done = run(study(PRIMER, edits=edits, items=3), tmp_path / "out", models={MODEL: network})
     count = network.anatomy.heads(3).count
     names = ["3.mlp", *(f"3.attention.head.{head}" for head in range(count))]
-    kinds = ("mean", "position", "optimal")
+    kinds = ("mean", "optimal")
     made = list(map(read_reference, (done.folder / FOLDER).iterdir()))
-    # Means and positions of branches and of heads, and an optimum of each place.
-    assert len(made) == 4 + len(names)
+    # Means of branches and of heads, and an optimum of each place.
+    assert len(made) == 2 + len(names)
     texts = {
         (name, kind): str(lesion.Replace(name, kind, of))
         for of in made
@@ -151,23 +183,22 @@ def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tm
         for name in set(names) & set(of.vectors.get(kind, {}))
     }
     assert set(done.answers["edit"]) == {"baseline", *(f"{name}×0" for name in names), *texts.values()}
-    assert len(texts) == 3 * len(names)
+    assert len(texts) == 2 * len(names)
     parts = done.parts
     assert [*parts["factor"]] == [factor for factor in (0.0, *kinds) for _ in range(count)]
-    assert [*parts["part"]] == [*range(count)] * 4
+    assert [*parts["part"]] == [*range(count)] * 3
     assert set(parts["tests"]) == {count}
     _, summary, _, _ = recall(done.folder)
     assert summary == done.summary
-    again = run(study(TASKS[0], edits=edits, items=3), done.folder, models={MODEL: network})
+    again = run(study(PRIMER, edits=edits, items=3), done.folder, models={MODEL: network})
     assert again.evaluated == 0
     again.report()
     page = " ".join((done.folder / "report.html").read_text("utf-8").split())
-    assert "with one head replaced by its mean at the position at a time" in page
-    assert "position: at every position it adds its mean over these texts at that position" in page
+    assert "with one head replaced by its mean at a time" in page
     # Stored answers are those under the edit of the reference that the folder keeps.
     part = next(of for of in made if f"3.attention.head.{count - 1}" in of.vectors.get("mean", {}))
     edit = lesion.Replace(f"3.attention.head.{count - 1}", "mean", part)
-    found = lesion.find_task(TASKS[0])
+    found = lesion.find_task(PRIMER)
     decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
     style = resolve(network, found, None)
     requests = [
@@ -187,15 +218,15 @@ def test_other_parts_of_a_block_are_not_replaced():
 
 
 def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path, monkeypatch):
-    few = calibration_items(lesion.find_task(TASKS[0]))[:8]
+    few = calibration_items(lesion.find_task(PRIMER))[:8]
     monkeypatch.setattr(references_of_lesion, "calibration_items", lambda task: few)
     with pytest.raises(UsageError, match=r"at least 10 items that are not evaluated, and primer:arithmetic has \d of"):
-        run(study(TASKS[0], edits={"layers": "3", "replace": "optimal"}), tmp_path / "out", models={MODEL: network})
+        run(study(PRIMER, edits={"layers": "3", "replace": "optimal"}), tmp_path / "out", models={MODEL: network})
 
 
 def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):
     run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
-    path, _ = (tmp_path / "out" / FOLDER).iterdir()
+    path = next((tmp_path / "out" / FOLDER).iterdir())
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(LesionError, match=r"Delete it"):
         run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})

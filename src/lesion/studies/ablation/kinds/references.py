@@ -1,15 +1,24 @@
-"""The references of a layer study: what replaces a place's contribution under each task, kept in the study's folder."""
+"""The references of a layer study: what replaces a place's contribution under each task, kept in the study's folder.
+
+`mean` and `optimal` have one reference a task. `position` and `resample` have one for every frame of its items
+(`lesion.activations.alignment`): texts behind the same solved problems, aligned with the items token by token. Answers
+are stored under one edit all the same, named by the digest of all frames together.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from lesion.activations.alignment import Frame, frames
 from lesion.activations.calibration import Calibration, calibration
-from lesion.activations.contributions import PLACES, Kind, reference
+from lesion.activations.contributions import FEWEST_TEXTS as FEWEST_ALIGNED
+from lesion.activations.contributions import PLACES, Kind, observed, reference, sampled
 from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted
+from lesion.core.inference import Cell
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.reference import Reference, read_reference
@@ -27,13 +36,50 @@ TEXTS = 100
 FOLDER = "references"
 
 
-References = Mapping[str, Mapping[str, Reference]]
+ALIGNED_TEXTS = 50
+"""So many texts of a frame, at most."""
+
+
+@dataclass(frozen=True)
+class OfFrame:
+    """Items of one frame with the reference of its texts.
+
+    Attributes:
+        items: their ids.
+        own: the place among the texts of `resample` at which an item itself stands; it is not drawn.
+    """
+
+    items: tuple[str, ...]
+    reference: Reference
+    own: int | None = None
+
+    def draw(self, number: int) -> int:
+        """The text of a draw: the texts in their order without the item itself."""
+        return number if self.own is None or number < self.own else number + 1
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The references of all frames of a task."""
+
+    frames: tuple[OfFrame, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits of all references with their items."""
+        parts = sorted(
+            (each.reference.digest, -1 if each.own is None else each.own, *each.items) for each in self.frames
+        )
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+References = Mapping[str, Mapping[str, Reference | Frames]]
 """References by task, and of each task by what they are the source of (`Replacement.source`)."""
 
 
 def references_of(
     evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[PlaceEdit]
-) -> dict[str, dict[str, Reference]]:
+) -> dict[str, dict[str, Reference | Frames]]:
     """The references of every task of a study that its edits need, by the task's name and by that of its gold answers.
 
     A reference that the folder has of these weights is read; another one is made from prompts with their gold
@@ -45,11 +91,17 @@ def references_of(
         LesionError: what a place adds cannot be read, or a file of the folder is damaged or cannot be written.
     """
     replaced = [edit for edit in edits if isinstance(edit, Replacement)]
-    by_task: dict[str, dict[str, Reference]] = {}
-    for choice, task in evaluation.tasks.items():
-        own = _OfTask(evaluation, chosen, choice, task, model, 1 + max((edit.draw for edit in replaced), default=0))
-        for source in dict.fromkeys(edit.source for edit in replaced if edit.kind != "optimal"):
+    by_task: dict[str, dict[str, Reference | Frames]] = {}
+    draws = 1 + max((edit.draw for edit in replaced), default=0)
+    aligned = dict.fromkeys(edit.source for edit in replaced if edit.kind in ("position", "resample"))
+    owners = [(choice, _OfTask(evaluation, chosen, choice, task, model)) for choice, task in evaluation.tasks.items()]
+    of_frames = [own.frames(draws) if aligned else [] for _, own in owners]  # refused before anything is observed
+    for (choice, own), aligned_texts in zip(owners, of_frames, strict=True):
+        for source in dict.fromkeys(edit.source for edit in replaced if edit.kind == "mean"):
             own.observe(source)
+        for source in aligned:
+            places = {edit.address for edit in replaced if edit.source == source}
+            own.align(source, aligned_texts, places, draws)
         if places := [edit.address for edit in replaced if edit.kind == "optimal"]:
             own.fit(places)
         by_task[choice.name] = by_task[gold_name(choice.name)] = own.references
@@ -66,29 +118,73 @@ class _OfTask:
         choice: TaskChoice,
         task: Task,
         model: Model,
-        draws: int,
     ) -> None:
-        self.evaluation, self.task, self.model, self.draws = evaluation, task, model, draws
+        self.evaluation, self.task, self.model = evaluation, task, model
         self.seed, self.watcher = evaluation.study.seed, evaluation.run.watcher
         self.style = evaluation.study.prompt_style_of(chosen, choice)
         self.decided = f"{chosen.name}|{choice.name}|{self.style}|{self.seed}"
         self.items = evaluation.items[choice]
-        self.references: dict[str, Reference] = {}
+        self.references: dict[str, Reference | Frames] = {}
 
     def observe(self, source: str) -> Reference:
-        """Read or make what needs one pass over the texts."""
-        if source not in self.references and not self._read(source):
-            kinds: Sequence[Kind] = ("mean", "resample") if source.startswith(CONTRIBUTIONS) else ("position",)
+        """Read or make the means, and what an optimum begins with."""
+        stored = self._read(source)
+        if stored is None:
+            kinds: set[Kind] = {"mean", "resample"}
             units: Sequence[ReplacedUnit] = ("head",) if source.endswith(OF_HEADS) else PLACES
-            made = reference(
-                self.model, self.texts, kinds=kinds, units=units, draws=self.draws, seed=self.seed, watcher=self.watcher
-            )
-            self._keep(source, made)
-        return self.references[source]
+            stored = observed(self.model, self.texts, kinds=kinds, units=units, seed=self.seed, watcher=self.watcher)
+            self._keep(source, stored)
+        self.references[source] = stored
+        return stored
+
+    def frames(self, draws: int) -> list[Frame]:
+        """The items with the texts that are aligned with them: one more than there are draws, and ten at least."""
+        fewest = max(FEWEST_ALIGNED, draws + 1)
+        return frames(self.model, self.task, self.items, style=self.style, texts=ALIGNED_TEXTS, fewest=fewest)
+
+    def align(self, source: str, frames: Sequence[Frame], addresses: Set[str], draws: int) -> None:
+        """Read or make the references of all frames, of the places that are replaced alone."""
+        units = sorted({place_of(address)[1] for address in addresses})
+        held: list[OfFrame] = []
+        for number, frame in enumerate(frames, 1):
+            named = hashlib.sha256(repr([text.question for text in frame.texts]).encode("utf-8", "surrogatepass"))
+            file = f"{source} {named.hexdigest()}"
+            texts = self._calibration(frame.texts)
+            stored = self._read(file)
+            if stored is None or len(stored.texts) <= draws or not addresses <= stored.vectors["position"].keys():
+                whole = reference(
+                    self.model,
+                    texts,
+                    kinds=("position", "resample"),
+                    units=units,
+                    draws=draws + 1,
+                    vectors=1,
+                    seed=self.seed,
+                )
+                vectors = {
+                    kind: {address: of for address, of in by_address.items() if address in addresses}
+                    for kind, by_address in whole.vectors.items()
+                }
+                label = f"{whole.label}, frame {number} of {len(frames)}"
+                stored = replace(whole, vectors=vectors, label=label)
+                self._keep(file, stored)
+            questions = {text.id: text.question for text in frame.texts}
+            order = [questions[texts.ids[place]] for place in sampled(texts, draws + 1, self.seed)]
+            by_own: dict[int | None, list[str]] = {}
+            for item in frame.items:
+                by_own.setdefault(order.index(item.question) if item.question in order else None, []).append(item.id)
+            held += [OfFrame(tuple(ids), stored, own) for own, ids in by_own.items()]
+        self.references[source] = Frames(tuple(held))
 
     def fit(self, addresses: Sequence[str]) -> None:
         """Read or fit the constants of places, each of which is a reference of its own."""
-        missing = [address for address in addresses if not self._read(f"optimal {address}")]
+        missing = []
+        for address in addresses:
+            stored = self._read(f"optimal {address}")
+            if stored is None:
+                missing.append(address)
+            else:
+                self.references[f"optimal {address}"] = stored
         if not missing:
             return
         if len(self.others) < FEWEST_TEXTS:
@@ -109,6 +205,7 @@ class _OfTask:
             ):
                 held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
                 self._keep(f"optimal {address}", held)
+                self.references[f"optimal {address}"] = held
 
     @cached_property
     def others(self) -> list[Item]:
@@ -125,7 +222,10 @@ class _OfTask:
     def texts(self) -> Calibration:
         """Prompts with their gold solutions."""
         pool = self.others if len(self.others) >= FEWEST_TEXTS else calibration_items(self.task)
-        count = min(TEXTS, len(pool))
+        return self._calibration(pool, TEXTS)
+
+    def _calibration(self, pool: Sequence[Item], most: int | None = None) -> Calibration:
+        count = len(pool) if most is None else min(most, len(pool))
         return calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=pool)
 
     def _path(self, source: str) -> Path:
@@ -135,11 +235,11 @@ class _OfTask:
         ]
         return self.evaluation.run.folder / FOLDER / f"{decided}.safetensors"
 
-    def _read(self, source: str) -> bool:
-        """Whether the folder has a reference of these weights."""
+    def _read(self, source: str) -> Reference | None:
+        """The reference of these weights that the folder has; None where it has none."""
         path = self._path(source)
         if not path.is_file():
-            return False
+            return None
         try:
             stored = read_reference(path)
         except LesionError as error:
@@ -147,16 +247,12 @@ class _OfTask:
                 f"{error} Delete it to have it made anew; what was answered under it is answered again where the new"
                 " one differs."
             ) from error
-        enough = "resample" not in stored.vectors or len(stored.texts) >= self.draws
-        if stored.fingerprint == self.model.fingerprint and enough:
-            self.references[source] = stored
-        return source in self.references
+        return stored if stored.fingerprint == self.model.fingerprint else None
 
     def _keep(self, source: str, made: Reference) -> None:
         path = self._path(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         made.save(path)
-        self.references[source] = made
 
 
 def pending_of(
@@ -172,7 +268,42 @@ def pending_of(
     tasks = evaluation.tasks if tasks is None else tasks
     whole = Pending(0, {})
     for choice, task in tasks.items():
-        of_task = [made(edit, references.get(choice.name, {})) for edit in edits]
-        part = evaluation.pending(chosen, model, of_task, {choice: task}, items)
-        whole = Pending(whole.total + part.total, whole.cells | part.cells)
+        held = references.get(choice.name, {})
+        of_task = evaluation.items_of(choice) if items is None else items[choice]
+        framed = [edit for edit in edits if isinstance(edit, Replacement) and isinstance(held[edit.source], Frames)]
+        others = [made(edit, _single(edit, held)) for edit in edits if edit not in framed]
+        part = evaluation.pending(chosen, model, others, {choice: task}, items)
+        cells = dict(part.cells)
+        for edit in framed:
+            of_frames = held[edit.source]
+            if isinstance(of_frames, Frames):
+                cells |= _of_frames(evaluation, chosen, model, edit, of_frames, {choice: task}, of_task)
+        whole = Pending(whole.total + part.total + len(framed) * len(of_task), whole.cells | cells)
     return whole
+
+
+def _single(edit: PlaceEdit, held: Mapping[str, Reference | Frames]) -> Reference | None:
+    of = held.get(edit.source) if isinstance(edit, Replacement) else None
+    return of if isinstance(of, Reference) else None
+
+
+def _of_frames(
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edit: Replacement,
+    frames: Frames,
+    task: Mapping[TaskChoice, Task],
+    items: Sequence[Item],
+) -> dict[str, Cell]:
+    """The answers under one edit that has a reference of its own for every frame, stored under one name."""
+    (choice,) = task
+    name = f"{edit}@{frames.digest}"
+    cells: dict[str, Cell] = {}
+    for frame in frames.frames:
+        own = [item for item in items if item.id in frame.items]
+        draw = frame.draw(edit.draw) if edit.kind == "resample" else 0
+        if own:
+            edits = [made(edit, frame.reference, draw=draw, name=name)]
+            cells |= evaluation.pending(chosen, model, edits, task, {choice: own}).cells
+    return cells

@@ -1,0 +1,129 @@
+"""Forced answers of a layer study: the right text against its rivals, beside the most probable token of all.
+
+Where a task has rivals (IOI's other name, the other words of a sequence), a place may be critical for the free answer
+and leave the choice among the rivals: the model then answers in another form. So every cell says what it takes of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+from pydantic import Field
+
+from lesion.core.values import Estimate, Value
+from lesion.statistics.contrasts import mean_p
+from lesion.statistics.critical import SHARE
+from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.studies.ablation.sweep import PlaceEdit
+from lesion.tasks.contrast import forced
+
+Choice = Literal["lost", "kept", "cannot tell"]
+
+
+class Forced(Value):
+    """The forced answers of one model to the items of which the right text has rivals.
+
+    Attributes:
+        items: how many these are.
+        guessing: how often guessing is right, in 0…1: 1 / (1 + rivals), averaged over items.
+        drop: of an edit, against the unedited model; p of "it changes nothing".
+        p_lost, p_kept: of an edit, corrected by Holm over its family: of "it takes at most half of what the unedited
+            model has above guessing", and of "it takes at least half of it".
+    """
+
+    items: int
+    accuracy: Estimate
+    guessing: float
+    drop: Estimate | None = Field(default=None, exclude_if=lambda drop: drop is None)
+    p_lost: float | None = Field(default=None, exclude_if=lambda p: p is None)
+    p_kept: float | None = Field(default=None, exclude_if=lambda p: p is None)
+
+    @property
+    def choice(self) -> Choice:
+        """Whether more than half of the choice is lost, or less, each by its own test."""
+        if self.p_lost is not None and self.p_lost <= ALPHA:
+            return "lost"
+        return "kept" if self.p_kept is not None and self.p_kept <= ALPHA else "cannot tell"
+
+
+def measured(baseline: pd.DataFrame, level: float) -> Forced | None:
+    """The forced answers of the unedited model; None where no item has rivals."""
+    asked, right, chance = _read(baseline)
+    if not asked.any():
+        return None
+    return Forced(
+        items=int(asked.sum()),
+        accuracy=Estimate.of(accuracy(right[asked], level)),
+        guessing=float(chance[asked].mean()),
+    )
+
+
+def under_edits(
+    baseline: pd.DataFrame, answered: Mapping[PlaceEdit, pd.DataFrame], tests: int, level: float
+) -> dict[PlaceEdit, Forced]:
+    """By edit, the forced answers under it; empty where no item has rivals.
+
+    Args:
+        baseline: answers of the unedited model.
+        answered: answers to the same items, in the same order.
+        tests: edits of the finished study, over which p is corrected.
+        level: of the intervals.
+    """
+    asked, before, chance = _read(baseline)
+    if not asked.any():
+        return {}
+    before, chance = before[asked], chance[asked]
+    after = {edit: _read(frame)[1][asked] for edit, frame in answered.items()}
+    missing = [1.0] * (tests - len(after))
+    unchanged = [mcnemar_exact(int((before & ~now).sum()), int((now & ~before).sum())) for now in after.values()]
+    lost = [_p_beyond(_beyond_share(before, now, chance)) for now in after.values()]
+    kept = [_p_beyond(-_beyond_share(before, now, chance)) for now in after.values()]
+    corrected, lost_corrected, kept_corrected = (holm([*p, *missing]) for p in (unchanged, lost, kept))
+    return {
+        edit: Forced(
+            items=len(now),
+            accuracy=Estimate.of(accuracy(now, level)),
+            guessing=float(chance.mean()),
+            drop=Estimate.of(paired_drop(before, now, level), unchanged[place], corrected[place]),
+            p_lost=lost_corrected[place],
+            p_kept=kept_corrected[place],
+        )
+        for place, (edit, now) in enumerate(after.items())
+    }
+
+
+def _read(
+    answers: pd.DataFrame,
+) -> tuple[Bool[np.ndarray, " items"], Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
+    """Of each item whether it has rivals, whether the forced answer is right, and how often guessing is.
+
+    Only contrasts have ranks, and not where logits were not finite: such an answer chooses nothing and is wrong.
+    """
+    if "ranks" not in answers:
+        nothing = np.zeros(len(answers), dtype=bool)
+        return nothing, nothing, np.ones(len(answers))
+    pairs = zip(answers["scores"], answers["ranks"], strict=True)
+    whole = [tuple(scores[len(ranks) :]) if len(ranks) else () for scores, ranks in pairs]
+    asked = np.array([len(each) > 1 for each in whole], dtype=bool)
+    right = np.array([bool(forced(each)) for each in whole], dtype=bool)
+    chance = np.array([1 / len(each) if each else 1.0 for each in whole], dtype=np.float64)
+    return asked, right, chance
+
+
+def _beyond_share(
+    before: Bool[np.ndarray, " items"], after: Bool[np.ndarray, " items"], chance: Float[np.ndarray, " items"]
+) -> Float[np.ndarray, " items"]:
+    """Values whose mean is above 0 where an edit takes more than `SHARE` of what lies above guessing."""
+    return (1 - SHARE) * (before - chance) - (after - chance)
+
+
+def _p_beyond(values: Float[np.ndarray, " items"]) -> float:
+    """One-sided p of "the mean is at most 0"; 1 where there are fewer than two values."""
+    p = mean_p(values)
+    if not np.isfinite(p):
+        return 1.0
+    return p / 2 if values.mean() > 0 else 1 - p / 2
