@@ -50,11 +50,12 @@ def answered(
     for request in requests:
         gates.assign_everywhere(by_row[request.edit])
         try:
-            if request.choices:
-                response = _choices(model, request, work)
-            elif request.tokens:
+            if request.tokens:
                 (lookup,) = looked_up(_logits(model, request.prompt, work)[-1:], [request.tokens])
-                response = contrasted(request, lookup, model)
+                whole = [value for value, _ in _scores(model, request, work)]
+                response = contrasted(request, lookup, model, whole)
+            elif request.choices:
+                response = _choices(model, request, work)
             else:
                 response = _generated(model, request, stops[request.key], ends, work)
         except RuntimeError as error:
@@ -85,6 +86,12 @@ def _generated(model: Model, request: Request, stop: StopStrings, ends: Collecti
 
 
 def _choices(model: Model, request: Request, work: Work) -> Response:
+    scores = _scores(model, request, work)
+    return chosen(request, [value for value, _ in scores], [greedy for _, greedy in scores], model)
+
+
+def _scores(model: Model, request: Request, work: Work) -> list[tuple[float, bool]]:
+    """Of each choice its log-probability, and whether it is what would be said."""
     passes: dict[tuple[int, ...], Tensor] = {}  # choices that differ in their last token share one
     scores = []
     for choice in request.choices:
@@ -92,4 +99,4 @@ def _choices(model: Model, request: Request, work: Work) -> Response:
         if tokens not in passes:
             passes[tokens] = _logits(model, tokens, work)
         scores.append(score(passes[tokens][-len(choice) :], choice))
-    return chosen(request, [value for value, _ in scores], [greedy for _, greedy in scores], model)
+    return scores
