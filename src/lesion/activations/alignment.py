@@ -51,7 +51,8 @@ def frames(
     groups: dict[tuple[str, ...], tuple[list[Item], list[Item]]] = {}
     short: list[tuple[Item, int]] = []
     for item in items:
-        own, found = shape(item), []
+        found: list[Item] = []
+        own = shape(item)
         for other in aligned(task, item):
             if len(found) < texts and shape(other) == own:
                 found.append(other)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import ttest_1samp
 
 from lesion.edits.edit import ScaleBlock
+from lesion.statistics.critical import p_critical, pairs
 from lesion.statistics.paired import accuracy, holm
+from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import forced
 
 ITEMS = 60
@@ -53,9 +54,9 @@ def test_an_edit_that_takes_the_free_answer_alone_changes_the_form_and_one_that_
 def test_the_tests_are_of_half_of_what_lies_above_guessing_corrected_over_all_edits():
     edited = {edit: answers(share(5), share(right)) for edit, right in zip(EDITS, (49, 33), strict=True)}
     own = forced.under_edits(BASELINE, edited, 5, 0.95)
-    values = [0.5 * (share(56) - 0.5) - (share(right) - 0.5) for right in (49, 33)]
-    lost = [ttest_1samp(each, 0, alternative="greater").pvalue for each in values]
-    kept = [ttest_1samp(each, 0, alternative="less").pvalue for each in values]
+    counts = [pairs(share(56), share(right)) for right in (49, 33)]
+    lost = [p_critical(each, 0.5, 0.5) for each in counts]
+    kept = [p_spared(each, 0.5, 0.5) for each in counts]
     assert [own[edit].p_lost for edit in EDITS] == pytest.approx(holm([*map(float, lost), 1.0, 1.0, 1.0])[:2])
     assert [own[edit].p_kept for edit in EDITS] == pytest.approx(holm([*map(float, kept), 1.0, 1.0, 1.0])[:2])
 

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 
 from lesion.core.values import Estimate, Value
-from lesion.statistics.contrasts import mean_p
-from lesion.statistics.critical import SHARE
+from lesion.statistics.critical import SHARE, p_critical, pairs
 from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.contrast import forced
 
@@ -80,14 +80,16 @@ def under_edits(
     after = {edit: _read(frame)[1][asked] for edit, frame in answered.items()}
     missing = [1.0] * (tests - len(after))
     unchanged = [mcnemar_exact(int((before & ~now).sum()), int((now & ~before).sum())) for now in after.values()]
-    lost = [_p_beyond(_beyond_share(before, now, chance)) for now in after.values()]
-    kept = [_p_beyond(-_beyond_share(before, now, chance)) for now in after.values()]
+    counts = [pairs(before, now) for now in after.values()]
+    guess = float(chance.mean())
+    lost = [p_critical(each, SHARE, guess) for each in counts]
+    kept = [p_spared(each, SHARE, guess) for each in counts]
     corrected, lost_corrected, kept_corrected = (holm([*p, *missing]) for p in (unchanged, lost, kept))
     return {
         edit: Forced(
             items=len(now),
             accuracy=Estimate.of(accuracy(now, level)),
-            guessing=float(chance.mean()),
+            guessing=guess,
             drop=Estimate.of(paired_drop(before, now, level), unchanged[place], corrected[place]),
             p_lost=lost_corrected[place],
             p_kept=kept_corrected[place],
@@ -106,24 +108,9 @@ def _read(
     if "ranks" not in answers:
         nothing = np.zeros(len(answers), dtype=bool)
         return nothing, nothing, np.ones(len(answers))
-    pairs = zip(answers["scores"], answers["ranks"], strict=True)
-    whole = [tuple(scores[len(ranks) :]) if len(ranks) else () for scores, ranks in pairs]
+    answered = zip(answers["scores"], answers["ranks"], strict=True)
+    whole = [tuple(scores[len(ranks) :]) if len(ranks) else () for scores, ranks in answered]
     asked = np.array([len(each) > 1 for each in whole], dtype=bool)
     right = np.array([bool(forced(each)) for each in whole], dtype=bool)
     chance = np.array([1 / len(each) if each else 1.0 for each in whole], dtype=np.float64)
     return asked, right, chance
-
-
-def _beyond_share(
-    before: Bool[np.ndarray, " items"], after: Bool[np.ndarray, " items"], chance: Float[np.ndarray, " items"]
-) -> Float[np.ndarray, " items"]:
-    """Values whose mean is above 0 where an edit takes more than `SHARE` of what lies above guessing."""
-    return (1 - SHARE) * (before - chance) - (after - chance)
-
-
-def _p_beyond(values: Float[np.ndarray, " items"]) -> float:
-    """One-sided p of "the mean is at most 0"; 1 where there are fewer than two values."""
-    p = mean_p(values)
-    if not np.isfinite(p):
-        return 1.0
-    return p / 2 if values.mean() > 0 else 1 - p / 2

@@ -223,8 +223,8 @@ def _opening(summary: AblationSummary, views: Sequence[View], sections: Sequence
     if views[0].factor is None and lead:
         examples = []  # of one factor among several
     planned = [text for of in plan_report.findings(summary.planned) for text in of.headline]
-    form = [forced_report.brief(summary.curves)]
-    verdict = (*planned, *lead[:2], *filter(None, form), *examples[: 1 if lead else 2])
+    of_blocks = forced_report.brief(summary.curves)
+    verdict = (*planned, *lead[:2], *filter(None, (of_blocks,)), *examples[: 1 if lead else 2])
     view = views[0]
     marked = {task: sum(len(curve.marked) for curve in curves) for task, curves in view.panels.items()}
     task = max(marked, key=lambda name: marked[name])

@@ -94,4 +94,4 @@ def _encoded(
         raise
     except LesionError as error:
         raise _UnfitError from error
-    return contrasted.prompt, contrasted.tokens
+    return contrasted.prompt, (contrasted.right, contrasted.tempting)

@@ -83,7 +83,7 @@ class Ioi(contrast.Contrast):
         form = _WORD.sub(lambda word: {item.gold: "{gold}", subject: "{subject}"}.get(word[0], word[0]), item.question)
         names = _names(self)
         rng = random.Random(f"aligned {form}")
-        made = {}
+        made: dict[str, Item] = {}
         for _ in range(MOST):
             right, other = rng.sample(names, 2)
             prompt = form.replace("{gold}", right).replace("{subject}", other)

@@ -100,8 +100,8 @@ def references_of(
         for source in dict.fromkeys(edit.source for edit in replaced if edit.kind == "mean"):
             own.observe(source)
         for source in aligned:
-            places = {edit.address for edit in replaced if edit.source == source}
-            own.align(source, aligned_texts, places, draws)
+            replaced_there = {edit.address for edit in replaced if edit.source == source}
+            own.align(source, aligned_texts, replaced_there, draws)
         if places := [edit.address for edit in replaced if edit.kind == "optimal"]:
             own.fit(places)
         by_task[choice.name] = by_task[gold_name(choice.name)] = own.references
