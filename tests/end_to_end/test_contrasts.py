@@ -44,14 +44,14 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
 
 
 def test_where_no_token_tempts_apart_from_the_right_one_the_item_is_named(capsys, tmp_path):
-    row = {"id": "seven", "prompt": "two and two is", "answer": "four", "tempting": "five"}
+    row = {"id": "seven", "prompt": "two and two is", "answer": "four", "tempting": "fourteen"}
     outcome = lesion(
         capsys, "ablate", save(tmp_path / "m"), "--task", write(tmp_path / "x.jsonl", [row]), "--items", 1,
         "--out", tmp_path / "out",
     )  # fmt: skip
     # The tiny tokenizer has a token a character, so that every word begins with its space.
     assert outcome.code == 1
-    assert "'four' and 'five' of item seven" in outcome.complaint
+    assert "'four' and 'fourteen' of item seven" in outcome.complaint
     assert "has no tempting token apart from the right one; give another" in outcome.complaint
     assert not (tmp_path / "out/report.html").exists()
 

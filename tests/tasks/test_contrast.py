@@ -163,7 +163,7 @@ def test_white_space_that_does_not_fit_the_context_is_told():
 
 def test_the_first_of_several_texts_that_differs_tempts():
     model, task = speaker("first"), find("facts")
-    item = replace(ITEM, choices=("the mat", "the hat", "the cat", "Xi", "it"))
+    item = replace(ITEM, choices=("the mat", "the hat", "the mats", "Xi", "it"))
     with_one = replace(ITEM, choices=("the mat", "Xi"))
     assert encode_contrast(model, task, item).tempting == encode_contrast(model, task, with_one).tempting
     with pytest.raises(LesionError, match=r"'the mat' and 'the hat' .*nor do 1 others differ"):

@@ -116,7 +116,9 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
     beside = next((token for token in words if token not in (None, first)), None)
     twice = str(item.metadata.get("subject", ""))
     alike = bool(twice) and twice != right and first_token(twice) == first
-    if beside is None or (rivals and not own and not alike):
+    gold = tuple(ids[count:])
+    apart_from = dict.fromkeys(tokens for tokens in map(tokens_of, rivals) if tokens and not _nested(tokens, gold))
+    if beside is None or (rivals and not apart_from and not alike):
         token = model.tokenizer.convert_ids_to_tokens(first)
         more = f" (nor do {len(rivals) - 1} others differ)" if len(rivals) > 1 else ""
         raise LesionError(
@@ -130,8 +132,6 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
             f"The prompt of item {item.id} of {task.name} fills the context of {model.name}, {model.context:,} "
             f"tokens, and leaves no room for the white space before '{right}'; leave the item out."
         )
-    gold = tuple(ids[count:])
-    apart_from = dict.fromkeys(tokens for tokens in map(tokens_of, rivals) if tokens and not _nested(tokens, gold))
     every = (gold, *apart_from) if apart_from else ()
     return Contrasted(whole, first, (*own, beside), alike, every)
 
