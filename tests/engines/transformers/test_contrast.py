@@ -147,7 +147,8 @@ def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stori
     for request, (item, edit) in zip(requests, [(i, e) for i in items for e in edits], strict=True):
         shots = "".join(f"{question} {answer}\n\n" for question, answer in item.shots)
         # The tokens behind the prompt where both are encoded as one text; bare white space belongs to the prompt.
-        prompt, tokens = contrasted(stories.tokenizer, shots + item.question, item.choices)
+        prompt, (right, *others, word) = contrasted(stories.tokenizer, shots + item.question, item.choices)
+        tokens = [right, *dict.fromkeys(token for token in others if token != right), word]
         assert stories.tokenizer.convert_ids_to_tokens(tokens[0]).strip("▁")
         logits = forward(stories, prompt, edit)[0][-1]
         scores, ranks = plain(logits, tokens)
