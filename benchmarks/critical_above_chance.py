@@ -137,7 +137,7 @@ def apart(tables: int, items: int, seed: int) -> Iterable[Rate]:
                 critical = np.array(holm([p_of("critical", each, means[0]) for each in a])) <= ALPHA
                 spared = np.array(holm([p_of("spared", each, means[1]) for each in b])) <= ALPHA
                 near = [
-                    yes and difference(x, y, *means, level=0.9).low > 0
+                    yes and difference(x, y, means[0], means[1], level=0.9).low > 0
                     for x, y, yes in zip(a, b, critical, strict=True)
                 ]
                 p = [p_loses_more(x, y, *means) if yes else 1.0 for x, y, yes in zip(a, b, near, strict=True)]

@@ -126,7 +126,8 @@ def apart(family: Family, task: FamilyTask, children: Sequence[Pair]) -> tuple[l
     lost = {sets.b: len(sets.lost) for sets in task.overlaps if sets.kind == "variant" and sets.a == family.base}
     most = max((lost.get(pair.b, 0) for pair in children), default=0)
     lows = [pair.true.low for pair in children]
-    less, alike = [], []
+    less: list[str] = []
+    alike: list[str] = []
     for member in family.controls:
         pair, skill = by_model.get(member.model), task.skill(member.model)
         if pair is None or pair.rho.value is None or skill is None or not skill.able:
