@@ -125,6 +125,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     task = str(questions(place / "sums.jsonl", 4))
     share = lesion.Magnitude(0.1)
     file = lesion.read_edit(lesion.save_edit(place / "cut.edit", lesion.ScaleParameters(share), llama))
+    sums = lesion.find_task("arithmetic:add?digits=1&shots=1&sets=1")
     texts = lesion.calibration(llama, lesion.find_task(task), 2)
     inputs = lesion.observe(llama, texts)[0]
     more = lesion.calibration(llama, lesion.find_task(str(questions(place / "more.jsonl", 12))), 12)
@@ -169,6 +170,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
             {"source": "bundled:llama-base", "order": "0-3", "out": place / "reordered"},
         ),
         "find_task": (lesion.find_task, {"name": task}),
+        "aligned": (lesion.aligned, {"task": sums, "item": sums.load()[0]}),
         "calibration": (lesion.calibration, {"model": llama, "task": lesion.find_task(task), "samples": 2}),
         "observe": (lesion.observe, {"model": llama, "calibration": texts}),
         "reference": (lesion.reference, {"model": llama, "calibration": texts}),

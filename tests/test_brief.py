@@ -64,7 +64,9 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     assert repr(result).startswith(f"AblationResult('{tmp_path}': ")
     assert len(repr(result)) <= LONGEST
     assert result.verdict in result.findings
-    assert result.findings[0].startswith(f"{tiny_model.name}: primer:atlas has no right answer (3 items)")
+    assert result.findings[0].startswith(
+        f"{tiny_model.name}: primer:atlas: the unedited model has none of 3 items right"
+    )
     assert "\N{NO-BREAK SPACE}" not in "".join(result.findings)
     shown = [block for block in result.page().blocks() if isinstance(block, Findings)]
     of_page = [one for block in shown for one in (*block.findings, *block.more)]

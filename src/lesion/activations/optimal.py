@@ -144,7 +144,7 @@ def fitted(
     if unknown := [place for place in places if place not in means or place not in samples]:
         raise UsageError(
             f"The reference {start.digest} has no mean and resample of {unknown[0]}"
-            f"{nearest(unknown[0], list(means))}; make it of the same texts with lesion.reference{_units(unknown[0])}."
+            f"{nearest(unknown[0], list(means))}; leave start out, and it is made of these texts."
         )
     check_texts(model, texts)
     objective = _Objective(model, calibration)
@@ -167,11 +167,6 @@ def fitted(
                         " held-out texts than the mean, which is kept."
                     )
                 yield place.part.address, place.best, place.fit
-
-
-def _units(address: str) -> str:
-    """The argument with which `lesion.reference` reads heads; empty for a block or branch."""
-    return " and units='head'" if place_of(address)[1] == "head" else ""
 
 
 def order_of(seed: int, text: int) -> bytes:

@@ -112,7 +112,7 @@ Arguments = Annotated[
 
 Stops = Annotated[
     tuple[Annotated[Text, AfterValidator(lambda text: text.replace("\\n", "\n"))], ...],
-    Field(min_length=1), OneOrSeveral(), AfterValidator(different),
+    OneOrSeveral(), AfterValidator(different),
 ]  # fmt: skip
 r"""Texts that end an answer; `\n` as it is typed on a command line is a line break."""
 

@@ -32,7 +32,7 @@ def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
         "report.html", "layers.csv", "summary.json", "figures/accuracy-block-0.png", "figures/accuracy-block-0.svg",
-        "figures/drop-block-0.png", "figures/drop-block-0.svg",
+        "figures/drop-block-0.png", "figures/drop-block-0.svg", "dissociations.csv",
     }  # fmt: skip
     assert read_layers(written.parent) == summary
     table = pd.read_csv(written.parent / "layers.csv")

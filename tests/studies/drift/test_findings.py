@@ -265,7 +265,7 @@ def test_a_measure_that_follows_nmi_is_said_to_fall_over_the_same_blocks_and_one
     summary = changed(single, curve={"layers": layers})
     text = said(summary)
     assert "Falling over the same blocks: cosine (ρ 1.00" in text
-    assert "no evidence for CKA (ρ" in text
+    assert "not shown for CKA (ρ" in text
     assert steepest(summary.models[0].curve, "nmi", 0) == 3
 
 

@@ -130,7 +130,7 @@ def test_a_sentence_says_of_every_block_what_it_takes(fields):
     text = " ".join(class_sentences(task)).replace("\N{NO-BREAK SPACE}", " ")
     assert "'copied number' (100 % unedited) loses most without block 0 (→ " in text
     assert "No class of gold token is shown to lose most without block 1 ('" in text
-    assert "No class of gold token loses any beyond chance without block 2." in text
+    assert "No class of gold token is shown to lose any without block 2." in text
     assert "No gold token is of the class 'operation', 'step or end' or 'final answer'." in text
 
 

@@ -147,7 +147,7 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
     [finding] = prose.findings(overlay(model_of(profiles)))
-    assert finding.headline[0].startswith("No agreement beyond chance in 1 pair of different studies")
+    assert finding.headline[0].startswith("No agreement is shown in 1 pair of different studies")
     assert "takes |ρ|" in finding.sentences[0]
 
 

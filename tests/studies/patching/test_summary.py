@@ -62,7 +62,7 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
     ("rows", "why"),
     [
         ([(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)], "the clean run prefers the right token in 33"),
-        ([(1.0, -2.0, 0.0), (1.0, 4.0, 0.0)], "does not change the logit difference beyond chance"),
+        ([(1.0, -2.0, 0.0), (1.0, 4.0, 0.0)], "is not shown to change the logit difference"),
     ],
 )
 def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):

@@ -70,7 +70,7 @@ def test_the_verdict_comes_first_with_the_comparison_that_decided_it():
     main = summary.differences[0]
     said = first.headline[0].replace("\xa0", " ")
     assert said.startswith("Tuning the critical blocks pays: +")
-    assert "against random blocks that are not critical" in said
+    assert "against random blocks that are not called critical" in said
     assert f"{100 * main.low:.1f}" in said
     assert f"{100 * main.high:.1f}" in said
 

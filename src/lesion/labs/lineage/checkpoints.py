@@ -96,10 +96,12 @@ def claim(out: Path, kind: str) -> None:
         UsageError: a study, a model or a family of another kind lies there.
         LesionError: it cannot be written.
     """
-    with writing(out):
-        refuse_another_kind(out, kind)
+    refuse_another_kind(out, kind)
+    try:
         out.mkdir(parents=True, exist_ok=True)
-        own(out, kind)
+    except OSError as error:
+        raise LesionError(f"{out} cannot be written: {error.strerror or error}; give another --out.") from error
+    own(out, kind)
 
 
 def place(out: Path, step: int) -> Path:

@@ -10,7 +10,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage import chat, shipping
 from lesion.labs.lineage.base import FAMILIES, check_family, recipe_of
 from lesion.labs.lineage.card import Facts
-from lesion.labs.lineage.checkpoints import DOZEN, claim
+from lesion.labs.lineage.checkpoints import DOZEN, claim, schedule
 from lesion.labs.lineage.children import EXAMINED, family_of, train_child
 from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
@@ -66,6 +66,7 @@ def train(
     watcher = watcher or Silent()
     family = _family(family, base)
     chosen = str(device_of(device))
+    schedule(1, checkpoints)  # refuses fewer than none
     claim(out, "lineage")
     if stage == "base" or (stage == ALL and base is None):
         place = out / "base"

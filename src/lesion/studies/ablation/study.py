@@ -11,7 +11,7 @@ from typing_extensions import override
 from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several, Text
 from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, WHAT, Option, flat, option
+from lesion.core.options import STATISTICS, WHAT, Option, flat, nested, option
 from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.place import Unit
 from lesion.edits.replace import REPLACED_UNITS
@@ -241,7 +241,8 @@ class Study(Questions):
         wrong = min(chosen, 1 - chosen)
         given = {"effect": effect, "rule": stop_rule}
         stop = {"when": stop_when, "level": wrong} | {key: each for key, each in given.items() if each is not None}
-        return super().from_options(**options, level=1 - wrong, stop=stop)
+        # Not by its flat name, which is that of the texts that end an answer.
+        return cls.make(**nested(cls, {**options, "level": 1 - wrong}), stop=stop)
 
 
 def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
