@@ -78,6 +78,6 @@ def test_a_task_whose_texts_differ_in_form_is_refused_by_its_name(network, name)
 
 
 def test_items_with_too_few_aligned_texts_are_counted_and_one_is_named(network):
-    task = find("ioi")
-    with pytest.raises(UsageError, match=r"\d of 5 items of ioi have fewer than 401 texts .*\(item \d+: \d+\)"):
+    task = find("copying?length=3")
+    with pytest.raises(UsageError, match=r"5 of 5 items of copying.* have fewer than 401 texts .*\(item \S+: \d+\)"):
         frames(network, task, draw(task, 5, 0), texts=500, fewest=401)

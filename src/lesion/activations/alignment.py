@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import islice
 
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.tasks.aligned import aligned
+from lesion.tasks.aligned import every_aligned
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import spell
@@ -47,19 +47,15 @@ def frames(
         UsageError: the task has no aligned texts, or an item has fewer than it needs.
     """
     style = resolve(model, task, style)
-    shape = _shape(model, task, style)
-    groups: dict[tuple[str, ...], tuple[list[Item], list[Item]]] = {}
+    shape = _Shape(model, task, style)
+    groups: dict[tuple[object, ...], tuple[list[Item], list[Item]]] = {}
     short: list[tuple[Item, int]] = []
     for item in items:
-        found: list[Item] = []
-        own = shape(item)
-        for other in aligned(task, item):
-            if len(found) < texts and shape(other) == own:
-                found.append(other)
+        found = list(islice((other for other in every_aligned(task, item) if shape.equal(item, other)), texts))
         if len(found) < fewest:
             short.append((item, len(found)))
             continue
-        groups.setdefault(tuple(other.question for other in found), ([], found))[0].append(item)
+        groups.setdefault(tuple((other.shots, other.question) for other in found), ([], found))[0].append(item)
     if short:
         item, count = min(short, key=lambda each: each[1])
         raise UsageError(
@@ -70,16 +66,26 @@ def frames(
     return [Frame(tuple(own), tuple(found)) for own, found in groups.values()]
 
 
-def _shape(model: Model, task: Task, style: str) -> Callable[[Item], tuple[int, ...]]:
-    """What has to be equal of two prompts of one form: their tokens, and those of each word."""
+class _Shape:
+    """What has to be equal of two prompts of one form: how many tokens they have, and each of their words."""
 
-    @cache
-    def tokens(word: str) -> int:
-        return len(spell(model.tokenizer, f" {word}"))
+    def __init__(self, model: Model, task: Task, style: str) -> None:
+        self.model, self.task, self.style = model, task, style
+        self._words: dict[str, int] = {}
+        self._prompts: dict[Item, int] = {}
 
-    @cache
-    def of_question(question: str, item: Item) -> tuple[int, ...]:
-        prompt = encode(model, task, item, style, max_new_tokens=1)
-        return (len(prompt), *(tokens(word) for word in question.split()))
+    def equal(self, first: Item, second: Item) -> bool:
+        # Words are looked at first: they are known from other questions.
+        return self._of_words(first) == self._of_words(second) and self._length(first) == self._length(second)
 
-    return lambda item: of_question(item.question, item)
+    def _of_words(self, item: Item) -> list[int]:
+        words = item.question.split()
+        for word in words:
+            if word not in self._words:
+                self._words[word] = len(spell(self.model.tokenizer, f" {word}"))
+        return [self._words[word] for word in words]
+
+    def _length(self, item: Item) -> int:
+        if item not in self._prompts:
+            self._prompts[item] = len(encode(self.model, self.task, item, self.style, max_new_tokens=1))
+        return self._prompts[item]

@@ -7,23 +7,24 @@ tokens is looked at with a tokenizer (`lesion.activations.alignment`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from lesion.errors import UsageError
 from lesion.tasks.task import Item, Task
 
 MOST = 400
-"""So many aligned items are offered at most: of some, words are of other numbers of tokens."""
+"""So many aligned items are made at most where there is no end to them."""
 
 
 @runtime_checkable
 class Aligning(Protocol):
     """A task whose items have a form that others can be written in."""
 
-    def aligned(self, item: Item) -> Sequence[Item] | None:
+    def aligned(self, item: Item) -> Iterable[Item] | None:
         """Items with the same solved problems before them and the same words but those in which items differ, which
-        are as many and stand at the same places; the item itself may be among them, `MOST` at most.
+        are as many and stand at the same places; the item itself may be among them.
 
         In an order that is the same for all items of one form. None where the task has no rule for them.
         """
@@ -31,7 +32,18 @@ class Aligning(Protocol):
 
 
 def aligned(task: Task, item: Item) -> Sequence[Item]:
-    """The items that are aligned with one of a task.
+    """The items that are aligned with one of a task, the first `MOST` of them: same solved problems, same form.
+
+    Their words may be other numbers of tokens than those of the item.
+
+    Raises:
+        UsageError: the task has no rule for them.
+    """
+    return tuple(islice(every_aligned(task, item), MOST))
+
+
+def every_aligned(task: Task, item: Item) -> Iterable[Item]:
+    """All items that are aligned with one of a task, made as they are wanted.
 
     Raises:
         UsageError: the task has no rule for them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lesion.errors import UsageError
@@ -56,13 +56,13 @@ class FewShot(Around):
             with_shots.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
         return tuple(with_shots)
 
-    def aligned(self, item: Item) -> Sequence[Item] | None:
+    def aligned(self, item: Item) -> Iterable[Item] | None:
         """The aligned items of the task behind the shots of an item, which show none of them."""
         others = self.of.aligned(item) if isinstance(self.of, Aligning) else None
         if others is None:
             return None
         shown = {question for question, _ in item.shots}
-        return [replace(other, shots=item.shots) for other in others if other.question not in shown]
+        return (replace(other, shots=item.shots) for other in others if other.question not in shown)
 
 
 def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:

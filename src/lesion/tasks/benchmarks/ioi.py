@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
-from lesion.tasks.aligned import MOST
 from lesion.tasks.corruption import corrupted
 from lesion.tasks.source import Row, packaged
 from lesion.tasks.task import Item
@@ -75,20 +74,18 @@ class Ioi(contrast.Contrast):
             other = corrupted(item, f"{item.id} corrupted", f"{before}{item.gold}{behind}", subject)
             yield replace(other, metadata={"subject": item.gold})
 
-    def aligned(self, item: Item) -> list[Item]:
+    def aligned(self, item: Item) -> Iterator[Item]:
         """The sentence with other names, as in the reference distribution of Wang et al. (2022)."""
         subject = str(item.metadata.get("subject", ""))
         if not subject or item.gold not in item.question:
-            return []
+            return
         form = _WORD.sub(lambda word: {item.gold: "{gold}", subject: "{subject}"}.get(word[0], word[0]), item.question)
-        names = _names(self)
-        rng = random.Random(f"aligned {form}")
-        made: dict[str, Item] = {}
-        for _ in range(MOST):
-            right, other = rng.sample(names, 2)
-            prompt = form.replace("{gold}", right).replace("{subject}", other)
-            made.setdefault(prompt, _item(f"{right}, {other}: {form}", prompt, right, other))
-        return list(made.values())
+        names = _names(self).copy()
+        random.Random(f"aligned {form}").shuffle(names)
+        for apart in range(1, len(names)):
+            for right, other in zip(names, (*names[apart:], *names[:apart]), strict=True):
+                prompt = form.replace("{gold}", right).replace("{subject}", other)
+                yield _item(f"{right}, {other}: {form}", prompt, right, other)
 
     def item(self, row: Row, index: int) -> Item:
         """The item of a row."""

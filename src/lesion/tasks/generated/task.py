@@ -34,7 +34,7 @@ class Generated:
     style: str = "auto"
     guessing: float = 0.0
     corrupt: Callable[[Item], Iterable[Item]] | None = field(default=None, repr=False)
-    align: Callable[[Item], Sequence[Item]] | None = field(default=None, repr=False)
+    align: Callable[[Item], Iterable[Item]] | None = field(default=None, repr=False)
     gold_classes: GoldClasses | None = field(default=None, repr=False)
 
     __repr__ = short_repr
@@ -55,6 +55,6 @@ class Generated:
         """Items whose right answer is another one; none where the task has no rule for them."""
         return () if self.corrupt is None else self.corrupt(item)
 
-    def aligned(self, item: Item) -> Sequence[Item] | None:
+    def aligned(self, item: Item) -> Iterable[Item] | None:
         """Items in the form of an item; None where the task has no rule for them."""
         return None if self.align is None else self.align(item)

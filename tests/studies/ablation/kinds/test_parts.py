@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from oracle import Oracle
 
-from commandline import write
 from lesion.report import wording
 from lesion.studies.ablation.study import Study
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.prompts import encode
 from runs import run_ablation as run
 from tiny import model
 
@@ -17,10 +18,14 @@ ITEMS = 30
 class Wrong(Oracle):
     """Always right, but without one head however it is replaced, and without another one where it is removed."""
 
+    def __init__(self, golds: dict[tuple[int, ...], str]) -> None:
+        super().__init__()
+        self.golds = golds
+
     def say(self, request):
         answer = super().say(request)
         wrong = str(request.edit).startswith(("1.attention.head.2", "0.attention.head.1×0"))
-        return answer if answer.scores else type(answer)("wrong" if wrong else "right", 3, "stop")
+        return answer if answer.scores else type(answer)("wrong" if wrong else self.golds[request.prompt], 3, "stop")
 
 
 @pytest.mark.parametrize(
@@ -32,11 +37,12 @@ class Wrong(Oracle):
     ],
 )
 def test_the_kinds_under_which_each_head_is_critical_are_told_in_one_sentence(layers, said, tmp_path):
-    rows = ({"id": f"i{n}", "prompt": f"{n} + 1 =", "answer": "right"} for n in range(2 * ITEMS))
-    task = str(write(tmp_path / "sums.jsonl", rows))
+    task = "arithmetic:add?digits=1&shots=1&sets=1"
+    items = draw(find(task), ITEMS, 0)
+    golds = {encode(model("llama"), find(task), item, "raw", max_new_tokens=1): item.gold for item in items}
     edits = {"unit": "head", "layers": layers, "replace": ["mean", "resample"], "draws": 2}
     study = Study.make(models=["tiny:llama"], tasks=[task], items=ITEMS, edits=edits, decoding={"max_new_tokens": 4})
-    done = run(study, tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Wrong())
+    done = run(study, tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Wrong(golds))
     (finding,) = done.found()
     sentences = [*finding.headline, *finding.sentences]
     (told,) = (text.replace(wording.SPACE, " ") for text in sentences if text.startswith("Kinds of ablation"))

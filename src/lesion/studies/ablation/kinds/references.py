@@ -147,7 +147,9 @@ class _OfTask:
         units = sorted({place_of(address)[1] for address in addresses})
         held: list[OfFrame] = []
         for number, frame in enumerate(frames, 1):
-            named = hashlib.sha256(repr([text.question for text in frame.texts]).encode("utf-8", "surrogatepass"))
+            named = hashlib.sha256(
+                repr([(text.shots, text.question) for text in frame.texts]).encode("utf-8", "surrogatepass")
+            )
             file = f"{source} {named.hexdigest()}"
             texts = self._calibration(frame.texts)
             stored = self._read(file)
