@@ -21,6 +21,7 @@ from lesion.errors import LesionError
 from lesion.models.load import Model, load
 from lesion.studies.ablation.study import Study
 from lesion.tasks.catalogue import draw, find
+from lesion.tasks.continuations import encode_contrast
 from lesion.tasks.task import Answer
 from oneencoding import contrasted
 from runs import run_ablation
@@ -63,9 +64,19 @@ def test_a_contrast_is_stored_with_its_log_probabilities_and_ranks_and_is_right_
         item = items[row.item]
         edit = BASELINE if row.edit == "baseline" else ScaleBlock(int(row.edit[0]))
         prompt, ids = contrasted(stories.tokenizer, item.question, item.choices)
+        contrast = encode_contrast(stories, find(name), item, "raw")
+        assert (list(contrast.prompt), contrast.tokens[0]) == (prompt, ids[0])
+        assert set(contrast.tokens) <= set(ids)
         log = logits(stories, prompt, edit)[-1]
-        assert row.scores == pytest.approx([log[i] for i in ids], abs=2e-4)
-        assert row.ranks == tuple(int((log > log[i]).sum()) + 1 for i in ids)
+        texts = [
+            math.fsum(
+                logits(stories, [*prompt, *text], edit)[len(prompt) - 1 + place, token]
+                for place, token in enumerate(text)
+            )
+            for text in contrast.whole
+        ]
+        assert row.scores == pytest.approx([*(log[i] for i in contrast.tokens), *texts], abs=1e-3)
+        assert row.ranks == tuple(int((log > log[i]).sum()) + 1 for i in contrast.tokens)
         assert row.correct == (row.ranks[0] == 1)
         assert row.parsed == stories.tokenizer.decode([int(log.argmax())]).strip()
         assert (row.tokens, row.finish, row.prompt_style, row.gold) == (0, "stop", "raw", item.gold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commandline import write
@@ -48,9 +48,15 @@ class Known:
             if len(self.asked) == self.lives:
                 raise RuntimeError("the engine died")
             item = self._id[request.prompt]
-            kind = "gold" if request.choices else "contrast" if request.tokens else "answer"
+            if request.decoding.max_new_tokens == 1 and not request.choices and not request.tokens:
+                yield Response(request.key, Answer(""))  # the first token of an answer, which is none here
+                continue
+            kind = "contrast" if request.tokens else "gold" if request.choices else "answer"
             self.asked.append((str(request.edit), item, kind))
-            yield Response(request.key, self._say(kind, item, self.table(str(request.edit), item)))
+            answer = self._say(kind, item, self.table(str(request.edit), item))
+            if kind == "contrast" and answer.finish == "stop":
+                answer = self._beside(answer, len(request.tokens), len(request.choices))
+            yield Response(request.key, answer)
 
     def _say(self, kind: str, item: str, say: Say) -> Answer:
         number = int(item[1:])
@@ -63,6 +69,12 @@ class Known:
         if math.isnan(say.gold):
             return Answer("", 0, "nonfinite", (math.nan, math.nan))
         return Answer(text, 0, "stop", (say.gold, say.gold - 0.5), (1, 2) if say.right else (number + 2, 1))
+
+    def _beside(self, answer: Answer, tokens: int, whole: int) -> Answer:
+        """A contrast with further tokens that tempt, unlikely ones, and the scores of whole texts, if there are any."""
+        first = answer.scores[:tokens]
+        scores = (*first, *[-9.0] * (tokens - len(first)), *first[:1] * (whole > 0), *[-9.0] * (whole - 1))
+        return replace(answer, scores=scores, ranks=(*answer.ranks, *[99] * (tokens - len(answer.ranks))))
 
     @property
     def edits(self) -> list[str]:
@@ -105,6 +117,11 @@ def order(seed: int, count: int = COUNT) -> list[str]:
 def validation(seed: int, share: float = 0.2, count: int = COUNT) -> list[str]:
     """The ids of the validation items."""
     return order(seed, count)[: math.ceil(share * count)]
+
+
+def rival(edit: str) -> bool:
+    """Whether an edit is none of the grid: a random subspace, a scaled matrix or a deleted branch."""
+    return "random" in edit or "×" in edit
 
 
 def luck(*parts: object) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
+from lesion.arguments import validated
 from lesion.errors import UsageError
 from lesion.tasks.task import Item, Task
 
@@ -31,6 +32,7 @@ class Aligning(Protocol):
         ...
 
 
+@validated
 def aligned(task: Task, item: Item) -> Sequence[Item]:
     """The items that are aligned with one of a task, the first `MOST` of them: same solved problems, same form.
 
