@@ -51,6 +51,10 @@ def test_an_edit_that_takes_the_free_answer_alone_changes_the_form_and_one_that_
     assert forced.under_edits(BASELINE, few, 30, 0.95)[EDITS[0]].choice == "cannot tell"
 
 
+def test_without_a_test_of_its_own_nothing_is_told_of_the_choice():
+    assert forced.measured(BASELINE, 0.95).choice == "cannot tell"
+
+
 def test_the_tests_are_of_half_of_what_lies_above_guessing_corrected_over_all_edits():
     edited = {edit: answers(share(5), share(right)) for edit, right in zip(EDITS, (49, 33), strict=True)}
     own = forced.under_edits(BASELINE, edited, 5, 0.95)

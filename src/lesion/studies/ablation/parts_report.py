@@ -122,8 +122,8 @@ def _by_margin(curve: Curve) -> str:
         return ""
     sides = []
     for sign, verb in ((1, "falls"), (-1, "rises")):
-        own = [(cell, margin) for cell, margin in known if (margin.p_corrected or 0.0) < wording.ALPHA]
-        own = [(cell, margin) for cell, margin in own if sign * (margin.value or 0.0) > 0]
+        own = [(cell, margin) for cell, margin in known if sign * (margin.value or 0.0) > 0]
+        own = [pair for pair in own if pair[1].p_corrected is not None and pair[1].p_corrected < wording.ALPHA]
         own.sort(key=lambda pair: -abs(pair[1].value or 0.0))
         if own:
             cell, margin = own[0]

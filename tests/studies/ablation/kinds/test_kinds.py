@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
 import pandas as pd
@@ -101,6 +102,16 @@ def test_kinds_are_tested_against_each_other_at_the_same_block():
         differences[layer, "zero", "mean"].p_corrected for layer in LAYERS
     ]
     assert table.frame["differ"].tolist()[2:] == ["", ""]
+
+
+def test_kinds_whose_test_is_not_known_are_not_said_to_differ():
+    (own,) = kinds.compared(summary({0.0: [0, 0, 70, 80], "mean": [0, 60, 80, 80]}).curves)
+    assert len(own.between(1)) == 1
+    unknown = [
+        each.model_copy(update={"difference": each.difference.model_copy(update={"p": None, "p_corrected": None})})
+        for each in own.contrasts
+    ]
+    assert replace(own, contrasts=tuple(unknown)).between(1) == []
 
 
 def test_draws_of_a_kind_are_tested_together():

@@ -48,7 +48,7 @@ class Kinds:
 
     def between(self, layer: int) -> list[KindContrast]:
         """The pairs of kinds under which accuracy at a layer differs, after correction."""
-        return [each for each in self.contrasts if each.layer == layer and (each.difference.p_corrected or 0) <= ALPHA]
+        return [each for each in self.contrasts if each.layer == layer and _differs(each)]
 
     def under(self, layer: int) -> tuple[str, ...]:
         """The kinds under which a layer is critical."""
@@ -68,6 +68,12 @@ class Kinds:
             if kinds := self.under(layer):
                 groups.setdefault(kinds, []).append(layer)
         return sorted(groups.items(), key=lambda group: (-len(group[0]), group[1]))
+
+
+def _differs(pair: KindContrast) -> bool:
+    """Whether two kinds differ by a corrected test; one that is not known shows nothing."""
+    p = pair.difference.p_corrected
+    return p is not None and p <= ALPHA
 
 
 def compared(curves: Sequence[Curve]) -> list[Kinds]:
