@@ -90,9 +90,9 @@ class Case:
             self._logits[key] = logits.log_softmax(-1)[:, self.choices].numpy()
         return self._logits[key]
 
-    def right(self, task: str, edit: Any = None, gold: NDArray[np.int64] | None = None) -> Right:
+    def right(self, task: str, edit: Any = None) -> Right:
         """Which items of a task are right under an edit."""
-        return np.asarray(self.logits(task, edit).argmax(-1) == (self.gold[task] if gold is None else gold))
+        return np.asarray(self.logits(task, edit).argmax(-1) == self.gold[task])
 
     def edits(self, kind: str, place: str, task: str) -> list[Any]:
         """What a kind of ablation does to a place, one edit a draw; what replaces it comes from texts of the task."""
@@ -134,19 +134,21 @@ class Case:
 
         return {place: mean() - mean(*self.edits("zero", place, task)) for place in self.places(unit)}
 
-    def critical(self, kind: str, unit: str, task: str, gold: NDArray[np.int64] | None = None) -> frozenset[str]:
-        """The places that are critical under every draw, Holm-corrected over all blocks, attentions, MLPs or heads."""
+    def critical(self, kind: str, unit: str, task: str) -> frozenset[str]:
+        """The places that are critical, down to chance, under every draw, Holm-corrected over all places of a kind."""
         groups: dict[str, list[str]] = {}
         for place in self.places(unit):
             groups.setdefault(unit if unit == "head" else place.partition(".")[2], []).append(place)
-        baseline = self.right(task, None, gold)
+        baseline, chance = self.right(task), 1 / len(self.choices)
         critical: set[str] = set()
         for places in groups.values():
             edits = {place: self.edits(kind, place, task) for place in places}
             by_draw = []
             for draw in range(len(edits[places[0]])):
-                cells = [pairs(baseline, self.right(task, edits[place][draw], gold)) for place in places]
-                by_draw.append({p for p, named in zip(places, critical_cells(cells), strict=True) if named})
+                cells = [pairs(baseline, self.right(task, edits[place][draw])) for place in places]
+                by_draw.append(
+                    {p for p, named in zip(places, critical_cells(cells, chance=chance), strict=True) if named}
+                )
             critical |= set.intersection(*by_draw)
         return frozenset(critical)
 
