@@ -68,6 +68,8 @@ _CORRECTION = re.compile(
     re.IGNORECASE,
 )
 _NOT_BUT = re.compile(r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?", re.IGNORECASE)
+_WORKING = re.compile(r"^(\S*\d)\s+\([^()]*\d\s*[-+*/×·x=]\s*\$?\d[^()]*\)$")
+"""A number with how it was worked out in brackets behind it, `42 (6 x 7)`."""
 
 
 def own_part(text: str) -> str:
@@ -213,6 +215,8 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
     """What stands at a place as values, and the part of it that is the value; None where the grammar reads none."""
     bare = dressed_off(text)
     exact = place in ("box", "hashes")
+    if place == "hashes":
+        bare = _WORKING.sub(r"\1", bare)
     formula = text.rstrip().endswith(("$", "\\)", "\\]"))
     denied = statements.denies(bare)
     if (not denied and (exact and not (place == "hashes" and _LETTER.search(bare)))) or (
