@@ -22,6 +22,7 @@ from lesion.edits.edit import (
     of_spectra,
     of_weights,
 )
+from lesion.edits.files.artefact import save_edit
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.text import from_json, parse, to_json
@@ -99,7 +100,7 @@ def test_a_third_side_is_refused():
         lambda: parse("3.mlp.up middle 0.5"),
         lambda: from_json({"truncate": "3.mlp.up", "keep": 0.5, "side": "middle"}),
     ):
-        with pytest.raises(UsageError, match="side must be 'top' or 'bottom', not 'middle'"):
+        with pytest.raises(UsageError, match="side must be 'top' or 'bottom' or 'random', not 'middle'"):
             make()
 
 
@@ -307,3 +308,34 @@ def test_weights_that_are_not_finite_are_refused_by_name_and_stay():
     with pytest.raises(LesionError, match=r"1\.mlp\.up has weights that are not finite"), applied(subject, edit):
         pass
     assert_bitwise(state(subject), before)
+
+
+def test_a_random_subspace_has_the_rank_of_the_cut_another_for_every_draw_and_is_a_projection():
+    llama = model("llama")
+    matrix = llama.anatomy.matrix("1.mlp.up")
+    whole = matrix.read().double().clone()
+    kept = []
+    for draw in range(2):
+        with applied(llama, f"1.mlp.up random {draw} 0.25"):
+            kept.append(matrix.read().double().clone())
+    rank = int(0.25 * min(whole.shape))
+    for part in kept:
+        assert int(torch.linalg.matrix_rank(part, rtol=1e-5)) == rank
+        # W P with P² = P = Pᵀ: what is left out is orthogonal to what is kept, on the shorter side.
+        left = whole - part
+        crossed = part @ left.mT if whole.shape[0] >= whole.shape[1] else part.mT @ left
+        assert crossed.abs().max() < 1e-5
+    assert not torch.equal(*kept)
+    assert torch.equal(matrix.read().double(), whole)
+
+
+def test_a_random_subspace_reads_back_and_is_in_no_file_and_beside_no_other_cut_of_its_matrix(tmp_path):
+    llama = model("llama")
+    edit = parse("1.mlp.up random 3 0.25")
+    assert edit == Truncate("1.mlp.up", 0.25, "random", 3) == from_json(to_json(edit)) == parse(str(edit))
+    with pytest.raises(UsageError, match="a control that no file takes"):
+        save_edit(tmp_path / "a.edit", edit, llama)
+    with pytest.raises(UsageError, match="leave one of them out"):
+        parse("1.mlp.up random 3 0.25 + 1.mlp.up top 0.5")
+    with pytest.raises(UsageError, match="has the number of a draw"):
+        parse("1.mlp.up top 3 0.25")

@@ -69,10 +69,19 @@ class CachedAnswers:
         self.requested: set[tuple[str, str, str, str]] = set()
         self._evaluation, self._chosen = evaluation, chosen
         self._cache: dict[tuple[str, str, str], CachedAnswer] = {}
-        stored = evaluation.store.answers(model=chosen.name)
+        self._read()
+
+    def _read(self, task: str | None = None) -> None:
+        stored = self._evaluation.store.answers(model=self._chosen.name, task=task)
         columns = ("edit", "task", "item", "correct", "parsed", "scores", "ranks")
         for edit, task, item, correct, *rest in zip(*(stored[column] for column in columns), strict=True):
             self._cache[edit, task, item] = CachedAnswer(bool(correct), *rest)
+
+    def ask(self, tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]]) -> None:
+        """Note that tasks made from those of the study are asked too, and have their stored answers at hand."""
+        self._evaluation.ask(tasks, items)
+        for choice in tasks:
+            self._read(choice.name)
 
     def evaluate(
         self,
@@ -148,7 +157,7 @@ class CachedAnswers:
 
 def gold_of(choice: TaskChoice) -> TaskChoice:
     """The choice of `gold:TASK` for that of TASK: the same items, put in the same way."""
-    return choice.model_copy(update={"name": gold_name(choice.name)})
+    return choice.model_copy(update={"name": gold_name(choice.name), "forbid": None})
 
 
 def gold_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:

@@ -141,6 +141,7 @@ def pending_cells(
             seed=study.seed,
             stop_loops=study.decoding.stop_loops or 0,
             thinking_tokens=(study.decoding.thinking_tokens or 0) if task.kind == "generate" else 0,
+            forbidden=choice.forbid or (),
         )
         how = str(decoding)
         for item in drawn[choice]:

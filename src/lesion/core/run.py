@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lesion.core.apart import draw_apart
 from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.inference import (
     Cell,
@@ -45,7 +46,7 @@ from lesion.models.source import find as find_source
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
-from lesion.tasks.catalogue import draw, find
+from lesion.tasks.catalogue import find
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.task import Item, Task
 
@@ -179,7 +180,7 @@ class Run:
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
         items: dict[TaskChoice, Sequence[Item]] = {}
         for choice, task in tasks.items():
-            items[choice] = of_task = draw(task, study.items_of(choice), study.seed)
+            items[choice] = of_task = draw_apart(study, choice, task)[: study.items_of(choice)]
             self.note_if_fewer(choice.name, len(of_task), study.items_of(choice))
             # A benchmark is large, and a sample of it is the rule; of a file of one's own, all is expected.
             if isinstance(task, JsonLines) and len(of_task) < (there := len(task.load())):

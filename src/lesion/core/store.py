@@ -358,7 +358,8 @@ class Store:
                 WHERE q.item IS NULL GROUP BY i.task ORDER BY min(i.position)
                 """
             ).fetchall()
-        rows = [row for row in rows if not row[0].startswith("gold:")]  # those stand beside tasks that are named too
+        # What is made of a task stands beside that task, which is named too.
+        rows = [row for row in rows if not row[0].startswith(("gold:", "forbid ", "relation:"))]
         return [task for task, _, asked in rows if not asked], {task: count for task, count, asked in rows if asked}
 
     def edits(self) -> list[str]:

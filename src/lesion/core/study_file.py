@@ -44,6 +44,7 @@ from lesion.core.fields import (
     EngineName,
     Level,
     Number,
+    OneOrSeveral,
     Seed,
     Several,
     StopLoops,
@@ -133,6 +134,11 @@ class TaskChoice(Table):
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     stop: Stops | None = Field(default=None, description="a string or a list of strings")
+    forbid: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], OneOrSeveral()] | None = Field(
+        default=None,
+        description="ids of tokens that no answer begins with: a whole number from 0, or a list of them",
+        exclude_if=lambda forbid: forbid is None,
+    )
 
 
 OneModel = Annotated[ModelChoice, table_of("source", ModelChoice)]
@@ -347,7 +353,7 @@ class Questions(ModelStudy):
     """
 
     FORM: ClassVar[str] = "lesion questions"
-    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items")
+    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "apart")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(
@@ -366,6 +372,11 @@ class Questions(ModelStudy):
         0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
         panel=STATISTICS,
     )  # fmt: skip
+    apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
+        default=None,
+        description="study files, or names of shipped studies: no item is drawn that one of them asks or shows",
+        exclude_if=lambda apart: apart is None,
+    )
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")

@@ -23,6 +23,11 @@ def maskable(matrix: Matrix) -> bool:
     return not _routed(matrix) and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
 
 
+def by_rows(cut: Truncate, anatomy: Anatomy) -> bool:
+    """Whether the rows of a batch can each have a truncation: a part of the spectrum of a `maskable` matrix."""
+    return cut.side != "random" and maskable(anatomy.matrix(cut.address))
+
+
 def _routed(matrix: Matrix) -> bool:
     return matrix.storage.expert is not None or matrix.name.startswith("expert")
 
@@ -53,4 +58,4 @@ def in_weights(edit: Edit, anatomy: Anatomy) -> Written:
     weights, truncations = of_weights(edit), of_spectra(edit)
     if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
         return weights, truncations  # `lesion.edits.weights.written` says what is wrong
-    return weights, tuple(cut for cut in truncations if not maskable(anatomy.matrix(cut.address)))
+    return weights, tuple(cut for cut in truncations if not by_rows(cut, anatomy))

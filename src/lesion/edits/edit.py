@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
-Side = Literal["top", "bottom"]
+Side = Literal["top", "bottom", "random"]
 MatchedIn = Literal["count", "magnitude", "importance"]
 """What random controls of a selection of weights share with it (`matched.py`)."""
 EditLike = Any
@@ -138,28 +138,38 @@ class Truncate:
     `bottom` of the smallest. Keep 0 removes the matrix, keep 1 leaves it bit-identical. A bias stays as it is.
     Truncations of one matrix keep what all of them keep.
 
+    Side `random` is the control in which the spectrum has no part: what is kept is the matrix on a subspace of as many
+    dimensions of its shorter side, drawn uniformly by the number `draw`. It stands alone on its matrix.
+
     Raises:
-        UsageError: keep is not in [0, 1], the side is not one, or the address cannot be one of a matrix.
+        UsageError: keep is not in [0, 1], the side is not one, the address cannot be one of a matrix, or there is a
+            number of a draw where nothing is drawn.
     """
 
     address: str
     keep: float | int
     side: Side = "top"
+    draw: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.keep <= 1:
             raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {shown(self.keep)}.")
         if MATRIX.fullmatch(self.address) is None:
             raise UsageError(f"'{self.address}' is not the address of a matrix; write BLOCK.BRANCH.NAME, as 3.mlp.up.")
+        if self.draw < 0 or (self.draw and self.side != "random"):
+            raise UsageError(f"A random side has the number of a draw, from 0, not {self.side} {shown(self.draw)}.")
         object.__setattr__(self, "keep", float(self.keep) + 0.0)
 
     def kept(self, rank: int) -> tuple[int, int]:
-        """First component kept and the one after the last, of `rank` in the order of falling singular values."""
+        """First component kept and the one after the last, of `rank` in the order of falling singular values; of a
+        random side, how many dimensions.
+        """
         count = int(Fraction(str(float(self.keep))) * rank)
-        return (0, count) if self.side == "top" else (rank - count, rank)
+        return (rank - count, rank) if self.side == "bottom" else (0, count)
 
     def __str__(self) -> str:
-        return f"{self.address} {self.side} {number(self.keep)}"
+        side = f"random {self.draw}" if self.side == "random" else self.side
+        return f"{self.address} {side} {number(self.keep)}"
 
 
 @validated
@@ -171,13 +181,17 @@ class Compose:
     one key among stored answers.
 
     Raises:
-        UsageError: one of them is no edit (see `as_edit`).
+        UsageError: one of them is no edit (see `as_edit`), or a matrix is truncated at random and in another way.
     """
 
     edits: tuple[EditLike, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edits", tuple(part for edit in self.edits for part in parts(as_edit(edit))))
+        edits = tuple(part for edit in self.edits for part in parts(as_edit(edit)))
+        object.__setattr__(self, "edits", edits)
+        for drawn in (part for part in edits if isinstance(part, Truncate) and part.side == "random"):
+            if any(isinstance(part, Truncate) and part.address == drawn.address and part != drawn for part in edits):
+                raise UsageError(f"{drawn.address} is truncated at random and in another way; leave one of them out.")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Single | Compose) and tuple(parts(self)) == tuple(parts(other))

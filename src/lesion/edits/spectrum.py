@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -62,6 +64,20 @@ class Spectrum:
             return weight.clone()
         left, right = self.factors(weight, start, stop)
         return (left @ right).to(weight.dtype)
+
+
+def on_random_subspace(weight: Float[Tensor, "out in"], dimensions: int, seed: str) -> Float[Tensor, "out in"]:
+    """The matrix on a random subspace of its shorter side, W Q Qᵀ or Q Qᵀ W, in float64 and rounded once to its dtype.
+
+    Q [shorter side, dimensions] is an orthonormal basis of what standard normal vectors span, drawn uniformly so by the
+    seed, on no accelerator and by no library's global generator.
+    """
+    shorter = min(weight.shape)
+    generator = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()))
+    basis = torch.from_numpy(np.linalg.qr(generator.standard_normal((shorter, dimensions))).Q).to(weight.device)
+    wide = weight.double()
+    kept = basis @ (basis.T @ wide) if weight.shape[0] == shorter else (wide @ basis) @ basis.T
+    return kept.to(weight.dtype)
 
 
 def decompose(weight: Float[Tensor, "out in"], address: str = "The matrix") -> Spectrum:

@@ -37,7 +37,9 @@ _RANGE = re.compile(r"(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})(?P<unit>\.(?:at
 # Not the sign of an exponent, as in 3×1e+06; a digest may end in the same letters.
 _PLUS = re.compile(r"(?:(?<![0-9.][eE])|(?<=@[0-9a-f]{16}))\+")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
-_TRUNCATION = re.compile(rf"(?P<address>{MATRIX.pattern})\s+(?P<side>(?!x\s)[a-z]+)\s+(?P<keep>\S+)")
+_TRUNCATION = re.compile(
+    rf"(?P<address>{MATRIX.pattern})\s+(?P<side>(?!x\s)[a-z]+)(?:\s+(?P<draw>[0-9]{{1,9}})(?=\s))?\s+(?P<keep>\S+)"
+)
 _ARROW = re.compile("→|->")
 _REPLACEMENT = re.compile(r"(?P<kind>[a-z]+)(?:\s+(?P<draw>[0-9]{1,9}))?@(?P<digest>[0-9a-f]{16})")
 _NONE: Mapping[str, Selection] = {}
@@ -127,8 +129,9 @@ def parse(
     Args:
         text: `23×0`, `23.mlp×0.5`, a head `23.attention.head.4×0`, a neuron
             `23.mlp.neuron.17×0`, an expert `23.mlp.expert.2×0`, a matrix `23.mlp.up×0.5`, a range `0-3×0`, a weight
-            `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, `23→mean@DIGEST`,
-            `23.mlp→resample 3@DIGEST`, `23.attention.head.4→mean@DIGEST`, several joined by `+`, or `baseline`.
+            `11.mlp.down[507,1229]×0`, `23.mlp.up top 0.01`, `23.mlp.up random 3 0.01`, `LABEL@DIGEST×0`,
+            `23→mean@DIGEST`, `23.mlp→resample 3@DIGEST`, `23.attention.head.4→mean@DIGEST`, several joined by `+`, or
+            `baseline`.
         selections: by digest, those that the text may name.
         references: by digest, those that the text may name.
 
@@ -155,7 +158,7 @@ def _singles(piece: str, selections: Mapping[str, Selection], references: Mappin
                 f"'{short(piece)}' keeps '{short(match['keep'])}', which is not a number from 0 to 1."
             ) from None
         side: Any = match["side"]
-        return [Truncate(match["address"], keep, side)]
+        return [Truncate(match["address"], keep, side, int(match["draw"] or 0))]
     # A label may hold an x, and so may an address (`mlp.expert.2`); there the last one counts.
     times = "×" if "@" in piece else r"(?<=\])\s*[×xX*]" if "]" in piece else "[×xX*](?=[^×xX*]*$)"
     name, *factors = (text.strip() for text in re.split(times, piece))
@@ -189,7 +192,8 @@ def to_json(edit: Edit) -> dict[str, object]:
     if isinstance(edit, ScaleParameters):
         return {"select": f"{edit.selection.label}@{edit.selection.digest}", "factor": edit.factor}
     if isinstance(edit, Truncate):
-        return {"truncate": edit.address, "keep": edit.keep, "side": edit.side}
+        drawn = {"draw": edit.draw} if edit.side == "random" else {}
+        return {"truncate": edit.address, "keep": edit.keep, "side": edit.side, **drawn}
     if isinstance(edit, Replace):
         return {
             "replace": edit.address,
@@ -218,8 +222,8 @@ def from_json(
             scaled = _parameters(value["select"], value["factor"], selections)
             if scaled is not None:
                 return scaled
-        if set(value) == {"truncate", "keep", "side"}:
-            return Truncate(value["truncate"], value["keep"], value["side"])
+        if set(value) - {"draw"} == {"truncate", "keep", "side"}:
+            return Truncate(value["truncate"], value["keep"], value["side"], value.get("draw", 0))
         if set(value) == {"scale", "factor"}:
             edit = _scale(value["scale"], value["factor"])
             if edit is not None:

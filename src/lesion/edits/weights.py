@@ -16,6 +16,7 @@ from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
 from lesion.edits.selections.selection import check_extent, refuse_unknown_matrices
 from lesion.edits.spectra import spectra
+from lesion.edits.spectrum import on_random_subspace
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -183,6 +184,7 @@ def written(
         if any(edit.selection.touches(address) for edit in edits)
     }
     kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
+    drawn = {part.address: part.draw for part in truncations if part.side == "random"}
     refuse_both(edits, truncations, model.name)
     _refuse_shared({*touched, *kept}, model)
     effects: list[Effect] = []
@@ -206,7 +208,10 @@ def written(
             with torch.inference_mode():
                 weight = matrix.read()
                 if (start, stop) != (0, min(matrix.shape)):
-                    edited = spectra(model).of(address, weight).kept(weight, start, stop)
+                    if address in drawn:
+                        edited = on_random_subspace(weight, stop - start, f"{address} {drawn[address]}")
+                    else:
+                        edited = spectra(model).of(address, weight).kept(weight, start, stop)
                     _exchange(matrix, weight, edited, hold)
         for edit, alone in zip(edits, apart, strict=True):
             check_extent(edit.selection, sum(e.selected for e in alone), total, model.name)

@@ -26,7 +26,7 @@ class Lookup(NamedTuple):
         scores: log-probability of each token in nats, by a float64 softmax.
         ranks: of each token, 1 + the number of tokens with a strictly greater logit: equal logits share the better one.
         best: the most probable token of the vocabulary.
-        finite: whether the largest logit and those of the tokens are finite.
+        finite: whether the largest logit and those of the tokens are finite, whatever is forbidden.
     """
 
     scores: tuple[float, ...]
@@ -39,27 +39,50 @@ def looked_up(
     logits: Float[Tensor, "positions vocabulary"],
     targets: Sequence[Sequence[int]],
     places: Int[Tensor, " targets"] | None = None,
+    forbidden: Sequence[Sequence[int]] | None = None,
 ) -> list[Lookup]:
-    """Look up tokens at each position; `places` are the positions of the targets, by default one after another."""
+    """Look up tokens at each position.
+
+    Args:
+        logits: of all positions.
+        targets: the tokens of each lookup.
+        places: their positions, by default one after another.
+        forbidden: of each lookup, tokens that have no probability; by default none.
+    """
     lookups: list[Lookup] = []
     # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.
     size = max(1, ENTRIES // logits.shape[-1])
     for start in range(0, len(targets), size):
         part = slice(start, start + size)
         rows = logits[part] if places is None else logits.index_select(0, places[part])
-        lookups += _looked_up(rows, targets[part])
+        lookups += _looked_up(rows, targets[part], () if forbidden is None else forbidden[part])
     return lookups
 
 
-def _looked_up(logits: Float[Tensor, "positions vocabulary"], targets: Sequence[Sequence[int]]) -> list[Lookup]:
+def without(
+    logits: Float[Tensor, "rows vocabulary"], forbidden: Sequence[Sequence[int]]
+) -> Float[Tensor, "rows vocabulary"]:
+    """The logits, in which the tokens that are forbidden in a row are impossible; a copy where there are any."""
+    rows = [row for row, tokens in enumerate(forbidden) for _ in tokens]
+    if not rows:
+        return logits
+    logits = logits.clone()
+    logits[rows, [token for tokens in forbidden for token in tokens]] = float("-inf")
+    return logits
+
+
+def _looked_up(
+    logits: Float[Tensor, "positions vocabulary"], targets: Sequence[Sequence[int]], forbidden: Sequence[Sequence[int]]
+) -> list[Lookup]:
     width = max(map(len, targets))
     padded = [(*tokens, *[tokens[0]] * (width - len(tokens))) for tokens in targets]
     tokens = torch.tensor(padded, device=logits.device)
+    finite = logits.amax(-1).isfinite() & logits.gather(1, tokens).isfinite().all(-1)
+    logits = without(logits, forbidden)
     scores = logits.double().log_softmax(-1).gather(1, tokens)
     of_tokens = logits.gather(1, tokens)
     ranks = torch.stack([1 + (logits > logit[:, None]).sum(-1) for logit in of_tokens.unbind(1)], 1)
-    largest, best = logits.max(-1)
-    finite = largest.isfinite() & of_tokens.isfinite().all(-1)
+    best = logits.argmax(-1)
     rows = zip(targets, scores.tolist(), ranks.tolist(), best.tolist(), finite.tolist(), strict=True)
     return [
         Lookup(tuple(row_scores[: len(target)]), tuple(row_ranks[: len(target)]), token, is_finite)

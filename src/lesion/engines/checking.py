@@ -63,7 +63,16 @@ def check_requests(model: Model, requests: Iterable[Request]) -> None:
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
-        if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
+        if (
+            max(
+                *request.prompt,
+                *request.tokens,
+                *request.decoding.forbidden,
+                *(max(choice) for choice in request.choices),
+                0,
+            )
+            >= known
+        ):
             raise _misfit(model, known)
         if longest > context:
             raise LesionError(

@@ -28,6 +28,10 @@ class Decoding:
     `lesion.engines.loops`); 0 lets it go on. That is approximate: an answer that would have left its loop is judged by
     what it said until then.
 
+    No answer begins with one of the `forbidden` token ids: the first token is the most probable, or is drawn, among the
+    others. A looked-up token (`Request.tokens`) is forbidden likewise: probabilities and ranks are among the others.
+    Choices are scored as they stand.
+
     Raises:
         UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], loops
             are to be ended after fewer than 2 repetitions, or the thinking may take all tokens of the answer.
@@ -40,6 +44,7 @@ class Decoding:
     seed: int = 0
     stop_loops: int = 0
     thinking_tokens: int = 0
+    forbidden: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -53,6 +58,8 @@ class Decoding:
                 f"A loop says the same piece at least 2 times in a row, not {self.stop_loops}; 0 lets loops go on."
             )
 
+        if min(self.forbidden, default=0) < 0:
+            raise UsageError(f"Forbidden are ids of tokens, whole numbers from 0, not {list(self.forbidden)}.")
         if self.thinking_tokens < 0:
             raise UsageError(f"Thinking takes at least 1 token, not {self.thinking_tokens}; 0 sets no limit.")
         if self.thinking_tokens >= self.max_new_tokens:
@@ -64,11 +71,12 @@ class Decoding:
     def __str__(self) -> str:
         sampled = f"T={self.temperature:g} p={self.top_p:g} seed={self.seed} {SAMPLING}"
         how = "greedy" if self.temperature == 0 else sampled
-        # Only where loops are stopped or thinking is limited, so that the keys of answers from before there was the
-        # choice stay what they are.
+        # Only where loops are stopped, thinking is limited or tokens are forbidden, so that the keys of answers from
+        # before there was the choice stay what they are.
         loops = f" stop_loops={self.stop_loops}" if self.stop_loops else ""
         thinking = f" thinking_tokens={self.thinking_tokens}" if self.thinking_tokens else ""
-        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}{thinking}"
+        forbidden = f" forbidden={list(self.forbidden)}" if self.forbidden else ""
+        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}{thinking}{forbidden}"
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,10 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edit", as_edit(self.edit))
+        if self.choices and not self.tokens and self.decoding.forbidden:
+            raise UsageError(
+                f"{self.key}: choices are scored as they stand, so that no token can be forbidden; leave out either."
+            )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.plan import Candidate, Roles, plan, read_plan
+from lesion.studies.isolation.plan import BOOSTS, Candidate, Roles, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from tiny import model, tiny, tokenizer
@@ -60,10 +60,25 @@ def asked(llama, folder: Path, what: EvaluationStudy, made, engine=None, roles=N
     return evaluate(what, what.model, llama, entries, edits, run, roles)
 
 
+def test_a_boost_stands_beside_the_block_and_the_mlp_that_hold_most_of_its_weights(llama):
+    selection = mathneuro(llama)
+    selected: dict[int, int] = {}
+    for part in count(selection, llama):
+        if part.block is not None:
+            selected[part.block] = selected.get(part.block, 0) + part.selected
+    most = max(selected, key=selected.__getitem__)
+    entries, edits = planned(llama, selection, factors=(0.0, 1.5), controls=1)
+    boost = next(entry for entry in entries if entry.tried and entry.factor == 1.5)
+    expected = [f"{most}{unit}×{factor:g}" for unit in ("", ".mlp") for factor in BOOSTS]
+    assert list(boost.rivals) == expected == [entry.edit for entry in entries if entry.rival_of == boost.edit]
+    assert {str(edits[name]) for name in expected} == set(expected)
+    assert all(not entry.rivals for entry in entries if entry is not boost)
+
+
 def test_every_edit_under_every_factor_is_planned_with_its_random_controls(llama):
     one, other = mathneuro(llama), mathneuro(llama, 0.2)
     entries, edits = planned(llama, one, other, factors=(0.0, 1.5), controls=3)
-    own = [entry for entry in entries if entry.random_of is None]
+    own = [entry for entry in entries if entry.tried]
     assert [(entry.label, entry.factor) for entry in own] == [
         (label, factor) for label in ("mathneuro-0.1", "mathneuro-0.2") for factor in (0.0, 1.5)
     ]

@@ -13,7 +13,7 @@ from lesion.core.store import Store
 from lesion.edits.files.artefact import read_edit
 from lesion.models.load import load
 from lesion.studies.isolation.activation_cache import draw_texts
-from lesion.studies.isolation.evaluation_items import draw_items
+from lesion.studies.isolation.evaluation_items import Used, draw_items
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.catalogue import draw, find, source
 from runs import run_evaluation, run_isolation
@@ -131,7 +131,7 @@ def test_a_folder_with_answers_keeps_its_items_when_edits_of_other_texts_come(ll
 
 def test_a_folder_of_other_questions_does_not_lend_its_items(skill, tmp_path):
     (choice,) = evaluation(skill, items=5).tasks
-    drawn = draw_items(evaluation(skill, items=5), {skill: {"3"}}, tmp_path / "absent")[choice]
+    drawn = draw_items(evaluation(skill, items=5), Used({skill: {"3"}}, ()), tmp_path / "absent")[choice]
     assert [item.id for item in drawn] == [item.id for item in draw(find(skill), 5, 0, {"3"})]
 
 
@@ -139,5 +139,5 @@ def test_a_folder_of_other_questions_does_not_lend_its_items(skill, tmp_path):
 def test_no_shipped_study_of_a_bundled_model_asks_a_calibration_text(name, bundled, tmp_path):
     study = IsolationStudy.load(name)
     used = {source(data): set(drawn.ids) for data, drawn in draw_texts(study, bundled).items()}
-    for choice, items in draw_items(study, used, tmp_path / "absent").items():
+    for choice, items in draw_items(study, Used(used, ()), tmp_path / "absent").items():
         assert not used.get(source(choice.name), set()) & {item.id for item in items}

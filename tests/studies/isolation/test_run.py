@@ -111,8 +111,9 @@ def test_further_shares_and_factors_are_all_that_is_asked_in_a_folder_that_has_s
     more = study(data, keep=[0.2, 0.4], factor=[0.0, 1.5])
     outcome = run_isolation(more, tmp_path / "out", model=llama, make_engine=oracle)
     assert "baseline" not in oracle.edits
-    # Two shares × two factors, each with two random controls; a quarter was there.
-    assert len(oracle.edits) == 3 * 3
+    # Two shares × two factors, each with two random controls; a quarter was there. Boosts have rivals.
+    planned = outcome.summary.evaluation.edits
+    assert len(oracle.edits) == 3 * 3 + sum(edit.rival_of is not None for edit in planned)
     whole = run_isolation(more, tmp_path / "whole", model=llama, make_engine=Oracle())
     assert outcome.summary == whole.summary
 
@@ -231,12 +232,12 @@ def test_files_give_the_numbers_that_the_study_they_come_from_gives(llama, data,
 def test_each_file_is_asked_under_its_own_factor_or_under_those_given(llama, data, edits, tmp_path):
     own = save_edit(tmp_path / "boost.edit", ScaleParameters(Magnitude(0.1), 1.25), llama)
     summary = asked(llama, data, [edits[0], own], tmp_path / "own", random_controls=0).summary
-    assert [(edit.method, edit.factor) for edit in summary.evaluation.edits] == [
+    assert [(edit.method, edit.factor) for edit in summary.evaluation.tried] == [
         ("mathneuro", 0.0),
         ("magnitude", 1.25),
     ]
     summary = asked(llama, data, [edits[0], own], tmp_path / "two", random_controls=0, factors=[0.5, 2.0]).summary
-    assert [(edit.method, edit.factor) for edit in summary.evaluation.edits] == [
+    assert [(edit.method, edit.factor) for edit in summary.evaluation.tried] == [
         (method, factor) for method in ("mathneuro", "magnitude") for factor in (0.5, 2.0)
     ]
 

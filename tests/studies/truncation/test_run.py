@@ -16,6 +16,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError, UsageError
+from lesion.studies.truncation.rivals import FACTORS
 from lesion.studies.truncation.study import TruncationStudy
 from rounding import assert_same_to_rounding
 from runs import recall_truncation, run_truncation
@@ -193,7 +194,16 @@ def test_what_was_found_is_told_at_every_checkpoint_on_the_same_test_items(linea
     assert any("step3 has the weights of" in note for note in listener.notes)
     # The checkpoint with the model's own weights asks nothing.
     test_items = COUNT - len(validation(0))
-    assert outcome.evaluated == outcome.planned == 7 * len(validation(0)) + 2 * test_items + 2 * 2 * test_items
+    searched = 7 * len(validation(0)) + 2 * test_items + 2 * 2 * test_items
+    rivals = outcome.summary.rivals
+    forbidding = sum(rival.what == "forbidden" for rival in rivals)
+    factors, others = len(FACTORS), sum(rival.what in ("subspace", "branch", "factor") for rival in rivals)
+    assert (
+        outcome.evaluated
+        == outcome.planned
+        == searched
+        + (forbidding * (len(validation(0)) + 2 * test_items) + factors * len(validation(0)) + others * test_items)
+    )
     again = run_truncation(what, tmp_path / "out")
     assert (again.evaluated, again.summary) == (0, summary)
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lesion.edits.edit import BASELINE
+from lesion.engines.answers import without
 from lesion.engines.sampling import sample
 from lesion.engines.transformers.length_buckets import ROWS, bands, by_bands, can_cut
 from lesion.engines.transformers.prefill import Prefilled
@@ -171,8 +172,9 @@ def next_tokens(
         logits: of all places.
         places: the row that reads each, None for nobody, and how many tokens from now on the next one is.
     """
-    largest, tokens = logits.max(-1)
-    finite = largest.isfinite().tolist()
+    finite = logits.amax(-1).isfinite().tolist()
+    logits = without(logits, [row.forbidden(ahead) if row is not None else () for row, ahead in places])
+    tokens = logits.argmax(-1)
     drawing: list[int] = []
     settings: list[tuple[float, float]] = []
     noise: list[tuple[int, int]] = []

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 import transformers
 
-from lesion.edits.by_row import Written, in_weights, maskable, with_scaled_weights
+from lesion.edits.by_row import Written, by_rows, in_weights, with_scaled_weights
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
@@ -124,9 +124,9 @@ class TransformersEngine:
 
     def _by_row(self, edit: Edit) -> Compose:
         """What of an edit each row of a batch can have for itself."""
-        matrix = self.model.anatomy.matrix
-        places = of_places(with_scaled_weights(edit, self.model.anatomy))
-        return Compose((places, *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
+        anatomy = self.model.anatomy
+        places = of_places(with_scaled_weights(edit, anatomy))
+        return Compose((places, *(cut for cut in of_spectra(edit) if by_rows(cut, anatomy))))
 
     def _that_fit(self, group: Sequence[Request], truncated: Mapping[Edit, tuple[str, ...]]) -> Iterator[list[Request]]:
         """A group in parts, each with no more truncated matrices than their thin factors fit the memory for them."""

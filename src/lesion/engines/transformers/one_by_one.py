@@ -51,7 +51,8 @@ def answered(
         gates.assign_everywhere(by_row[request.edit])
         try:
             if request.tokens:
-                (lookup,) = looked_up(_logits(model, request.prompt, work)[-1:], [request.tokens])
+                logits, forbidden = _logits(model, request.prompt, work)[-1:], [request.decoding.forbidden]
+                (lookup,) = looked_up(logits, [request.tokens], forbidden=forbidden)
                 whole = [value for value, _ in _scores(model, request, work)]
                 response = contrasted(request, lookup, model, whole)
             elif request.choices:

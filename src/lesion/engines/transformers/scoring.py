@@ -97,7 +97,7 @@ def _choices(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Resp
             greedy.append(is_greedy)
         if request.tokens:  # looked up where the first choice begins: behind the prompt
             behind = computed.computed[computed.places[its_places[0]], -len(request.choices[0])]
-            (lookup,) = looked_up(behind[None], [request.tokens])
+            (lookup,) = looked_up(behind[None], [request.tokens], forbidden=[request.decoding.forbidden])
             responses.append(contrasted(request, lookup, prefixes.model, scores))
         else:
             responses.append(chosen(request, scores, greedy, prefixes.model))
@@ -116,5 +116,7 @@ def _contrasts(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Re
     begins = [prefixes.of(*entry) for entry in requests]
     computed = prefixes.prefill([request.prompt for request, _ in requests], begins, [column for _, column in requests])
     prefixes.gates.assign_everywhere(BASELINE)
-    lookups = looked_up(computed.computed[:, -1], [request.tokens for request, _ in requests], computed.places)
+    tokens = [request.tokens for request, _ in requests]
+    forbidden = [request.decoding.forbidden for request, _ in requests]
+    lookups = looked_up(computed.computed[:, -1], tokens, computed.places, forbidden)
     return [contrasted(request, lookup, prefixes.model) for (request, _), lookup in zip(requests, lookups, strict=True)]

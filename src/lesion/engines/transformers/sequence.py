@@ -61,6 +61,10 @@ class Row:
         times = self.request.decoding.stop_loops
         return Loop(times, self.limit) if times else None
 
+    def forbidden(self, ahead: int) -> tuple[int, ...]:
+        """The tokens that may not be said `ahead` tokens from now: some at the beginning of its answer."""
+        return () if self.generated or ahead else self.request.decoding.forbidden
+
     @property
     def given(self) -> tuple[int, ...]:
         """Prompt and draft."""

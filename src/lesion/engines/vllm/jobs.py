@@ -134,7 +134,8 @@ class Jobs:
         number, self._number = self._number, self._number + 1
         watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None or job.closing is not None
         first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
-        wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw)
+        forbidden = job.look.forbidden if job.look else job.request.decoding.forbidden if job.request else ()
+        wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw, forbidden)
         parameters = SamplingParams(
             temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.logits.draw`
             max_tokens=job.limit - len(job.generated),

@@ -27,6 +27,7 @@ class Wish:
         first: the first position whose logits are looked up; they belong to the token after it.
         targets: for `first` and each position after it, the tokens to look up there; empty for answers.
         draw: of an answer that is sampled; empty where it is greedy.
+        forbidden: tokens that cannot follow the prompt.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Wish:
     first: int = 0
     targets: tuple[tuple[int, ...], ...] = ()
     draw: Settings | tuple[()] = ()
+    forbidden: tuple[int, ...] = ()
 
     def plain(self) -> dict[str, object]:
         """As plain numbers and lists."""
@@ -43,7 +45,8 @@ class Wish:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Wish:
         """The wish that `plain` wrote; tuples may have become lists."""
-        return cls(**{**plain, "targets": tuple(map(tuple, plain["targets"])), "draw": tuple(plain["draw"])})
+        vectors = {name: tuple(plain[name]) for name in ("draw", "forbidden")}
+        return cls(**{**plain, "targets": tuple(map(tuple, plain["targets"])), **vectors})
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,14 @@ from lesion.models.load import Model
 
 @dataclass(frozen=True)
 class Look:
-    """One prompt to compute, and the tokens to look up at position `first` and at each one after it, to the end."""
+    """One prompt to compute, and the tokens to look up at position `first` and at each one after it, to the end, and
+    those that have no probability there.
+    """
 
     tokens: tuple[int, ...]
     first: int
     targets: tuple[tuple[int, ...], ...]
+    forbidden: tuple[int, ...] = ()
 
 
 def looks(request: Request) -> tuple[Look, ...]:
@@ -26,7 +29,7 @@ def looks(request: Request) -> tuple[Look, ...]:
     Choices that differ in their last token alone share a prompt: that token is looked up at the one before it.
     """
     first = len(request.prompt) - 1
-    tokens = (Look(request.prompt, first, (request.tokens,)),) if request.tokens else ()
+    tokens = (Look(request.prompt, first, (request.tokens,), request.decoding.forbidden),) if request.tokens else ()
     last: dict[tuple[int, ...], dict[int, None]] = {}
     for choice in request.choices:
         last.setdefault(choice[:-1], {})[choice[-1]] = None

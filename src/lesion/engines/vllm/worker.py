@@ -140,7 +140,7 @@ class Watch:
             return
         starts = np.cumsum(self._counts) - self._counts
         rows: list[int] = []
-        wanted: list[tuple[int, int, Sequence[int]]] = []
+        wanted: list[tuple[int, int, Sequence[int], Sequence[int]]] = []
         for wish, start, count, position in zip(self._batch, starts, self._counts, self._positions(), strict=True):
             if wish is None:
                 continue
@@ -148,7 +148,7 @@ class Watch:
                 offset = wish.first + index - int(position)
                 if 0 <= offset < count:
                     rows.append(int(start) + offset)
-                    wanted.append((wish.number, index, tokens))
+                    wanted.append((wish.number, index, tokens, wish.forbidden))
         # A part at a time, for all logits of a large vocabulary are large.
         for begin in range(0, len(rows), 256):
             some = slice(begin, begin + 256)
@@ -156,8 +156,9 @@ class Watch:
             logits = self._compute(states)
             if logits is None:  # another worker gathers them
                 continue
-            lookups = looked_up(logits, [tokens for _, _, tokens in wanted[some]])
-            for (number, index, _), lookup in zip(wanted[some], lookups, strict=True):
+            _, _, targets, forbidden = zip(*wanted[some], strict=True)
+            lookups = looked_up(logits, targets, forbidden=forbidden)
+            for (number, index, _, _), lookup in zip(wanted[some], lookups, strict=True):
                 self.lookups.setdefault(number, {})[index] = lookup
 
     def compute_logits(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +185,10 @@ class Watch:
                 self.lookups.setdefault(wish.number, step)
                 logits[row] = 0.0
                 logits[row, self.end] = 1.0
-            elif wish.draw:
+                continue
+            if step == 0:
+                logits[row, list(wish.forbidden)] = float("-inf")
+            if wish.draw:
                 drawn.append(Draw(row, step, wish.draw))
         if drawn:
             draw(logits, drawn)

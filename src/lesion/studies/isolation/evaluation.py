@@ -36,9 +36,10 @@ class EditedModel(Value):
         factor: that selected weights, blocks or branches are multiplied by; None where an edit has none or several.
         without: label of the listed weights that were taken away from its selection; empty where none were.
         random_of: text form of the edit whose matched random control it is, or None.
+        rival_of: text form of a boost whose most selected block or MLP it enlarges, to be compared with; or None.
         matched_in: of a random control, what it shares with the edit: count, magnitude or importance.
         seed: of the draw, for a random control.
-        randoms: text forms of its matched random controls.
+        randoms: text forms of its matched random controls; rivals: of a boost, those of the enlarged blocks and MLPs.
         selected, total: weights; of scaled blocks and branches and of truncated matrices all that lie in them.
         achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed; None of
             an edit that is no single selection.
@@ -55,8 +56,10 @@ class EditedModel(Value):
     factor: Number
     without: str = ""
     random_of: str | None
+    rival_of: str | None = Field(default=None, exclude_if=lambda edit: edit is None)
     seed: int | None
     randoms: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
     selected: int = Field(ge=0)
     total: int = Field(ge=1)
     achieved: Number
@@ -79,6 +82,11 @@ class EditedModel(Value):
     def boosts(self) -> bool:
         """Whether it enlarges the weights: then a gain of the skill is sought."""
         return self.factor is not None and self.factor > 1
+
+    @property
+    def tried(self) -> bool:
+        """Whether it is neither the random control nor the rival of another."""
+        return self.random_of is None and self.rival_of is None
 
     @property
     def selects(self) -> bool:
@@ -143,6 +151,17 @@ class RandomControls(Value):
     matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
 
 
+class BoostRival(Value):
+    """The whole block or MLP that holds most of a boost's weights, enlarged by the factor that suits it best here.
+
+    `result` is its accuracy, and `beyond` how much more the boost drops: below 0 where the boost is better.
+    """
+
+    edit: str
+    result: Estimate
+    beyond: Estimate
+
+
 class TaskUnderEdit(Value):
     """What one edit did to one task.
 
@@ -150,6 +169,7 @@ class TaskUnderEdit(Value):
         result: accuracy in 0…1, or perplexity; None where that is not a finite number.
         change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
         random: the matched random controls of the first kind; matched: those of further kinds.
+        rivals: of a boost, the block and the MLP; none of running text.
         clustered: the drop's interval over the clusters that items share; None where there are none.
     """
 
@@ -159,6 +179,7 @@ class TaskUnderEdit(Value):
     rates: Rates = Rates()
     random: RandomControls | None = None
     matched: tuple[RandomControls, ...] = Field(default=(), exclude_if=lambda controls: not controls)
+    rivals: tuple[BoostRival, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
     clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
 
@@ -283,8 +304,8 @@ class Evaluation(Value):
 
     @cached_property
     def tried(self) -> tuple[EditedModel, ...]:
-        """The edits that are not the random control of another."""
-        return tuple(edit for edit in self.edits if edit.random_of is None)
+        """The edits that are neither the random control nor the rival of another."""
+        return tuple(edit for edit in self.edits if edit.tried)
 
     @property
     def skills(self) -> list[EvaluatedTask]:

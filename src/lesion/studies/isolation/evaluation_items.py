@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from lesion.core.apart import draw_apart
 from lesion.core.database import FILE
 from lesion.core.store import Store
 from lesion.core.study_file import Questions, TaskChoice
 from lesion.edits.edit import Edit, of_weights
-from lesion.tasks.catalogue import draw, find, source
+from lesion.errors import LesionError
+from lesion.tasks.catalogue import calibration_items, find, source
 from lesion.tasks.task import Item
-
-Used = Mapping[str, Collection[str]]
-"""Of each source of items (`catalogue.source`), the ids of those that were calibration texts."""
+from lesion.tasks.values import sharing, shown
 
 
-def calibrated_on(edits: Iterable[Edit]) -> dict[str, set[str]]:
+@dataclass(frozen=True)
+class Used:
+    """What was used to calibrate edits.
+
+    Attributes:
+        ids: of each source of items (`catalogue.source`), the calibration texts.
+        values: of these texts and of the problems that stand solved in them (`tasks.values`).
+    """
+
+    ids: Mapping[str, Collection[str]]
+    values: Collection[str]
+
+    def of(self, task: str) -> set[str]:
+        """The ids of the items of a task that were, or were asked or solved in, calibration texts."""
+        return {*self.ids.get(source(task), ()), *sharing(task, find(task).load(), self.values)}
+
+
+NOTHING_USED = Used({}, ())
+
+
+def calibrated_on(edits: Iterable[Edit]) -> Used:
     """The items that were calibration texts of edits, as the provenance in their `.edit` files says."""
-    used: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
     for part in (part for edit in edits for part in of_weights(edit)):
         for inputs in part.selection.inputs:
             for draw_of_texts in inputs.provenance:
-                used.setdefault(source(draw_of_texts.data), set()).update(draw_of_texts.ids)
-    return used
+                texts.setdefault(draw_of_texts.data, set()).update(draw_of_texts.ids)
+    ids: dict[str, set[str]] = {}
+    values: set[str] = set()
+    for data, of_data in texts.items():
+        ids.setdefault(source(data), set()).update(of_data)
+        with suppress(LesionError):  # a file of calibration texts may be gone: their ids are known
+            values.update(*(shown(data, item) for item in calibration_items(find(data)) if item.id in of_data))
+    return Used(ids, values)
 
 
 def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:
@@ -45,7 +73,7 @@ def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoic
     drawn = {}
     for choice in questions.tasks:
         task = find(choice.name)
-        items = draw(task, None, questions.seed, used.get(source(choice.name), ()))
+        items = draw_apart(questions, choice, task, used.of(choice.name))
         place = {item: number for number, item in enumerate(stored.get(choice.name, ()))}
         items.sort(key=lambda item: place.get(item.id, len(place)))
         drawn[choice] = items[: questions.items_of(choice)]
@@ -56,7 +84,7 @@ def seen(drawn: Mapping[TaskChoice, Sequence[Item]], used: Used) -> list[str]:
     """A note for each task of which items are asked on which an edit was calibrated."""
     notes = []
     for choice, items in drawn.items():
-        texts = used.get(source(choice.name), ())
+        texts = used.of(choice.name)
         both = sum(item.id in texts for item in items)
         if both:
             every = find(choice.name).load()

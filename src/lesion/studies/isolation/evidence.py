@@ -22,6 +22,7 @@ class Evidence:
     Attributes:
         corrected: p on the skill, corrected over all edits tried, is at most `ALPHA`.
         beyond_random: more than its random controls of every kind.
+        beyond_rivals: more than the whole block and MLP that hold most of its weights; None where it has no rivals.
         beyond_controls: over the informative controls; None where there is none, or one was not answered.
         suffering: the scored controls that get worse by more than `SUFFERS` and than under random weights.
         strength: the least of the change and its margins over those controls.
@@ -31,6 +32,7 @@ class Evidence:
     changed: bool | None
     corrected: bool | None
     beyond_random: bool | None
+    beyond_rivals: bool | None
     beyond_controls: bool | None
     suffering: tuple[EvaluatedTask, ...]
     strength: float
@@ -43,7 +45,8 @@ class Evidence:
     @property
     def parts(self) -> tuple[bool | None, ...]:
         """What a selective edit has to show."""
-        return self.changed, self.corrected, self.beyond_random, self.beyond_controls
+        rivals = () if self.beyond_rivals is None else (self.beyond_rivals,)
+        return self.changed, self.corrected, self.beyond_random, self.beyond_controls, *rivals
 
     @property
     def selective(self) -> bool:
@@ -69,6 +72,7 @@ def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) ->
         changed=beyond(effect.change, boost=boost),
         corrected=None if effect.change.p_corrected is None else effect.change.p_corrected <= ALPHA,
         beyond_random=None if effect.random is None else all(every),
+        beyond_rivals=all(beyond(rival.beyond, boost=boost) for rival in effect.rivals) if effect.rivals else None,
         beyond_controls=None if not ends or len(ends) < len(informative) else min(ends) > 0,
         suffering=tuple(c for c in evaluation.controls if c.scored and suffers(c, c.effects.get(edit.edit))),
         strength=min([*(sign * d.value for d in known if d.value is not None), sign * effect.change.value]),

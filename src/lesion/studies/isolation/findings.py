@@ -157,9 +157,12 @@ def _suffering(method: str, evidence: Evidence) -> str:
 def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, Evidence], *, boost: bool) -> str:
     informative = [control for control in evaluation.controls if control.informative]
     random = _elsewhere(best.edit for best in known.values())
+    if any(best.beyond_rivals is not None for best in known.values()):
+        random += " and the whole block and MLP that hold most of its weights"
     singular, plural = ("raises", "raise") if boost else ("hurts", "hurt")
     if not informative:
-        sure = [method for method, best in known.items() if best.changed and best.corrected and best.beyond_random]
+        alone = {method: best.parts[:3] + best.parts[4:] for method, best in known.items()}
+        sure = [method for method, shown in alone.items() if all(shown)]
         verb = singular if len(sure) == 1 else plural
         more = f" {wording.listed(sure)} {verb} it more than {random}." if sure else ""
         return f"Whether any edit {singular} {skill.name} selectively is unknown: no control is informative.{more}"
@@ -187,6 +190,11 @@ def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) ->
         "No random control was measured."
         if effect.random is None
         else _beyond(_random(edit, effect.random.draws), effect.random.beyond, boost=evidence.boost),
+        *(
+            f"{evaluation.name_of(rival.edit)} gives {percent(rival.result.value)}."
+            f" {_beyond('it', rival.beyond, boost=True)}"
+            for rival in effect.rivals
+        ),
         *(_against_control(evaluation, skill, control, evidence) for control in evaluation.controls),
     ]
     wrong = 1 - (effect.result.value or 0.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
-from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleParameters, parts, with_factor
+from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, ScaleParameters, parts, with_factor
 from lesion.edits.matched import matched_controls
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
@@ -26,10 +26,12 @@ from lesion.models.load import Model
 from lesion.models.units import Experts, Slices
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
-from lesion.studies.isolation.evaluation_items import Used
+from lesion.studies.isolation.evaluation_items import NOTHING_USED, Used
 from lesion.studies.isolation.selections import method_of
 
 PLAN = "plan.json"
+BOOSTS = (1.1, 1.25, 1.5)
+"""Factors of the block and the MLP that a boost is compared with."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Roles:
     skill: str | None = None
     validation: float | None = None
     notes: tuple[str, ...] = ()
-    used: Used = field(default_factory=dict)
+    used: Used = NOTHING_USED
 
 
 class Plan(Value):
@@ -79,8 +81,8 @@ class Plan(Value):
 
     @property
     def tried(self) -> list[EditedModel]:
-        """The edits that are not the random control of another."""
-        return [edit for edit in self.edits if edit.random_of is None]
+        """The edits that are neither the random control nor the rival of another."""
+        return [edit for edit in self.edits if edit.tried]
 
 
 def plan(
@@ -94,7 +96,8 @@ def plan(
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
     Two selections with the same count in every matrix, and without the same listed weights, share their random
-    controls; a control that is tried itself is planned once. A factor of 1 changes nothing and is left out with a
+    controls; a control that is tried itself is planned once. A boost, by
+    a factor above 1, has rivals too (`_rivals`). A factor of 1 changes nothing and is left out with a
     note: it is the baseline.
 
     Args:
@@ -149,14 +152,30 @@ def plan(
             names += drawn[kind, sizes]
             if len(drawn[kind, sizes]) < random_controls:
                 note(_fewer(edit, kind, len(drawn[kind, sizes]), random_controls))
-        planned.append(_planned(model, edit, candidate, counts, randoms=tuple(names)))
+        rivals = {str(rival): rival for rival in _rivals(edit, counts)}
+        planned.append(_planned(model, edit, candidate, counts, randoms=tuple(names), rivals=tuple(rivals)))
         own = {name: each for name, each in own.items() if name not in tried}
         planned += [
             _planned(model, control, candidate, counts, random_of=text, matched_in=kind)
             for kind, control in own.values()
         ]
         edits |= {text: edit, **{name: control for name, (_, control) in own.items()}}
+        own_rivals = {name: rival for name, rival in rivals.items() if name not in tried and name not in edits}
+        planned += [_planned(model, rival, Candidate(rival), (), rival_of=text) for rival in own_rivals.values()]
+        edits |= own_rivals
     return planned, edits
+
+
+def _rivals(edit: Edit, counts: Sequence[Count]) -> list[Edit]:
+    """What a boost must be better than: the block that holds most of its weights, and its MLP, by each of `BOOSTS`."""
+    if not counts or (_factor(edit) or 0.0) <= 1:
+        return []
+    selected: dict[int, int] = {}
+    for part in counts:
+        if part.block is not None:
+            selected[part.block] = selected.get(part.block, 0) + part.selected
+    most = max(selected, key=selected.__getitem__)
+    return [make(most, factor) for make in (ScaleBlock, ScaleMlp) for factor in BOOSTS]
 
 
 def _fewer(edit: Edit, kind: MatchedIn, there: int, wanted: int) -> str:
@@ -203,11 +222,19 @@ def _planned(
     candidate: Candidate,
     counts: Sequence[Count],
     random_of: str | None = None,
+    rival_of: str | None = None,
     randoms: tuple[str, ...] = (),
+    rivals: tuple[str, ...] = (),
     matched_in: MatchedIn = "count",
 ) -> EditedModel:
-    made = {"edit": str(edit), "random_of": random_of, "randoms": randoms, "factor": _factor(edit)}
-    made |= {"matched_in": matched_in}
+    made = {
+        "edit": str(edit),
+        "random_of": random_of,
+        "rival_of": rival_of,
+        "randoms": randoms,
+        "factor": _factor(edit),
+    }
+    made |= {"matched_in": matched_in, "rival_of": rival_of, "rivals": rivals}
     made |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):

@@ -20,6 +20,7 @@ from lesion.statistics.contrasts import beyond_random, difference_of_drops, perp
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.studies.isolation.evaluation import (
     Baseline,
+    BoostRival,
     Candidate,
     Choice,
     ControlDrop,
@@ -175,7 +176,7 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
     tests = {edit.edit: _p(baseline.right, task.by_edit[edit.edit].right) for edit in answered if not scored}
     # The random controls are no hypotheses of the study: what is corrected for is how many edits were tried. An edit
     # that is still missing answers counts too, so that the correction is that of the finished evaluation.
-    own = [edit.edit for edit in answered if edit.random_of is None and not scored]
+    own = [edit.edit for edit in answered if edit.tried and not scored]
     every = holm([*(tests[edit] for edit in own), *[1.0] * (len(plan.tried) - len(own))])
     corrected = dict(zip(own, every, strict=False))
     for edit in answered:
@@ -196,8 +197,28 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
             rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
             random=controls[0] if controls else None,
             matched=controls[1:],
+            rivals=() if scored else tuple(_rivals(plan, task, edit)),
             clustered=clustered,
         )
+
+
+def _rivals(plan: Plan, task: _Task, edit: EditedModel) -> Iterator[BoostRival]:
+    """The block and the MLP that a boost is compared with, each under the factor by which it is best.
+
+    It is chosen on the skill's validation items where an edit is chosen there, else on all items: then it is the
+    harder one to beat.
+    """
+    by_unit: dict[str, list[EditedModel]] = {}
+    for rival in plan.edits:
+        if rival.edit in edit.rivals and rival.edit in task.by_edit:
+            by_unit.setdefault(rival.label, []).append(rival)
+    ahead = math.ceil((plan.validation or 1.0) * len(task.baseline.right))
+    boosted = task.by_edit[edit.edit].right
+    for rivals in by_unit.values():
+        best = max(rivals, key=lambda rival: int(task.by_edit[rival.edit].right[:ahead].sum()))
+        right = task.by_edit[best.edit].right
+        beyond = Estimate.of(paired_drop(right, boosted, task.level), _p(right, boosted))
+        yield BoostRival(edit=best.edit, result=Estimate.of(task.result(task.by_edit[best.edit])), beyond=beyond)
 
 
 def _kinds(plan: Plan, task: _Task, edit: EditedModel) -> dict[MatchedIn, list[_Answers]]:

@@ -68,7 +68,7 @@ def _effects(evaluation: Evaluation) -> Table:
         table.add_column(_Heading(plain(task.name), about), justify="right", overflow="fold")
     baselines = (_result(task, task.baseline.result) for task in evaluation.tasks)
     table.add_row("unedited", *baselines, end_section=True)
-    for edit in evaluation.tried:
+    for edit in (edit for edit in evaluation.edits if edit.random_of is None):
         # Short lines, so that the columns of tasks have room.
         name = plain(evaluation.name_of(edit.edit)).replace(", ", "\n", 1)
         shown = Text(f"{name}\n{wording.counted(edit.selected, 'weight')}")

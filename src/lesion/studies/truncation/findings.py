@@ -27,6 +27,7 @@ from lesion.studies.truncation.result import (
     Tokens,
     TruncationSummary,
 )
+from lesion.studies.truncation.rival_findings import beyond_forbidding, spectrum
 
 Direction = Literal["gain", "loss", "none"]
 ROLES: tuple[Role, ...] = ("right", "tempting")
@@ -38,6 +39,7 @@ def findings(summary: TruncationSummary, work: Decompositions | None = None) -> 
         _chosen(summary),
         *limits((base.task, f"{base.part} item", base.accuracy.value, base.items) for base in summary.unedited),
     ]
+    parts[1:1] = spectrum(summary, _gains(summary))
     if summary.composed and summary.composed_tests:
         parts.append(_composed(summary))
     if sentences := tokens(summary):
@@ -74,10 +76,19 @@ def verdict(summary: TruncationSummary) -> str:
     text += "."
     if collapsed:
         text += f" On {wording.listed(collapsed)} it gives nearly always one answer: accuracy says nothing there."
+    text += "".join(f" {beyond}" for task in _gains(summary) if (beyond := beyond_forbidding(summary, task)))
     text += "".join(_beside(summary, test) for test in by_direction["none"])
     if summary.kept != summary.chosen:
         text += f" The best single edit keeps {summary.name(summary.chosen)}."
     return text
+
+
+def _gains(summary: TruncationSummary) -> list[str]:
+    """The tasks on which the edit that the search leaves behind is better on test items."""
+    if summary.chosen is None:
+        return []
+    tests = summary.best_tests if summary.kept == summary.chosen else summary.composed_tests
+    return [test.task for test in tests if not test.collapsed and direction(summary, test) == "gain"]
 
 
 def _objective(summary: TruncationSummary) -> str:

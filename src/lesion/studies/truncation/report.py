@@ -46,8 +46,8 @@ READING = (
     " choosing the best of many gives also where there is nothing to find.",
     "Where accuracy gains and the log-probability of gold answers does not, or the other way round, read the answers.",
     "Where a model gives one label nearly always, accuracy says how frequent that label is among the items.",
-    "That a removal helps does not show that the removed part of the spectrum is special: compare the removal of the"
-    " whole matrix, or the other side, in the map where it was evaluated.",
+    "That a removal helps does not show that the removed part of the spectrum is special: it must be better than all of"
+    " its rivals, which are measured on the same test items.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
 )
 
@@ -89,6 +89,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
             Section("Search", "What was searched", _searched(summary), within="method"),
             Section("Map", "Every matrix, layer and keep against the unedited model", tuple(_maps(summary))),
             Section("Test", "On items that had no part in the choice", (tables.test(summary),)),
+            Section("Rivals", "What does the same without a part of the spectrum removed", (tables.rivals(summary),)),
         ]
         if summary.searched_tokens:
             label = "The numbers" + (", of all revisions" if summary.followed else "")

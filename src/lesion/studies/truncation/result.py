@@ -10,6 +10,7 @@ from typing import Literal
 
 from lesion.core.values import Estimate, Number, Summary, Value
 from lesion.report import wording
+from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
 
 UNEDITED = "baseline"
@@ -22,6 +23,8 @@ SEARCHED = "searched"
 """What stands for the model that was searched, among revisions."""
 Part = Literal["validation", "test"]
 Role = Literal["right", "tempting"]
+FORCED = ("relation", "pair")
+"""Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
 
 
 class SearchedModel(Value):
@@ -143,6 +146,45 @@ class Tested(Edited):
     tempting_gain: Estimate | None = None
 
 
+class Rival(Value):
+    """What the edit is compared with on the test items of one task.
+
+    Attributes:
+        what: `forbidden` (at decoding, the most frequent wrong first tokens of the unedited model), `relation` and
+            `pair` (a forced choice: among the right texts of the item's relation, against its own rivals), both without
+            an edit and with it; in the place of the edit `subspace` (a random one of the same rank), `branch` (deleted)
+            and `factor` (the matrix multiplied by the best constant).
+        rival: the edit that stands in the place of the chosen one, as text; `baseline` where none does.
+        draw: of a random subspace.
+        forbidden: the texts of the tokens that are forbidden.
+        fitted: of `forbidden`, whether so many are best on validation items, and better there than none.
+        validation: accuracy on validation items, of what was fitted there; of `factor` the mean over tasks.
+        candidates, chance: of a forced choice, how many texts there are and the share that guessing has right, means.
+        accuracy: of the rival; gain: that minus the unedited model's, with the p of McNemar's exact test.
+        edited: accuracy of the edit, together with the rival or in its place; beyond: that minus the rival's.
+    """
+
+    task: str
+    what: Literal["forbidden", "relation", "pair", "subspace", "branch", "factor"]
+    rival: str
+    draw: int | None = None
+    items: int
+    forbidden: tuple[str, ...] = ()
+    fitted: bool = False
+    validation: Number = None
+    candidates: Number = None
+    chance: Number = None
+    accuracy: Estimate
+    gain: Estimate | None = None
+    edited: Estimate | None = None
+    beyond: Estimate | None = None
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the edit is shown to be better."""
+        return self.beyond is not None and (self.beyond.low or 0) > 0 and (self.beyond.p or 0) <= ALPHA
+
+
 class Score(Value):
     """Means over tasks of their means over validation items."""
 
@@ -254,6 +296,7 @@ class TruncationSummary(Summary):
         best: the best edit on validation items; None: no cell could be one.
         nothing: why no edit was chosen; None: the best was.
         best_tests: the best edit on test items; composed_tests: the composed one.
+        rivals: of the composed edit, else of the best, on test items.
         composed: the composed edit, or the chosen one where no step was added to it; None: nothing was composed.
     """
 
@@ -274,6 +317,7 @@ class TruncationSummary(Summary):
     path: tuple[Step, ...] = ()
     composed: str | None = None
     composed_tests: tuple[Tested, ...] = ()
+    rivals: tuple[Rival, ...] = ()
     spectra: tuple[Spectrum, ...]
     tokens: tuple[Tokens, ...] = ()
     revisions: tuple[RevisionOutcome, ...] = ()

@@ -26,6 +26,7 @@ from lesion.studies.truncation.refusals import (
 )
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.result import BEST, TruncationSummary
+from lesion.studies.truncation.rivals import Rivals
 from lesion.studies.truncation.search import evaluate_in_full, search, split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.truncation.summary import edits_tested, followed, summarise
@@ -61,7 +62,8 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         outcome = search(study, cells.cells, parts, cache)
         tested = edits_tested(outcome)
         evaluate_in_full(parts, parts.test, tested, cache, "answers on test items")
-        summary = summarise(study, model, cells, outcome, parts, cache)
+        rivals = Rivals(study, parts, cache, evaluation, folder).of(tested[-1] if tested else None)
+        summary = summarise(study, model, cells, outcome, parts, cache).model_copy(update={"rivals": rivals})
         requested = set(cache.requested)
         # A checkpoint that fails takes nothing with it.
         _keep(folder, _without(summary, study.revisions), outcome.composed or outcome.chosen, model)

@@ -21,6 +21,7 @@ from lesion.studies.truncation.elimination import hopeless, looks, threshold
 from lesion.studies.truncation.grid import Cell
 from lesion.studies.truncation.study import Objective, Screen, TruncationStudy
 from lesion.tasks.task import Item, Task
+from lesion.tasks.values import value
 
 # An answer to this share of all items, and to so much more of them than without the edit, is a label.
 LABEL, MORE = 0.9, 0.1
@@ -36,13 +37,20 @@ class Split:
 
 
 def split(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]], share: float) -> Split:
-    """The first of the drawn items, which stand in seeded order, are for validation; neither part is empty."""
-    ahead = {choice: min(max(1, math.ceil(share * len(items))), len(items) - 1) for choice, items in drawn.items()}
-    return Split(
-        tasks,
-        {choice: items[: ahead[choice]] for choice, items in drawn.items()},
-        {choice: items[ahead[choice] :] for choice, items in drawn.items()},
-    )
+    """The first of the drawn items, which stand in seeded order, are for validation; neither part is empty.
+
+    Of the others, those that ask what chose an edit do not test it (`tasks.values`): 34 + 12 is no test where 12 + 34
+    chose. Where all ask that, all are left.
+    """
+    validation: dict[TaskChoice, Sequence[Item]] = {}
+    test: dict[TaskChoice, Sequence[Item]] = {}
+    for choice, items in drawn.items():
+        ahead = min(max(1, math.ceil(share * len(items))), len(items) - 1)
+        validation[choice] = items[:ahead]
+        seen = {value(choice.name, item) for item in items[:ahead]}
+        others = [item for item in items[ahead:] if value(choice.name, item) not in seen]
+        test[choice] = others or items[ahead:]
+    return Split(tasks, validation, test)
 
 
 @dataclass(frozen=True, order=True)

@@ -13,6 +13,7 @@ from lesion.report.table import Column, Table, plain_columns
 from lesion.studies.truncation import numbers
 from lesion.studies.truncation.numbers import log_probability, nats
 from lesion.studies.truncation.result import SEARCHED, Cell, TruncationSummary
+from lesion.studies.truncation.rival_findings import rival_name
 
 CELL_NUMBERS = ("layer", "rank", "of", "saved", "eliminated", "items")
 UNEDITED_CAPTION = (
@@ -22,6 +23,12 @@ UNEDITED_CAPTION = (
 TEST_CAPTION = (
     "Gains: edited minus unedited on the same items; p: McNemar's exact test. Gold: change of the mean log-probability"
     " of the gold answers. Most frequent answer: the share of items that get it, unedited → edited."
+)
+RIVALS_CAPTION = (
+    "First tokens are forbidden at decoding, those of the unedited model's most frequent wrong answers on validation"
+    " items; they and forced choices are measured without the edit and with it. Random subspaces, a deleted branch and"
+    " a constant factor (the best on validation items) stand in the place of the edit. Marked: as many tokens as are"
+    " best on validation items. p: McNemar's exact test."
 )
 CELLS_CAPTION = (
     "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors instead of the"
@@ -156,6 +163,38 @@ def test(summary: TruncationSummary) -> Table:
         title="Edits on test items",
         caption=TEST_CAPTION,
     )  # fmt: skip
+
+
+def rivals(summary: TruncationSummary) -> Table:
+    """A row per task and rival of the edit: `rivals.csv`."""
+    rows = [
+        {"name": rival_name(rival), "p": None if rival.beyond is None else rival.beyond.p, **_row(rival)}
+        | {"forbidden": " ".join(map(repr, rival.forbidden))}
+        | {key: value for name in ("gain", "edited", "beyond")
+           for key, value in _ends(name, getattr(rival, name) or Estimate(value=None)).items()}
+        for rival in summary.rivals
+    ]  # fmt: skip
+    columns = (
+        "task what name rival forbidden fitted validation candidates chance items accuracy low high gain gain_low"
+        " gain_high edited edited_low edited_high beyond beyond_low beyond_high p"
+    )
+    return Table(
+        "rivals" if rows else "",
+        _frame(rows, columns),
+        (
+            Column("task", "Task", number=False),
+            Column("name", "Rival", number=False),
+            Column("items", "Items"),
+            Column("accuracy", "Accuracy", row=_percent("accuracy")),
+            Column("gain", "Gain over unedited, points", row=_points("gain")),
+            Column("edited", "With the edit, or the edit instead", row=_percent("edited")),
+            Column("beyond", "The edit adds, points", row=_points("beyond")),
+            Column("p", "p", wording.p_value),
+        ),
+        title="Rivals of the edit, on test items",
+        caption=RIVALS_CAPTION,
+        mark=lambda row: bool(row["fitted"]),
+    )
 
 
 def composition(summary: TruncationSummary) -> Table:

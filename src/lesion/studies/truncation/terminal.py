@@ -17,11 +17,13 @@ from lesion.studies.truncation.numbers import (
     log_probability,
     nats,
     nats_interval,
+    points_estimate,
     probability_digits,
     rank,
     score,
 )
 from lesion.studies.truncation.result import SEARCHED, Cell, Outcome, Tested, TruncationSummary
+from lesion.studies.truncation.rival_findings import rival_name
 
 BEST = 10
 """So many of the best cells are shown."""
@@ -33,6 +35,7 @@ def text_tables(summary: TruncationSummary) -> RenderableType:
     if best := summary.ranked()[:BEST]:
         parts.append(_best(summary, best))
     parts += _tests(summary)
+    parts += _rivals(summary)
     if summary.path:
         parts.append(tables.composition(summary).terminal())
     if summary.tokens:
@@ -96,6 +99,24 @@ def _test(test: Tested) -> list[Text]:
         Text(wording.p_value(test.gain.p)),
         _nats(test.gold_gain),
     ]
+
+
+def _rivals(summary: TruncationSummary) -> list[Table]:
+    """A table per task."""
+    of_tasks = []
+    for name in dict.fromkeys(rival.task for rival in summary.rivals):
+        table = _table(f"Rivals on {name}, test items", ("rival",), ("rival", "edited", "edit adds", "p"), whole=True)
+        for rival in summary.rivals:
+            if rival.task == name:
+                table.add_row(
+                    _text(rival_name(rival), style="bold" if rival.fitted else ""),
+                    _accuracy(rival.accuracy),
+                    _accuracy(rival.edited) if rival.edited else wording.DASH,
+                    points_estimate(rival.beyond) if rival.beyond else wording.DASH,
+                    wording.p_value(None if rival.beyond is None else rival.beyond.p),
+                )
+        of_tasks.append(table)
+    return of_tasks
 
 
 def _tokens(summary: TruncationSummary) -> Table:

@@ -11,6 +11,7 @@ from lesion.errors import UsageError
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Item, Task
+from lesion.tasks.values import value
 
 TRAINABLE = (
     *("primer:arithmetic", "primer:reading", "arithmetic:add", "arithmetic:subtract", "arithmetic:multiply"),
@@ -94,8 +95,8 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
     pool = getattr(task, "calibration", tuple)
     evaluated = list(task.load())
     # Some tasks have nothing else to observe a model on than what is evaluated: that must never be trained on.
-    ids, questions = {item.id for item in evaluated}, {item.question for item in evaluated}
-    items = [item for item in pool() if item.id not in ids and item.question not in questions]
+    ids, asked = {item.id for item in evaluated}, {value(task.name, item) for item in evaluated}
+    items = [item for item in pool() if item.id not in ids and value(task.name, item) not in asked]
     if not items:
         raise UsageError(
             f"{study.task} has no training items apart from those that it asks; these have: {', '.join(TRAINABLE)}."

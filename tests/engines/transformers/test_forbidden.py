@@ -1,0 +1,89 @@
+"""Tokens that no answer begins with: what is said instead, and how likely the others are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tiny
+from alone import forward, prompts
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+LENGTH = 5
+
+
+def alone(model: Model, prompt, edit, forbidden) -> list[int]:
+    """Greedy decoding, a plain pass for every token; the first is the best of those that are allowed."""
+    said: list[int] = []
+    ends = {model.tokenizer.eos_token_id}
+    while len(said) < LENGTH and not (said and said[-1] in ends):
+        logits = forward(model, (*prompt, *said), edit)[0][-1].double()
+        allowed = [token for token in range(len(logits)) if said or token not in forbidden]
+        said.append(max(allowed, key=lambda token: float(logits[token])))
+    return said
+
+
+@pytest.fixture(params=[False, True], ids=["in batches", "one by one"])
+def alike(request, monkeypatch):
+    """The same whether rows share a batch or not."""
+    monkeypatch.setattr("lesion.engines.transformers.engine.needs_one_by_one", lambda model: request.param)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_rows_of_one_batch_say_what_plain_decoding_says_whatever_is_forbidden_to_each(family, alike):
+    model = tiny.model(family)
+    requests = []
+    for number, prompt in enumerate(prompts(3, longest=12, seed=3)):
+        for edit in (BASELINE, ScaleBlock(1)):
+            first = alone(model, prompt, edit, ())[0]
+            second = alone(model, prompt, edit, (first,))[0]
+            for forbidden in ((), (first,), (first, second)):
+                decoding = Decoding(LENGTH, forbidden=forbidden)
+                requests.append(Request(f"{number} {edit} {len(forbidden)}", prompt, edit, decoding))
+    answers = {response.key: response for response in TransformersEngine(model, 4).answer(requests)}
+    for request in requests:
+        expected = alone(model, request.prompt, request.edit, request.decoding.forbidden)
+        assert list(answers[request.key].token_ids) == expected
+        assert expected[0] not in request.decoding.forbidden
+
+
+def test_a_token_that_is_looked_up_has_its_probability_and_rank_among_the_allowed_ones(alike):
+    model = tiny.model("llama")
+    (prompt,) = prompts(1, longest=9, seed=1)
+    logits = forward(model, prompt)[0][-1].double()
+    best, second, third = logits.argsort(descending=True)[:3].tolist()
+    free, without = (
+        Request(f"{forbidden}", prompt, decoding=Decoding(forbidden=forbidden), tokens=(third, second))
+        for forbidden in ((), (best,))
+    )
+    answers = {response.key: response.answer for response in TransformersEngine(model, 4).answer([free, without])}
+    assert (answers["()"].ranks, answers[without.key].ranks) == ((3, 2), (2, 1))
+    allowed = logits.clone()
+    allowed[best] = -torch.inf
+    expected = allowed.log_softmax(-1)[[third, second]].tolist()
+    assert answers[without.key].scores == pytest.approx(expected, abs=1e-4)
+    assert answers[without.key].text == model.tokenizer.decode([second])
+
+
+def test_a_forbidden_token_that_is_right_is_never_said_and_the_answer_is_not_a_broken_one():
+    model = tiny.model("llama")
+    (prompt,) = prompts(1, longest=9, seed=1)
+    best, other = forward(model, prompt)[0][-1].argsort(descending=True)[:2].tolist()
+    request = Request("q", prompt, decoding=Decoding(forbidden=(best,)), tokens=(best, other))
+    (response,) = TransformersEngine(model, 4).answer([request])
+    assert (response.answer.finish, response.answer.scores[0]) == ("stop", float("-inf"))
+    assert response.answer.ranks[1] == 1 < response.answer.ranks[0]
+
+
+def test_what_cannot_be_forbidden_is_refused():
+    model = tiny.model("llama")
+    with pytest.raises(UsageError, match="choices are scored as they stand"):
+        Request("q", (5, 6), decoding=Decoding(forbidden=(3,)), choices=((7,),))
+    with pytest.raises(UsageError, match="whole numbers from 0"):
+        Decoding(forbidden=(-1,))
+    with pytest.raises(LesionError, match="does not fit its network"):
+        list(TransformersEngine(model, 4).answer([Request("q", (5, 6), decoding=Decoding(forbidden=(10**6,)))]))
