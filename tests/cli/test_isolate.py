@@ -114,9 +114,10 @@ def test_evaluate_takes_further_edits_and_factors_into_its_folder(capsys, checkp
     lesion(capsys, *evaluating(checkpoint, data, out, "--edit", found / "mathneuro-0.2.edit"))
     more = ["--edit", found / "mathneuro-0.2.edit", "--edit", found / "mathneuro-0.1.edit", "--factor", "0, 1.5"]
     done = lesion(capsys, *evaluating(checkpoint, data, out, *more))
-    # Two edits × two factors, each with two random controls, and the baseline; on two tasks of four items.
-    assert (done.code, "evaluated 72 of 104 answers; 32 were stored already\n" in done.out) == (0, True), done.out
-    assert len(summary(out)["evaluation"]["edits"]) == 12
+    # Two edits × two factors, each with two random controls, and the baseline; beside the factor above one the block
+    # of each edit and its MLP at three factors; on two tasks of four items.
+    assert (done.code, "evaluated 168 of 200 answers; 32 were stored already\n" in done.out) == (0, True), done.out
+    assert len(summary(out)["evaluation"]["edits"]) == 12 + 12
 
 
 def test_evaluate_without_an_edit_asks_the_baseline(capsys, checkpoint, data, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -95,10 +96,10 @@ def pairs(tmp_path) -> str:
 def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_as_it_was(pairs, tmp_path):
     loaded = model("llama")
     before = {name: tensor.clone() for name, tensor in loaded.network.state_dict().items()}
-    found = lesion.truncate(
-        loaded, pairs, matrices=["mlp"], keep=[0.75, 0.25], side="both", objective="gold", items="all",
-        out=tmp_path / "out",
-    )  # fmt: skip
+    search = partial(
+        lesion.truncate, loaded, pairs, matrices=["mlp"], keep=[0.75, 0.25], side="both", objective="gold", items="all"
+    )
+    found = search(out=tmp_path / "out")
     assert len(found.table) == len(found.summary.cells) == 3 * 3 * 2 * 2
     assert {"edit", "keep", "side", "rank", "accuracy", "drop"} <= set(found.table.columns)
     assert found.evaluated > 0
@@ -109,8 +110,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
     edit = lesion.read_edit(found.edit).edit
     assert str(edit) == found.summary.chosen
     assert isinstance(edit, lesion.Truncate)
-    again = lesion.truncate(loaded, pairs, matrices="mlp", keep=0.75, objective="gold", items="all", out=found.folder)
-    assert again.evaluated <= 12  # another edit may be the best of these, and be told on test items
+    assert search(out=found.folder).evaluated == 0
 
 
 def test_where_nothing_is_better_there_is_no_edit(pairs):
@@ -125,7 +125,7 @@ def test_study_runs_files_of_every_kind(pairs, tmp_path):
     found = lesion.study(tmp_path / "t.toml", tmp_path / "t")
     assert isinstance(found, lesion.TruncationResult)
     with Store.read(tmp_path / "t") as store:
-        assert len(store) == found.evaluated == 8
+        assert len(store) == found.evaluated
     (tmp_path / "r.toml").write_text(
         'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
     )
