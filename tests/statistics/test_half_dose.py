@@ -21,11 +21,12 @@ def plain(baseline: float, left: list[float]) -> float:
     return -np.inf
 
 
-def test_it_is_the_first_crossing_of_a_plain_loop():
+@pytest.mark.parametrize("chance", [0.0, 0.25])
+def test_it_is_the_first_crossing_of_a_plain_loop_over_what_is_above_chance(chance):
     rng = np.random.default_rng(0)
-    baseline, left = rng.random(300), rng.random((300, 4)) * 0.9
-    expected = [plain(float(b), list(each)) for b, each in zip(baseline, left, strict=True)]
-    assert half_dose(baseline, left, FACTORS) == pytest.approx(expected)
+    baseline, left = chance + (1 - chance) * rng.random(300), rng.random((300, 4)) * 0.9
+    expected = [plain(float(b), list(each)) for b, each in zip(baseline - chance, left - chance, strict=True)]
+    assert half_dose(baseline, left, FACTORS, chance) == pytest.approx(expected)
     assert np.isneginf(expected).any()
 
 

@@ -1,4 +1,4 @@
-"""The half dose: the factor of a place at which half of the unedited accuracy is left, with a bootstrap over items."""
+"""The half dose: the factor of a place at which half of the unedited accuracy above chance is left; items are drawn."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ class HalfDose:
 
 
 def half_dose(
-    baseline: Float[np.ndarray, " draws"], accuracy: Float[np.ndarray, "draws factors"], factors: Sequence[float]
+    baseline: Float[np.ndarray, " draws"],
+    accuracy: Float[np.ndarray, "draws factors"],
+    factors: Sequence[float],
+    chance: float = 0.0,
 ) -> Float[np.ndarray, " draws"]:
-    """The factor below 1 at which half of `baseline` is left, by straight lines between factors; −∞ where at none.
+    """The factor below 1 at which half of what `baseline` has above chance is left; −∞ where at none.
 
-    Coming down from 1, where all of it is left, the first crossing counts.
+    By straight lines between factors. Coming down from 1, where all of it is left, the first crossing counts.
 
     Args:
         baseline: accuracy at factor 1.
         accuracy: under every factor.
         factors: ascending, all below 1.
+        chance: accuracy of guessing.
     """
-    half = baseline / 2
+    half = (baseline + chance) / 2
     crossing = np.full(baseline.shape, -np.inf)
     before, left = 1.0, baseline
     for factor, now in zip(reversed(factors), accuracy.T[::-1], strict=True):
@@ -63,6 +67,7 @@ def half_dose_interval(
     level: float,
     seed: int,
     draws: int = DRAWS,
+    chance: float = 0.0,
 ) -> HalfDose:
     """The half dose of one place, and its interval from items drawn with replacement, the same for all factors.
 
@@ -73,6 +78,7 @@ def half_dose_interval(
         level: of the interval.
         seed: of the draws.
         draws: how many.
+        chance: accuracy of guessing.
 
     Raises:
         LesionError: there are no items or no factors, or their numbers differ.
@@ -85,9 +91,9 @@ def half_dose_interval(
     items = baseline.size
     weights = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), draws)
     right = weights @ np.vstack([baseline, edited]).T.astype(np.float64) / items
-    drawn = np.sort(half_dose(right[:, 0], right[:, 1:], factors))
+    drawn = np.sort(half_dose(right[:, 0], right[:, 1:], factors, chance))
     tail = (1 - level) / 2
     low, high = (drawn[round(share * (draws - 1))] for share in (tail, 1 - tail))
-    value = half_dose(np.array([baseline.mean()]), edited.mean(axis=1)[None], factors)[0]
+    value = half_dose(np.array([baseline.mean()]), edited.mean(axis=1)[None], factors, chance)[0]
     ends = [None if np.isneginf(each) else float(each) for each in (value, low, high)]
     return HalfDose(ends[0], ends[1], ends[2], float(np.isfinite(drawn).mean()), factors[0])

@@ -42,15 +42,16 @@ def findings(summary: AblationSummary) -> list[Finding]:
 def _doubts(curve: Curve) -> Iterator[Doubt]:
     """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
     baseline = (curve.result.baseline.accuracy.value or 0.0) - curve.result.guessing
+    what = "the accuracy above guessing" if curve.result.guessing else "the accuracy"
     half, quarter = SHARE * baseline, SPARED * baseline
     for cell in curve.cells:
         of, low, high = cell.clustered, cell.drop.low, cell.drop.high
         if of is None or low is None or high is None:
             continue
         if cell.critical and of.low <= half < low:
-            yield f"{_name(cell)} as critical", of, half, "half of the accuracy"
+            yield f"{_name(cell)} as critical", of, half, f"half of {what}"
         if cell.spared and high < quarter <= of.high:
-            yield f"{_name(cell)} as spared", of, quarter, "a quarter of the accuracy"
+            yield f"{_name(cell)} as spared", of, quarter, f"a quarter of {what}"
 
 
 def _name(cell: Cell) -> str:

@@ -60,10 +60,11 @@ class Doses:
         return [(factor, cell) for factor, cell in cells if cell is not None]
 
     def half(self, layer: int) -> float | None:
-        """The factor below 1 at which half of the accuracy is left (`statistics.half_dose`); None: at none."""
+        """The factor below 1 at which half of the accuracy above guessing is left; None: at none."""
         points = [each for each in self.of(layer) if each[0] < 1]
         left = np.array([[cell.accuracy.value or 0.0 for _, cell in points]])
-        half = float(half_dose(np.array([self.baseline]), left, [factor for factor, _ in points])[0])
+        factors, chance = [factor for factor, _ in points], self.first.result.guessing
+        half = float(half_dose(np.array([self.baseline]), left, factors, chance)[0])
         return half if math.isfinite(half) else None
 
 
@@ -105,12 +106,14 @@ def _halves(of: Doses, answers: pd.DataFrame, level: float, seed: int) -> dict[i
         if points:
             right = [frames[edit].loc[baseline.index, "correct"].to_numpy(dtype=bool) for _, edit in points]
             factors = [factor for factor, _ in points]
-            halves[layer] = half_dose_interval(baseline.to_numpy(dtype=bool), np.stack(right), factors, level, seed)
+            halves[layer] = half_dose_interval(
+                baseline.to_numpy(dtype=bool), np.stack(right), factors, level, seed, chance=of.first.result.guessing
+            )
     return halves
 
 
 def findings(summary: AblationSummary, answers: pd.DataFrame | None = None) -> list[Finding]:
-    """For every model: under which factors which blocks are critical, and where half of the accuracy is left.
+    """For every model: under which factors which blocks are critical, and where half of what is above guessing is left.
 
     With the answers, half doses have intervals.
     """
@@ -144,7 +147,8 @@ def _sentences(of: Doses) -> list[str]:
             f"{wording.factor(round(half, 2))}{_interval(of.halves.get(layer))} of block{wording.SPACE}{layer}"
             for half, layer in halves[:MOST]
         ]
-        sentences.append(f"{about}: half of the accuracy is left at {wording.listed(places)}.")
+        above = " above guessing" if first.result.guessing else ""
+        sentences.append(f"{about}: half of the accuracy{above} is left at {wording.listed(places)}.")
     return sentences
 
 

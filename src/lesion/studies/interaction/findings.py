@@ -139,7 +139,7 @@ def _window(study: InteractionStudy, sets: Sequence[Interaction]) -> str:
 
 
 def _cumulative(summary: InteractionSummary, task: str, steps: Sequence[Step]) -> str:
-    """After how many removals half of the unedited accuracy is gone, in the study's order and in random ones."""
+    """After how many removals half of what is above guessing is gone, in the study's order and in random ones."""
     study = summary.study
     named = {"least": "the least important first", "most": "the most important first"}.get(study.order, "in order")
     if study.measure == "gold":
@@ -147,12 +147,13 @@ def _cumulative(summary: InteractionSummary, task: str, steps: Sequence[Step]) -
         total = summary.removal(task, *last.places).drop
         assert total is not None
         return f"All {len(last.places)} {done(study)} cost {amount(study, total.value)} nats."
-    half = (summary.removal(task).value.value or 0.0) / 2
+    guessing = next(each.guessing for each in summary.tasks if each.name == task)
+    half = ((summary.removal(task).value.value or 0.0) + guessing) / 2
     survived = [_survived([step for step in steps if step.order == number], half) for number in _orders(steps)]
     own, random = survived[0], sorted(survived[1:])
     text = (
         f"{wording.capital(done(study))} one after another, {named}, {own} of {len(summary.places)} {noun(study)}s can"
-        f" be {done(study)} with at least half of the unedited accuracy left"
+        f" be {done(study)} with at least half of the unedited accuracy{' above guessing' if guessing else ''} left"
     )
     if not random:
         return f"{text}."
