@@ -164,7 +164,7 @@ _local = threading.local()
 def _arithmetic() -> Any:
     """The numbers of fifty digits of this thread; mpmath's own context is shared by all threads."""
     if not hasattr(_local, "context"):
-        import mpmath  # type: ignore[import-untyped]  # only expressions with roots or symbols need it
+        import mpmath  # only expressions with roots or symbols need it
 
         _local.context = mpmath.MPContext()
         _local.context.dps = DIGITS
