@@ -114,6 +114,7 @@ def test_one_object_over_several_lines_is_one_question(tmp_path):
         ("q.csv", b'prompt,answer\n"a,b\n', "this is not a table"),
         ("q.csv", b"prompt,answer,answer\na,b,c\n", "the column 'answer' stands twice"),
         ("q.csv", b"prompt,answer,choices\na,b,b|c\n", "'choices' in a table is a JSON list"),
+        ("q.csv", b"prompt,answer,stop\na,b,\"['x', 'y']\"\n", "'stop' in a table is a JSON list"),
         ("q.csv", b"prompt,answer\na,\n", "the field 'answer' is missing"),
         ("q.csv", "prompt,answer\na,é\n".encode("latin-1"), "line 2: this is not UTF-8"),
         ("q.parquet", b"PAR1 nothing", "cannot be read as Parquet"),
@@ -131,6 +132,27 @@ def test_what_cannot_be_read_is_told(tmp_path, monkeypatch, name, content, says)
     file.write_bytes(content)
     with pytest.raises(UsageError, match=says):
         find(str(file))
+
+
+@pytest.mark.parametrize(
+    ("cell", "stop"),
+    [
+        ('[" a", "\\nQ:"]', (" a", "\nQ:")),
+        ("[]", ()),
+        ("\\nQ:", ("\nQ:",)),
+        ("\nQ:", ("\nQ:",)),
+        ("\n", ("\n",)),
+        ('"\\nQ:"', ("\nQ:",)),
+        ("[END]", ("[END]",)),
+        ('"', ('"',)),
+        ("7", ("7",)),
+    ],
+)
+def test_a_cell_of_a_table_holds_one_stop_or_a_list(tmp_path, cell, stop):
+    file = tmp_path / "q.csv"
+    with file.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out).writerows([["prompt", "answer", "stop", "judge"], ["a", "2", cell, "math"]])
+    assert find(str(file)).stop == stop
 
 
 @pytest.mark.parametrize(

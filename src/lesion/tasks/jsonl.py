@@ -17,14 +17,13 @@ from lesion.tasks import contrast
 from lesion.tasks.corruption import others_of_group
 from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
-from lesion.tasks.question_files import EXAMPLE, json_rows, read_rows
+from lesion.tasks.question_files import EXAMPLE, LISTS, json_rows, read_rows
 from lesion.tasks.source import Row, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
 REQUIRED = ("prompt", "answer")
-LISTS = ("choices", "aliases", "stop")
-KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group", "stop")
+KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
 CONTRAST = "contrast"
 """What judges an item with `tempting`, which names no judge itself."""
 FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,12 +23,14 @@ ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 MOST_BYTES = 256 << 20
 """Of a file, packed and unpacked."""
 MOST_ROWS = 300_000
+LISTS = ("choices", "aliases", "stop")
+"""Fields that hold a list; one text may stand alone in the last."""
 EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
 
 _PACKED = ".gz"
 _MAGIC = b"\x1f\x8b"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_LISTS = ("choices", "aliases")
+_LIST = re.compile(r"""\s*(?:\[\s*["'\]0-9]|".+"\s*\Z)""", re.DOTALL)  # also one in Python's notation, to be refused
 
 
 def is_question_file(name: str) -> bool:
@@ -152,8 +155,9 @@ def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, Row]]:
                     f"{where}: there are {len(cells)} cells for {len(names)} columns; put a text that holds"
                     f" {_DELIMITERS[delimiter]} into quotation marks."
                 )
-            row = {name: _cell(name, cell, where) for name, cell in zip(names, cells, strict=True) if cell.strip()}
-            yield number, Row(row, where)
+            row = dict(zip(names, cells, strict=True))
+            filled = {name: cell for name, cell in row.items() if cell.strip() or (cell and name == "stop")}
+            yield number, Row({name: _cell(name, cell, where) for name, cell in filled.items()}, where)
     except csv.Error as error:
         raise UsageError(f"{file}, line {reader.line_num}: this is not a table ({error}).") from error
     finally:
@@ -161,7 +165,9 @@ def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, Row]]:
 
 
 def _cell(name: str, cell: str, where: str) -> Any:
-    if name in _LISTS:
+    if name == "stop" and not _LIST.match(cell):
+        return cell.replace("\\n", "\n")  # as after --stop
+    if name in LISTS:
         try:
             return json.loads(cell, parse_int=Number, parse_float=Number)
         except (ValueError, RecursionError):
