@@ -119,14 +119,7 @@ def calibration(
             f"{max(sizes):,} calibration texts were asked for, and {task.name} has {len(pool):,}; ask for at most that"
             f" many, or draw with replacement."
         )
-    pool.sort(key=lambda item: _hash(f"{seed}:{item.id}"), reverse=True)
-    disjoint = not replacement and repeats * max(sizes) <= len(pool)
-    orders = [
-        [int.from_bytes(_hash(f"{seed}:{repeat}:{place}"), "big") % len(pool) for place in range(max(sizes))]
-        if replacement
-        else _order(pool, max(sizes), repeat, seed, disjoint)
-        for repeat in range(repeats)
-    ]
+    pool, orders, disjoint = seeded(pool, max(sizes), repeats, seed, replacement)
     used = list(dict.fromkeys(index for order in orders for index in order))
     place_of = {index: place for place, index in enumerate(used)}
     draws = tuple(
@@ -153,6 +146,23 @@ def calibration(
         draws,
         tuple(len(prompt) for prompt, _ in solved),
     )
+
+
+def seeded(
+    items: Sequence[Item], size: int, repeats: int, seed: int, replacement: bool
+) -> tuple[list[Item], list[list[int]], bool]:
+    """What `calibration` draws, whatever the model: the pool in its order, the places in it that each repeat takes,
+    and whether no two repeats share one.
+    """
+    pool = sorted(items, key=lambda item: _hash(f"{seed}:{item.id}"), reverse=True)
+    disjoint = not replacement and repeats * size <= len(pool)
+    orders = [
+        [int.from_bytes(_hash(f"{seed}:{repeat}:{place}"), "big") % len(pool) for place in range(size)]
+        if replacement
+        else _order(pool, size, repeat, seed, disjoint)
+        for repeat in range(repeats)
+    ]
+    return pool, orders, disjoint
 
 
 def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bool) -> list[int]:

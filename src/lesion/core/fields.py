@@ -19,6 +19,9 @@ from pydantic_core.core_schema import CoreSchema, no_info_before_validator_funct
 from lesion.core.options import DECODING, HARDWARE, STATISTICS, option
 from lesion.plain import short, unruly
 
+SAMPLES = 100
+"""Calibration texts of each task of an isolation by default. Christ et al. (2024) take 500, and find that sets from 100
+texts already overlap by 95 %; they take a fifth of the time."""
 Text = Annotated[str, StringConstraints(min_length=1)]
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]

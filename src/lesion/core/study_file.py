@@ -374,7 +374,8 @@ class Questions(ModelStudy):
     )  # fmt: skip
     apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
         default=None,
-        description="study files, or names of shipped studies: no item is drawn that one of them asks or shows",
+        description="study files, or names of shipped studies: no item is drawn that one of them asks, shows,"
+        " calibrates on or keeps apart from itself",
         exclude_if=lambda apart: apart is None,
     )
     dtype: Dtype = DTYPES

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from lesion.arguments import validated
+from lesion.core.fields import SAMPLES
 from lesion.core.functions import AnsweringOptions, ReadingOptions, runs
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import EditFile
 from lesion.models.load import Model
 from lesion.studies.isolation.report import IsolationResult
-from lesion.studies.isolation.study import EVALUATION, METHOD, SAMPLES
+from lesion.studies.isolation.study import EVALUATION, METHOD
 from lesion.tasks.task import Task
 
 

@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lesion.core.apart import draw_apart
+from lesion.core.apart import Used, draw_apart
 from lesion.core.database import FILE
 from lesion.core.store import Store
 from lesion.core.study_file import Questions, TaskChoice
-from lesion.edits.edit import Edit, of_weights
-from lesion.errors import LesionError
-from lesion.tasks.catalogue import calibration_items, find, source
+from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item
-from lesion.tasks.values import sharing, shown
-
-
-@dataclass(frozen=True)
-class Used:
-    """What was used to calibrate edits.
-
-    Attributes:
-        ids: of each source of items (`catalogue.source`), the calibration texts.
-        values: of these texts and of the problems that stand solved in them (`tasks.values`).
-    """
-
-    ids: Mapping[str, Collection[str]]
-    values: Collection[str]
-
-    def of(self, task: str) -> set[str]:
-        """The ids of the items of a task that were, or were asked or solved in, calibration texts."""
-        return {*self.ids.get(source(task), ()), *sharing(task, find(task).load(), self.values)}
-
-
-NOTHING_USED = Used({}, ())
-
-
-def calibrated_on(edits: Iterable[Edit]) -> Used:
-    """The items that were calibration texts of edits, as the provenance in their `.edit` files says."""
-    texts: dict[str, set[str]] = {}
-    for part in (part for edit in edits for part in of_weights(edit)):
-        for inputs in part.selection.inputs:
-            for draw_of_texts in inputs.provenance:
-                texts.setdefault(draw_of_texts.data, set()).update(draw_of_texts.ids)
-    ids: dict[str, set[str]] = {}
-    values: set[str] = set()
-    for data, of_data in texts.items():
-        ids.setdefault(source(data), set()).update(of_data)
-        with suppress(LesionError):  # a file of calibration texts may be gone: their ids are known
-            values.update(*(shown(data, item) for item in calibration_items(find(data)) if item.id in of_data))
-    return Used(ids, values)
 
 
 def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lesion.atomic import keep
+from lesion.core.apart import NOTHING_USED, Used
 from lesion.core.values import Value, read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, ScaleParameters, parts, with_factor
@@ -26,7 +27,6 @@ from lesion.models.load import Model
 from lesion.models.units import Experts, Slices
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel
-from lesion.studies.isolation.evaluation_items import NOTHING_USED, Used
 from lesion.studies.isolation.selections import method_of
 
 PLAN = "plan.json"

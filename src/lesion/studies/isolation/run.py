@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lesion.core.apart import calibrated_on
 from lesion.core.differences import study_differences
 from lesion.core.lock import locked
 from lesion.core.run import Run
@@ -18,7 +19,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluation import EditedModel, Evaluation
-from lesion.studies.isolation.evaluation_items import calibrated_on, draw_items, seen
+from lesion.studies.isolation.evaluation_items import draw_items, seen
 from lesion.studies.isolation.plan import Candidate, Roles, keep_plan, plan
 from lesion.studies.isolation.recall import stored, summarised
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult

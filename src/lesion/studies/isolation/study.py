@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, OneOrSeveral, Several, Text, Whole
+from lesion.core.fields import COUNT, ONE_MODEL, SAMPLES, Count, Listed, Number, OneOrSeveral, Several, Text, Whole
 from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
@@ -20,9 +20,6 @@ SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude
 METHODS: tuple[SelectionMethod, ...] = get_args(SelectionMethod)
 
 Share = Annotated[Number, Field(gt=0, le=1)]
-SAMPLES = 100
-"""Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
-95 %; they take a fifth of the time."""
 RANDOM_CONTROLS = option(
     3, help="Number of matched random controls per edit.", must="a whole number from 0", panel=STATISTICS
 )
