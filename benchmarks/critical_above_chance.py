@@ -1,6 +1,7 @@
 """What is critical where answers are chosen, and "for A, not for B": false calls of the rules, and their power.
 
-    nice python benchmarks/critical_above_chance.py --tables 400 --out FILE        # some minutes on one core
+    nice python benchmarks/critical_above_chance.py --tables 2000 --measures single --out FILE     # minutes on one core
+    nice python benchmarks/critical_above_chance.py --tables 200 --measures apart --out FILE       # an hour
 
 Simulated are tables of 8 blocks on a task whose answers are chosen among 2, 4 or 7, or on one with as many items of
 each ("mixed", whose chance is their mean). An item with a chance of c is right without an edit with the chance c + (1 −
@@ -157,18 +158,22 @@ def apart(tables: int, items: int, seed: int) -> Iterable[Rate]:
             )
 
 
+MEASURES = {"single": single, "apart": apart}
+
+
 def main() -> None:
     """Measure, print, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=400)
     parser.add_argument("--items", type=int, nargs="+", default=[40, 100])
+    parser.add_argument("--measures", nargs="+", choices=[*MEASURES], default=[*MEASURES])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
     rates = []
     for items in options.items:
-        for measure in (apart, single):
-            for rate in measure(options.tables, items, options.seed):
+        for name in options.measures:
+            for rate in MEASURES[name](options.tables, items, options.seed):
                 rates.append(rate)
                 kind = "false calls by table" if rate.of == "table" else "power by block"
                 print(
