@@ -49,6 +49,10 @@ def test_ray_listens_on_the_loopback_in_private_folders_and_ends_with_its_driver
             assert len(listening) > 4
             assert {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
             assert {place.stat().st_mode & 0o077 for place in (folder, *filter(Path.is_dir, folder.rglob("*")))} == {0}
+            workers = [pid for pid, title in processes.items() if title.startswith("ray::") and "Agent" not in title]
+            assert workers
+            # On a busy machine a nicer process would hardly be run.
+            assert {psutil.Process(pid).nice() for pid in workers} == {psutil.Process(driver.pid).nice()}
             if end is None:
                 driver.stdin.close()
             else:
