@@ -168,12 +168,37 @@ def test_a_cell_of_a_table_holds_one_stop_or_a_list(tmp_path, cell, stop):
         (["007", "1e3"], ["007", "1e3"]),
         ([Decimal("1.50"), Decimal("2")], ["1.50", "2"]),
         (pd.Categorical(["a", "b"]), ["a", "b"]),
+        (pd.Categorical(np.array([4, 0.1], dtype=np.float32)), ["4", "0.1"]),
+        (pd.Series([4, 0.1], dtype="float[pyarrow]"), ["4", "0.1"]),
+        (pd.Series([4, 0.1], dtype=pd.SparseDtype("float32")), ["4", "0.1"]),
     ],
 )
 def test_answers_of_a_data_frame_keep_their_form(tmp_path, answers, golds):
     frame = pd.DataFrame({"prompt": ["one", "two"], "answer": answers, "group": [None, np.nan], "id": [pd.NA, pd.NaT]})
     items = task("x", frame).load()
     assert [(item.gold, item.group, item.id) for item in items] == [(golds[0], "", "1"), (golds[1], "", "2")]
+
+
+@pytest.mark.parametrize("width", [pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("of", [pa.list_, pa.large_list, lambda numbers: pa.list_(numbers, 2)])
+def test_floating_point_numbers_of_any_width_are_as_short_as_they_can_be(tmp_path, width, of):
+    numbers = np.array([4, 0.1, 3, 0.7], dtype=width.to_pandas_dtype())
+    answers, aliases = pa.array(numbers[:2]), pa.array([numbers[2:]] * 2, of(width))
+    table = pa.table({"prompt": ["a", "b"], "answer": answers, "aliases": aliases})
+    file = tmp_path / "q.parquet"
+    pyarrow.parquet.write_table(table, file)
+    arrow = table.to_pandas(types_mapper=pd.ArrowDtype)
+    for items in (find(str(file)).load(), task("x", table.to_pandas()).load(), task("x", arrow).load()):
+        assert [(item.gold, item.aliases) for item in items] == [("4", ("3", "0.7")), ("0.1", ("3", "0.7"))]
+
+
+def test_lists_of_floating_point_numbers_in_a_data_frame_are_as_columns_of_them():
+    rows = [
+        {"prompt": "a", "answer": 3.0, "choices": [3.0, 4.5]},
+        {"prompt": "b", "answer": 4.5, "choices": (4.5, 3.0)},
+    ]
+    assert [item.choices for item in task("x", pd.DataFrame(rows)).load()] == [("3", "4.5"), ("4.5", "3")]
+    assert [item.choices for item in task("x", rows).load()] == [("3.0", "4.5"), ("4.5", "3.0")]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from lesion.brief import short_repr
 from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.tasks.corruption import others_of_group
+from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered
 from lesion.tasks.judges.judge import UNREAD
@@ -103,17 +104,21 @@ def task(
             number).
     """
     # Whoever looks for a task by its name need not wait for it.
+    import numpy as np
     import pandas as pd
-    from pandas.api.types import is_float_dtype
 
-    floats: set[str] = set()
+    def of_floats(cell: Any) -> Any:
+        """A list of floating-point numbers as an array, which is read as a column of them is; others as they are."""
+        alone = isinstance(cell, list | tuple) and all(isinstance(each, float | np.floating) for each in cell)
+        return np.array(cell) if alone else cell
+
+    floats: dict[str, Any] = {}
     if isinstance(questions, pd.DataFrame):
         names = [str(column) for column in questions.columns]
         if len(set(names)) < len(names):
             raise UsageError(f"The data frame of {short(name)} has a column twice: {', '.join(names)}.")
-        floats = {str(column) for column in questions.columns if is_float_dtype(questions[column].dtype)}
-        # `to_dict` would turn numbers of 32 bits into others.
-        columns = [questions[column].array for column in questions.columns]
+        floats = {str(column): float_type(questions[column].dtype) for column in questions.columns}
+        columns = [map(of_floats, questions[column].array) for column in questions.columns]
         questions = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     records = several(questions)
     if records is None:
@@ -186,7 +191,7 @@ def _named(name: str) -> str:
     return f"{HEAD}:{bare}"
 
 
-def _row(record: object, name: str, number: int, floats: set[str]) -> Row:
+def _row(record: object, name: str, number: int, floats: Mapping[str, Any]) -> Row:
     where = f"Question {number} of {short(name)}"
     if not isinstance(record, Mapping):
         raise UsageError(f"{where} is {shown(record)}; give a mapping such as {{'prompt': '2 + 2 =', 'answer': '4'}}.")

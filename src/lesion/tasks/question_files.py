@@ -9,14 +9,14 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lesion import files
 from lesion.errors import UsageError
 from lesion.plain import short
-from lesion.tasks.field_values import Number, field_value, is_missing
+from lesion.tasks.field_values import Number, field_value, float_type, is_missing
 from lesion.tasks.source import Fields, Row
 
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -176,7 +176,6 @@ def _cell(name: str, cell: str, where: str) -> Any:
 
 
 def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
-    import pyarrow
     import pyarrow.parquet
 
     try:
@@ -190,7 +189,7 @@ def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
         if len(set(names)) < len(names):
             raise UsageError(f"{file}: the column '{short(_twice(names))}' stands twice.")
         table = source.read()
-        floats = {field.name for field in table.schema if pyarrow.types.is_floating(field.type)}
+        floats = {field.name: float_type(field.type) for field in table.schema}
         records = table.to_pylist()
     except UsageError:
         raise
@@ -199,16 +198,16 @@ def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
     return [(number, record_row(record, f"{file}, row {number}", floats)) for number, record in enumerate(records, 1)]
 
 
-def record_row(record: dict[Any, Any], where: str, floats: Sequence[str] | set[str] = ()) -> Row:
+def record_row(record: dict[Any, Any], where: str, floats: Mapping[str, Any]) -> Row:
     """A row of Python values; a missing value is an absent field.
 
     Args:
         record: values by field.
         where: for messages.
-        floats: columns of floating-point numbers, in which a whole number has lost its form: 4.0 is 4.
+        floats: the numpy types of columns of floating-point numbers (`field_values.float_type`).
     """
     present = {str(name): value for name, value in record.items() if not is_missing(value)}
-    return Row({name: field_value(value, name, where, whole=name in floats) for name, value in present.items()}, where)
+    return Row({key: field_value(value, key, where, floats=floats.get(key)) for key, value in present.items()}, where)
 
 
 def _twice(names: Sequence[str]) -> str:
