@@ -348,7 +348,7 @@ def _by_tasks(curves: Sequence[Curve], prefix: str = "", *, all_tasks: bool = Tr
         names = _names(tasks, every) if all_tasks else wording.listed(tasks)
         sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
         unknown = [task for task in every if task not in {*tasks, *spared, *less}]
-        if len(spared) >= MANY and len(tasks) + len(spared) == len(every):
+        if all_tasks and len(spared) >= MANY and len(tasks) + len(spared) == len(every):
             sentence += " alone"
         elif spared:
             sentence += (", in none for " if prefix else ", not for ") + wording.listed(spared, "or")
