@@ -8,6 +8,7 @@ from lesion.report import wording
 from lesion.report.blocks import PARTS, Figure, Prose, flat
 from lesion.report.drawing import specification
 from lesion.studies.ablation import findings as prose
+from lesion.studies.ablation import forced_report
 from lesion.studies.ablation.report import AblationResult, report
 
 
@@ -276,3 +277,35 @@ def test_the_page_of_one_model_with_many_tasks_begins_with_the_map_of_all_drops(
         assert figure is not None
         assert (figure.name or "accuracy").startswith(first)
         assert not figure.wide, "4 blocks"
+
+
+def test_of_a_choice_that_falls_by_less_than_half_mostly_the_form_is_said_to_change_and_by_how_much_it_falls():
+    summary = form(models=("base",), tasks=("sums",))
+    task = summary["models"][0]["tasks"][0]
+    task["forced"] = {"items": 10, "accuracy": {"value": 0.96}, "guessing": 0.5}
+    task["cells"][2]["forced"] = task["forced"] | {
+        "accuracy": {"value": 0.78, "low": 0.695, "high": 0.846},
+        "p_lost": 1.0,
+        "p_kept": 0.011,
+    }
+    (curve,) = valid(summary).curves
+    assert forced_report.brief([curve]).replace(wording.SPACE, " ") == (
+        "Without block 2 mostly the form of the answer changes for sums (free 90.0 → 0.0 %, forced 96.0 → 78.0 %"
+        " [69.5, 84.6])."
+    )
+    assert "only" not in forced_report.sentence(curve)
+
+
+def test_a_block_is_not_called_critical_for_one_task_alone_where_nothing_can_be_told_of_another():
+    summary = form(models=("base",), tasks=("sums", "a", "b", "c", "d", "e"))
+    sums, *_, floor = summary["models"][0]["tasks"]
+    assert "Block 2 is critical for sums alone." in told(valid(summary))
+    floor["baseline"] = scores(1, 10)
+    for task in (sums, floor):
+        task["sensitivity"] = [
+            {"unit": "block", "factor": 0.0, "tests": 4, "right": round(task["baseline"]["accuracy"]["value"] * 10)}
+            | {"fewest_right": 5, "power": 0.8, "smallest_loss": 0.8, "shares": []}
+        ]
+    text = told(valid(summary))
+    assert "Block 2 is critical for sums, not for a, b, c or d; it cannot be told for e (1 of 10 right)." in text
+    assert "alone" not in text

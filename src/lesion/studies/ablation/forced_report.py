@@ -1,4 +1,4 @@
-"""Free and forced answers side by side: which critical places take the choice among the rivals, which only its form."""
+"""Free and forced answers side by side: which critical places take the choice among rivals, which mostly its form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = (
 METHOD = (
     "Forced: the right text against its rivals alone (the other name, the other words), in the same pass as the free"
     " answer. Where a place is critical and its edit is shown to take less than half of the forced accuracy above"
-    " guessing, only the form of the answer changes (Holm-corrected as elsewhere)."
+    " guessing, mostly the form of the answer changes (Holm-corrected as elsewhere)."
 )
 
 
@@ -43,7 +43,7 @@ def findings(summary: AblationSummary) -> list[Finding]:
 
 
 def sentence(curve: Curve) -> str:
-    """`ioi: without block 29 only the form of the answer changes (free 82.0 → 10.7 %, forced 92.7 → 79.3 % …).`"""
+    """`ioi: without block 29 mostly the form of the answer changes … (free 82.0 → 10.7 %, forced 92.7 → 79.3 % …).`"""
     unedited = curve.result.forced
     if unedited is None or not curve.marked:
         return ""
@@ -52,7 +52,7 @@ def sentence(curve: Curve) -> str:
         if cell.forced is not None:
             groups[cell.forced.choice].append((cell, cell.forced))
     texts = {
-        "kept": "only the form of the answer changes: the right text still wins over its rivals",
+        "kept": "mostly the form of the answer changes: less than half of the choice among the rivals is lost",
         "lost": "the choice among the rivals is lost as well",
         "cannot tell": "it cannot be told whether the choice is lost",
     }
@@ -73,19 +73,22 @@ def sentence(curve: Curve) -> str:
 
 
 def brief(curves: Sequence[Curve]) -> str:
-    """What goes with the first sentence of a study: the critical places without which only the form changes."""
+    """What goes with the first sentence of a study: the critical places without which mostly the form changes."""
     several = len({curve.model for curve in curves}) > 1
     sentences = []
     for curve in curves:
-        cells = [cell for cell in curve.marked if cell.forced is not None and cell.forced.choice == "kept"]
-        if cells:
+        kept = [(cell, cell.forced) for cell in curve.marked if cell.forced and cell.forced.choice == "kept"]
+        if kept:
             model = f"In {curve.model}, without" if several else "Without"
-            sentences.append(f"{model} {_named(cells, curve)} only the form of the answer changes for {curve.task}.")
+            where = _named([cell for cell, _ in kept], curve)
+            sentences.append(
+                f"{model} {where} mostly the form of the answer changes for {curve.task} ({_examples(kept, curve)})."
+            )
     return " ".join(sentences)
 
 
 def with_form(found: Sequence[Finding], curves: Sequence[Curve]) -> list[Finding]:
-    """Findings whose first sentence says of which places only the form of the answer depends."""
+    """Findings whose first sentence says of which places mostly the form of the answer depends."""
     form = brief(curves)
     if not form or not found:
         return list(found)
@@ -109,7 +112,10 @@ def _examples(cells: Sequence[tuple[Cell, Forced]], curve: Curve) -> str:
     """The numbers of the place that takes most of the forced answers."""
     cell, forced = min(cells, key=lambda each: each[1].accuracy.value or 0.0)
     where = "" if len(cells) == 1 else f"{_named([cell], curve)}: "
-    return f"{where}free {_share(cell.accuracy.value)}, forced {_accuracy(forced)}"
+    unedited = curve.result.forced
+    before = "" if unedited is None else f"{wording.points(unedited.accuracy.value)} → "
+    free = wording.points(curve.result.baseline.accuracy.value)
+    return f"{where}free {free} → {_share(cell.accuracy.value)}, forced {before}{_accuracy(forced)}"
 
 
 def _share(value: float | None) -> str:

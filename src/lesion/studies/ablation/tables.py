@@ -185,7 +185,7 @@ def cells(summary: AblationSummary) -> Table:
 def _verdict(row: dict[str, Any]) -> str:
     if row["outcome"] == "critical":
         kept = row["forced_p_kept_corrected"]
-        return "● form only" if kept is not None and kept <= wording.ALPHA else "●"
+        return "● mostly form" if kept is not None and kept <= wording.ALPHA else "●"
     return str(row["outcome"])
 
 
