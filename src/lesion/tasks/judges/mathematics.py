@@ -71,15 +71,18 @@ def _verdict(text: str, rights: Sequence[str], complete: bool) -> Verdict:
 
 
 def _as_written(stated: str, rights: Sequence[str], in_words: bool) -> str | None:
-    """What is stated, where it is a right answer as text, whole or before a remark."""
-    texts = {as_text(right) for right in rights}
+    """What is stated, where it is a right answer as text, whole or before a remark: two formulas only if typed alike."""
     first = re.split(r"[,.;:!—–(]\s|\s[-–—(]", stated.lstrip())[0]
     option = re.match(r"\s*\\?(?:text[a-z]{0,2}\{)?\(?([A-Ja-j])\)", stated)
     told = re.split(r"\b(?:is|are|was|were|has|have)\s", sentence(stated))[-1]
     for head in (*heads(stated), first, told, option[1] if option else "") if in_words else (stated,):
         bare = dressed_off(head)
-        if len(bare) <= LONGEST and as_text(bare) in texts and as_text(bare):
-            return bare
+        if not bare or len(bare) > LONGEST:
+            continue
+        for right in rights:
+            formulas = readings(bare) and readings(right) and not _OPTION.fullmatch(right)
+            if bare == right or (not formulas and as_text(bare) == as_text(right)):
+                return bare
     return None
 
 

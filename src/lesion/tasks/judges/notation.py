@@ -135,6 +135,7 @@ def plain(text: str) -> str:
         text = _WRAPPED.sub(lambda match: match[1] if len(match[1].strip()) == 1 else f" {match[1]} ", text)
     text = _SPACING.sub(" ", _DROPPED.sub(" ", text))
     text = _DEGREE.sub("°", text)
+    text = re.sub(r"\^\s*\{?\s*((?:\\prime\s*){1,3})\}?", lambda match: "'" * match[1].count("p"), text)
     text = re.sub(f"[{VULGAR}]", lambda match: " " + unicodedata.normalize("NFKC", match[0]).replace("⁄", "/"), text)
     text = re.sub(
         "[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|ⁿ", lambda match: f"^{{{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}}}", text

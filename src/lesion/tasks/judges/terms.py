@@ -362,6 +362,9 @@ class Terms(ABC):
 
     def _symbol(self, token: Token) -> Node:
         name = token.text
+        while self.follows(("'",)) and not self.tokens[self.at].spaced:
+            self.at += 1
+            name += "'"
         if self.follows(("_",)):
             self.at += 1
             if self.follows(("{",)):

@@ -48,10 +48,16 @@ _SYNONYMS = {
 
 
 def as_text(text: str) -> str:
-    """A text as it is compared with another that cannot be read: without typesetting, articles, case and final stop."""
+    """A text as it is compared with another that cannot be read: without typesetting, articles, case and final stop.
+
+    Braces stay around more than one character, and primes stay: `a_{n+1}` is not `a_n+1`, and `x'` not `x`.
+    """
     words = plain(text)
     words = re.sub(r"^(?:\{\s*\}|\\\{\s*\\\}|\\(?:emptyset|varnothing))$", "∅", words)
-    words = re.sub(r"[{}$*`\"'_]|\\(?=\S)", "", words).casefold()
+    words = re.sub(r"\\([A-Za-z]+)\s*", r"\1 ", words)
+    words = re.sub(r"^\s*\{([^{}]*)\}$|\{\s*(\w?)\s*\}", lambda braced: braced[1] or braced[2], words)
+    words = re.sub(r"[$*`\"]|(?<!\w)_|_(?![\w{])|\\(?=\S)", "", words)
+    words = re.sub(r"(?<!(?<![A-Za-z])[A-Za-z])(?<![)\]}'])'|'(?=[A-Za-z]{2})", "", words).casefold()
     words = re.sub(r"\bthe\b(?=\s+\w)|\b(?:a|an)\b(?=\s+\w{2})", " ", words)
     words = " ".join(re.sub(r"(?<=[^\w\s])\s+|\s+(?=[^\w\s])", "", words).split()).rstrip(".,;: ")
     words = re.sub(r"(?<=[a-z]{2})!+$", "", words)
