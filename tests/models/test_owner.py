@@ -196,15 +196,36 @@ def test_no_copy_is_made_of_an_edited_network(edit, tmp_path):
     assert torch.equal(logits(copy.deepcopy(model)), logits(model))
 
 
-def test_networks_that_share_their_weights_have_one_owner(monkeypatch):
+def twin(model):
+    network = type(model.network)(model.network.config).eval()
+    network.load_state_dict(model.network.state_dict(), assign=True)
+    return wrap(network, model.tokenizer, "twin")
+
+
+def twin_by_and_by(model):
+    other = tiny.model("llama")
+    other.network.load_state_dict(model.network.state_dict(), assign=True)
+    return other
+
+
+def with_the_same_blocks(model):
+    network = type(model.network)(model.network.config).eval()
+    network.model.layers = nn.ModuleList(list(model.network.model.layers)[::-1])
+    return wrap(network, model.tokenizer, "the other way round")
+
+
+@pytest.mark.parametrize(
+    "share", [twin, twin_by_and_by, with_the_same_blocks, lambda model: lesion.reordered(model, "0,2")]
+)
+def test_networks_that_share_their_weights_have_one_owner(share, monkeypatch):
     monkeypatch.setattr(owner, "PATIENCE", 0.2)
     model = tiny.model("llama")
-    other = lesion.reordered(model, "0,2")
+    other, before = share(model), state(model)
     thread_errors = []
 
     def use():
         try:
-            logits(other)
+            answer(other)
         except LesionError as error:
             thread_errors.append(str(error))
 
@@ -212,7 +233,18 @@ def test_networks_that_share_their_weights_have_one_owner(monkeypatch):
         thread = threading.Thread(target=use)
         thread.start()
         thread.join()
+        with pytest.raises(UsageError, match="edit in force"):
+            lesion.ablate(other, "primer:arithmetic", items=2, prompt_style="raw")
+        with pytest.raises(UsageError, match="edit in force"):
+            wrap(other.network, model.tokenizer, "again")
     assert "in use" in thread_errors[0]
+    outer, inner = lesion.applied(model, WEIGHTS), lesion.applied(other, OTHERS)
+    outer.__enter__()
+    inner.__enter__()
+    for each in (outer, inner):
+        with pytest.raises(LesionError, match="began first ended first"):
+            each.__exit__(None, None, None)
+    assert unchanged(model, before)
 
 
 @pytest.mark.parametrize("edit", [PLACE, WEIGHTS, "1.attention.head.0x0", "1.mlp.upx0.5"])

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import nn
@@ -101,6 +101,7 @@ class _Owner:
 
     def __init__(self) -> None:
         self.holds: list[Hold] = []
+        self.networks: WeakSet[nn.Module] = WeakSet()
         self.changes = 0  # how many edits began or ended so far
         self.passes: dict[tuple[int, int], int] = {}  # `changes` at the begin of a pass, by its thread and its module
 
@@ -169,10 +170,11 @@ class _Owner:
 def watch(model: Model) -> None:
     """Have every pass of a model's network looked at: whether it is under edits that are not its own."""
     trunk = model.anatomy.trunk(model.network)
-    runners = (model.network, trunk, model.anatomy.blocks[0].module)
-    owner = next((_OWNERS[module] for module in runners if module in _OWNERS), None) or _Owner()
-    for module in runners:
-        _OWNERS[module] = owner
+    with _LOCK:
+        owner = _owner_of(model.network) or _Owner()
+        for module in (model.network, trunk, model.anatomy.blocks[0].module):
+            _OWNERS[module] = owner
+        owner.networks.add(model.network)
     for module in {model.network, trunk}:  # a pass may be started from either
         if _begin_pass not in module._forward_pre_hooks.values():
             module.register_forward_pre_hook(_begin_pass)
@@ -181,10 +183,20 @@ def watch(model: Model) -> None:
         model.network.register_state_dict_pre_hook(_refuse_saving)
 
 
-def share(model: Model, other: Model) -> None:
-    """Two networks that share the memory of their weights have one owner."""
-    for module in (other.network, other.anatomy.trunk(other.network), other.anatomy.blocks[0].module):
-        _OWNERS[module] = _OWNERS[model.network]
+def _owner_of(network: nn.Module) -> _Owner | None:
+    """The owner of a network: one for all that share memory of weights, and that in use where they come to share it."""
+    own = _OWNERS.get(network)
+    with _LOCK:
+        others = [(each, owner) for owner in {*_OWNERS.values()} - {own} for each in owner.networks]
+    memory = _memory(network) if others else set()
+    sharing = [owner for each, owner in others if not memory.isdisjoint(_memory(each))]
+    return max([own, *sharing] if own else sharing, key=lambda owner: len(owner.holds), default=None)
+
+
+def _memory(network: nn.Module) -> set[int]:
+    """Where the weights of a network lie; of weights that are no plain memory, which objects they are."""
+    plain = [(type(p) is nn.Parameter and not p.is_meta, p) for p in network.parameters()]
+    return {(is_plain and p.untyped_storage().data_ptr()) or id(p) for is_plain, p in plain}
 
 
 @contextmanager
@@ -208,8 +220,8 @@ def held(
     """
     if model.anatomy.build is not None:
         model.anatomy.build.refuse_another(model.network, model.name)
-    if model.network not in _OWNERS:  # a copy of a model
-        watch(model)
+    if model.network not in _OWNERS or not _OWNERS[model.network].holds:
+        watch(model)  # a copy, or it has come to share its weights
     owner = _OWNERS[model.network]
     hold = Hold(model.name, what, edits, calls, _modules=list(model.network.modules()) if calls else [])
     try:
@@ -273,7 +285,7 @@ def refuse_edited(network: nn.Module, name: str, what: str) -> None:
     Raises:
         UsageError: an edit is in force on the network.
     """
-    owner = _OWNERS.get(network)
+    owner = _owner_of(network)
     if owner is not None and owner.edits:
         raise UsageError(
             f"{name} has an edit in force, and {what} would go by the name of the model without it: leave"

@@ -15,7 +15,7 @@ from lesion.models.anatomy import Anatomy
 from lesion.models.load import wrap
 from lesion.models.model import Model
 from lesion.models.order import arranged, order_text, parse_order
-from lesion.models.owner import held, share
+from lesion.models.owner import held
 from lesion.models.quiet import quiet
 
 if TYPE_CHECKING:  # their library takes seconds to load
@@ -58,9 +58,7 @@ def reordered(model: Model, order: str | Sequence[int]) -> Model:
     _share(network, skeleton, path, numbers)
     skeleton.generation_config = copy.deepcopy(network.generation_config)
     with held(model, "a reordered model", unedited=True):
-        other = wrap(skeleton, model.tokenizer, f"{model.name} order {order_text(numbers)}")
-    share(model, other)
-    return other
+        return wrap(skeleton, model.tokenizer, f"{model.name} order {order_text(numbers)}")
 
 
 def path_of(network: nn.Module, anatomy: Anatomy) -> str:
