@@ -266,6 +266,50 @@ def test_a_whole_number_is_a_place_among_choices_where_no_other_choice_reads_lik
             assert read()[0].gold == gold
 
 
+@pytest.mark.parametrize(
+    ("alike", "answer"),
+    [
+        *(
+            (text, 2)
+            for text in ("2. y", "(2) y", "$2", "2 cm", "2cm", "+2", "№ 2", "２", "②", "**2**", "Option 2: y", "x = 2")
+        ),
+        *((text, 2) for text in ("2nd", "Type 2 diabetes", "about 2 cm", "Two", "two cm", "the second", "ii) y", "Ⅱ")),
+        *((text, "B") for text in ("B) y", "b. y", "(B) y", "[b]", "B flat", "Option B: y", "plan B", "Ⓑ", "**B** y")),
+        *((text, "A") for text in ("A) y", "a: y", "Option A")),
+        *((text, 1) for text in ("one", "1 to go", "I. y", "First")),
+    ],
+)
+def test_a_place_is_refused_where_another_choice_reads_like_it(alike, answer):
+    for choices in (["some", "more", "less", alike], [alike, "some", "more", "less"][:: -1 if answer == "A" else 1]):
+        with pytest.raises(UsageError, match=r"may be the choice .* or the place of .* counted from [0A]"):
+            task("x", [{"prompt": "p", "answer": answer, "choices": choices}])
+        assert task("x", [{"prompt": "p", "answer": alike, "choices": choices}]).load()[0].gold == alike
+
+
+@pytest.mark.parametrize(
+    ("other", "answer"),
+    [
+        *(
+            (text, 2)
+            for text in ("20", "2.5", "-2", "−2", "1/2", "2/3", "2:30", "1, 2", "x²", "x^2", "3 × 2", "1 and 2")
+        ),
+        *((text, 2) for text in ("We met at 2 o'clock", "One of the two that we saw", "b) y", "twofold")),
+        *((text, "B") for text in ("Both A and B", "A and B", "B and C", "Bob", "2. y", "ab")),
+        *((text, "A") for text in ("A dog", "a dog that barks", "An ant")),
+        *((text, 1) for text in ("I am", "11", "No. 10")),
+    ],
+)
+def test_a_place_is_taken_where_no_other_choice_reads_like_it(other, answer):
+    choices = ["some", "more", "less", other]
+    place = answer if isinstance(answer, int) else "AB".index(answer)
+    assert task("x", [{"prompt": "p", "answer": answer, "choices": choices}]).load()[0].gold == choices[place]
+
+
+def test_a_place_is_taken_where_the_choice_there_reads_like_it():
+    for choices, answer in ((["A) x", "B) y"], "B"), (["0. x", "1. y"], 1), (["zero", "one", "two"], 1)):
+        assert task("x", [{"prompt": "p", "answer": answer, "choices": choices}]).load()[0].gold == choices[1]
+
+
 def test_a_prompt_of_megabytes_is_refused_before_it_is_put_into_tokens():
     asked = Item("big", "a" * 10_000_000, "4")
     with pytest.raises(LesionError, match="its prompt has 10,000,000 characters, and the context has 256 tokens"):

@@ -6,15 +6,26 @@ import datetime
 import math
 import re
 import string
+import unicodedata
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any
 
 from lesion.errors import UsageError
 from lesion.plain import short
+from lesion.tasks.judges.notation import WORDS
+from lesion.tasks.judges.numerals import superscripts
 
 _ARROW = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _WHOLE = re.compile(r"[0-9]{1,9}")
+_WORD = re.compile(r"(?P<number>(?<![\d/^])(?<!\^{)(?:(?<!\w)[-+−])?\d+(?:[.,:/⁄^×*–−-]\d+)*)|[^\W\d_]+")
+_MARK, _JOINED = re.compile(r"\s*(?:[^\w\s]|_|\Z)"), re.compile(r"\s+(?:and|or)\b")
+_NUMERALS = (
+    WORDS["numerals"]["ones"],
+    ["", *WORDS["numerals"]["ranks"]],
+    ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"],
+)
 
 
 class Number(str):
@@ -80,31 +91,53 @@ def is_missing(value: Any) -> bool:
 def chosen(answer: str, choices: Sequence[str], where: str) -> str:
     """The choice that an answer names, by its text or else by its place; an answer that names none is returned.
 
-    A number counts from 0 and is a place where no other choice reads like that; a capital letter counts from A and is a
-    place where no choice is that letter, capital or not.
+    A number counts from 0; a capital letter from A, where no choice is that letter, capital or not.
 
     Raises:
-        UsageError: a number may be a place and the text of another choice.
+        UsageError: it may be a place, and another choice reads like it: `2.`, `$2`, `2 cm`, `two`; `B)`, `option b`.
     """
-    place = None
+    place, start = None, "0"
     if isinstance(answer, Number) and _WHOLE.fullmatch(answer):
         place = int(answer)
     elif len(answer) == 1 and answer in string.ascii_uppercase and answer.lower() not in map(str.lower, choices):
-        place = string.ascii_uppercase.index(answer)
+        place, start = string.ascii_uppercase.index(answer), "A"
     if place is None or place >= len(choices):
         return str(answer)
-    reading = [choice for choice in choices if choice == answer or _same_number(choice, answer)]
-    if any(choice != choices[place] for choice in reading):
+    alike = next((choice for choice in choices if choice != choices[place] and _reads_like(choice, answer)), None)
+    if alike is not None:
         raise UsageError(
-            f"{where}: the answer {short(answer)} may be the choice '{short(reading[0])}' or the place of"
-            f" '{short(choices[place])}' among the choices, counted from 0; give the right choice as a text in"
-            " quotation marks."
+            f"{where}: the answer {short(answer)} may be the choice '{short(alike)}' or the place of"
+            f" '{short(choices[place])}' among the choices, counted from {start}; give the right choice as a text in"
+            " quotation marks, letter for letter."
         )
     return choices[place]
 
 
-def _same_number(choice: str, answer: str) -> bool:
+def _reads_like(choice: str, answer: str) -> bool:
+    """Whether a choice may be meant by a whole number or a letter.
+
+    It is where the first number of its first three words is this, or it has this as a word: before a mark or the end
+    (`B: x`, `plan B`), at its beginning (`B flat`; but `A dog` and `I am` are sentences), or a number among at most
+    three words (`two cm`).
+    """
+    text = unicodedata.normalize("NFKC", superscripts(choice)).casefold()
+    words = list(islice(_WORD.finditer(text), 4))
+    counted, names = answer.isdecimal(), [answer.lower()]
+    if counted:
+        names = [numerals[int(answer)] for numerals in _NUMERALS if int(answer) < len(numerals)]
+    for place, word in enumerate(words[: 3 if counted else 2]):
+        if _JOINED.match(text, word.end()):
+            return False
+        if counted and word["number"]:
+            return _same_number(word[0], answer)
+        near = len(words) <= 3 if counted else place == 0
+        if word[0] in names and (_MARK.match(text, word.end()) or (near and word[0] not in ("a", "i"))):
+            return True
+    return False
+
+
+def _same_number(text: str, answer: str) -> bool:
     try:
-        return Decimal(choice.strip()) == Decimal(answer)
-    except (InvalidOperation, ValueError):
+        return Decimal(text) == Decimal(answer)
+    except InvalidOperation:
         return False
