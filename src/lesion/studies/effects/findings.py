@@ -53,9 +53,13 @@ def _repaired(task: TaskEffects, unit: UnitEffects) -> list[str]:
     if by_blocks:
         share = _share(unit.by_blocks) if unit.by_blocks else "a part"
         sentences.append(f"Later blocks make up for {share} of what {_named(unit, by_blocks)} wrote.")
-    if scaled := [place for place in repaired if not place.is_repaired_by_blocks]:
-        none = "" if by_blocks else "No later block is shown to take part in that. "
-        sentences.append(f"{none}Behind {_named(unit, scaled)} the final norm scales up what is left.")
+    others = [place for place in repaired if not place.is_repaired_by_blocks]
+    if others and not by_blocks:
+        sentences.append("No later block is shown to take part in that.")
+    if scaled := [place for place in others if place.is_repaired_by_norm]:
+        sentences.append(f"Behind {_named(unit, scaled)} the final norm scales up what is left.")
+    if untold := [place for place in others if not place.is_repaired_by_norm]:
+        sentences.append(f"Whether later blocks or the final norm make up for {_named(unit, untold)} cannot be told.")
     return sentences
 
 

@@ -39,7 +39,7 @@ class Effect(Value):
             `p_corrected` by Holm over the places of one unit.
         by_blocks: what later blocks make up for, the scale of the final norm left as it is in the whole model; tested
             likewise.
-        by_norm: what the final norm makes up for by scaling what is left (Rushing and Nanda 2024).
+        by_norm: what the final norm makes up for by scaling what is left (Rushing and Nanda 2024); tested likewise.
         loss: by how much the log-probability of the gold tokens is lower, in nats per token.
         influence: of a whole block, 1 − cosine of its input and output; None of a branch.
     """
@@ -64,6 +64,11 @@ class Effect(Value):
     def is_repaired_by_blocks(self) -> bool:
         """Whether it writes towards the gold tokens, and later blocks make up for a part of that, beyond chance."""
         return (self.direct.low or 0) > 0 and _above(self.by_blocks)
+
+    @property
+    def is_repaired_by_norm(self) -> bool:
+        """Whether it writes towards the gold tokens, and the norm makes up for a part of that, beyond chance."""
+        return (self.direct.low or 0) > 0 and _above(self.by_norm)
 
     @property
     def is_read(self) -> bool:

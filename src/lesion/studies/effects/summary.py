@@ -148,7 +148,8 @@ def _effects(
     influence: Float[np.ndarray, "items blocks"],
 ) -> list[Effect]:
     """Every place of a unit, in the order of its edits."""
-    repaired, by_blocks = (_tested(sample, direct - other, _least(direct)) for other in (total, frozen))
+    gaps = (direct - total, direct - frozen, frozen - total)
+    repaired, by_blocks, by_norm = (_tested(sample, gap, _least(direct)) for gap in gaps)
     return [
         Effect(
             unit=edit.unit,
@@ -158,7 +159,7 @@ def _effects(
             total=sample.mean(total[:, place]),
             repaired=repaired[place],
             by_blocks=by_blocks[place],
-            by_norm=sample.mean((frozen - total)[:, place]),
+            by_norm=by_norm[place],
             loss=sample.mean(loss[:, place]),
             influence=sample.mean(influence[:, edit.layer]) if edit.unit == "block" else None,
         )

@@ -16,7 +16,7 @@ from lesion.report.table import Column, Table, Wide, decimals, plain_columns, un
 from lesion.studies.effects.result import ClassEffect, ClassTable, EffectsSummary, PlaceClasses, TaskEffects
 
 EFFECT = ("direct", "total", "repaired", "by_blocks", "by_norm", "loss", "influence")
-TESTED = ("repaired", "by_blocks")
+TESTED = ("repaired", "by_blocks", "by_norm")
 P = ("p", "p_corrected")
 MOST, HEADS = 200, 15
 """Of more than so many places, the terminal shows so many."""
