@@ -15,6 +15,7 @@ from lesion.core.run import Run
 from lesion.core.store import Store
 from lesion.edits.apply import applied
 from lesion.edits.edit import ScaleParameters
+from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
@@ -73,6 +74,9 @@ def test_a_boost_stands_beside_the_block_and_the_mlp_that_hold_most_of_its_weigh
     assert list(boost.rivals) == expected == [entry.edit for entry in entries if entry.rival_of == boost.edit]
     assert {str(edits[name]) for name in expected} == set(expected)
     assert all(not entry.rivals for entry in entries if entry is not boost)
+    # A boost of weights that lie in no block has none.
+    (head,) = (entry for entry in planned(llama, Listed(("head[3,4]",)), factors=(1.5,))[0] if entry.tried)
+    assert not head.rivals
 
 
 def test_every_edit_under_every_factor_is_planned_with_its_random_controls(llama):

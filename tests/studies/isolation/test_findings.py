@@ -93,6 +93,33 @@ def test_a_boost_is_judged_by_gains():
     assert "): +9.0 points [5.0, 13.0]." in text
 
 
+def test_whole_blocks_are_named_as_rivals_of_the_edits_that_have_them_alone():
+    found = made.evaluation()
+    boost = made.key("mathneuro", 0.05, 1.1)
+    found["edits"] = [edit for edit in found["edits"] if edit["edit"] == boost]
+    block = found["edits"][0] | {"edit": "13×1.1", "label": "block 13", "method": "custom", "keep": None}
+    block["achieved"] = None
+    found["edits"].append(block)
+    for task in found["tasks"]:
+        task["cells"] = [cell for cell in task["cells"] if cell["edit"] == boost]
+    found["selectivity"] = [entry for entry in found["selectivity"] if entry["edit"] == boost]
+    (cell,) = found["tasks"][0]["cells"]
+    cell["change"] |= {"value": -0.07, "low": -0.1, "high": -0.04, "p_corrected": 0.001}
+    cell["random"]["beyond"] = {"value": -0.06, "low": -0.1, "high": -0.02}
+    for entry in found["selectivity"]:
+        entry["difference"] = {"value": -0.09, "low": -0.13, "high": -0.05}
+    for task in found["tasks"]:
+        task["cells"] += [{**own, "edit": block["edit"]} for own in task["cells"]]
+    found["selectivity"] += [{**entry, "edit": block["edit"]} for entry in found["selectivity"]]
+    better = {"value": -0.05, "low": -0.08, "high": -0.02}
+    cell["rivals"] = [{"edit": "7×1.1", "result": cell["result"], "beyond": better}]
+    text = told({"evaluation": found | {"choice": None}})
+    assert (
+        "MathNeuro raises primer:arithmetic more than as many random weights and the whole block and MLP that" in text
+    )
+    assert "Block 13 raises primer:arithmetic more than the same change at random places does, and more than it" in text
+
+
 def test_it_is_said_when_no_control_has_to_be_generated():
     summary = only("mathneuro")
     assert "No informative control is generated" not in told(summary)

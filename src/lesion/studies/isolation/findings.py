@@ -156,15 +156,14 @@ def _suffering(method: str, evidence: Evidence) -> str:
 
 def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, Evidence], *, boost: bool) -> str:
     informative = [control for control in evaluation.controls if control.informative]
-    random = _elsewhere(best.edit for best in known.values())
-    if any(best.beyond_rivals is not None for best in known.values()):
-        random += " and the whole block and MLP that hold most of its weights"
     singular, plural = ("raises", "raise") if boost else ("hurts", "hurt")
     if not informative:
         alone = {method: best.parts[:3] + best.parts[4:] for method, best in known.items()}
         sure = [method for method, shown in alone.items() if all(shown)]
-        verb = singular if len(sure) == 1 else plural
-        more = f" {wording.listed(sure)} {verb} it more than {random}." if sure else ""
+        more = "".join(
+            f" {wording.listed(group)} {singular if len(group) == 1 else plural} it more than {against}."
+            for group, against in _against({method: known[method] for method in sure})
+        )
         return f"Whether any edit {singular} {skill.name} selectively is unknown: no control is informative.{more}"
     yes = [method for method, best in known.items() if best.selective]
     no = [method for method, best in known.items() if not best.selective]
@@ -172,13 +171,29 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
     if not yes:
         unmeasured = any(None in best.parts for best in known.values())
         why = " (not all was measured)" if unmeasured else ""
+        groups = _against(known)
+        random = groups[0][1] if len(groups) == 1 else "the controls of its own"
         return f"No evidence that any edit {singular} {skill.name} beyond both {random} and {every}{why}."
-    verb = singular if len(yes) == 1 else plural
-    does = "do" if random.startswith("as many") else "does"
-    itself = f"{'they' if len(yes) > 1 else 'it'} {verb} {every}"
-    text = f"{wording.listed(yes)} {verb} {skill.name} more than {random} {does}, and more than {itself}."
-    text += f" No such evidence for {wording.listed(no)}." if no else ""
-    return wording.capital(text)
+    sentences = []
+    for group, against in _against({method: known[method] for method in yes}):
+        verb = singular if len(group) == 1 else plural
+        does = "does" if against.startswith("the same") else "do"
+        itself = f"{'they' if len(group) > 1 else 'it'} {verb} {every}"
+        text = f"{wording.listed(group)} {verb} {skill.name} more than {against} {does}, and more than {itself}."
+        sentences.append(wording.capital(text))
+    return " ".join([*sentences, *([f"No such evidence for {wording.listed(no)}."] if no else [])])
+
+
+def _against(known: Mapping[str, Evidence]) -> list[tuple[list[str], str]]:
+    """Methods with what else their edits were measured against: those with whole blocks as rivals and those without."""
+    groups: dict[bool, list[str]] = {}
+    for method, best in known.items():
+        groups.setdefault(best.beyond_rivals is not None, []).append(method)
+    rivals = " and the whole block and MLP that hold most of its weights"
+    return [
+        (methods, f"{_elsewhere(known[method].edit for method in methods)}{rivals if has else ''}")
+        for has, methods in groups.items()
+    ]
 
 
 def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> str:

@@ -171,8 +171,10 @@ def _rivals(edit: Edit, counts: Sequence[Count]) -> list[Edit]:
         return []
     selected: dict[int, int] = {}
     for part in counts:
-        if part.block is not None:
+        if part.block is not None and part.selected:
             selected[part.block] = selected.get(part.block, 0) + part.selected
+    if not selected:
+        return []
     most = max(selected, key=selected.__getitem__)
     return [make(most, factor) for make in (ScaleBlock, ScaleMlp) for factor in BOOSTS]
 
