@@ -177,6 +177,25 @@ def test_after_an_edit_that_ended_around_another_passes_are_refused_until_both_h
     assert torch.equal(logits(model), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("edit", [WEIGHTS, "1.mlp.upx0.5", OTHERS])
+def test_weights_are_put_back_in_the_dtype_to_which_they_were_cast_meanwhile(edit, dtype):
+    model = tiny.model("llama")
+    before = {name: tensor.to(dtype) for name, tensor in state(model).items()}
+    with lesion.applied(model, edit):
+        model.network.to(dtype)
+    assert unchanged(model, before)
+
+
+def test_a_model_whose_weights_cannot_be_put_back_is_refused_from_then_on():
+    model = tiny.model("llama")
+    with pytest.raises(LesionError, match="could not be put back"), lesion.applied(model, WEIGHTS):
+        model.network.to("meta")
+    for use in (lambda: logits(model), lambda: answer(model), lambda: logits_under(model, PLACE)):
+        with pytest.raises(LesionError, match=r"could not be put back.*Load the model again"):
+            use()
+
+
 @pytest.mark.parametrize("edit", [PLACE, WEIGHTS])
 def test_no_copy_is_made_of_an_edited_network(edit, tmp_path):
     model = tiny.model("llama")

@@ -101,6 +101,7 @@ class _Owner:
 
     def __init__(self) -> None:
         self.holds: list[Hold] = []
+        self.broken = ""  # why no edit and no pass is right any more
         self.networks: WeakSet[nn.Module] = WeakSet()
         self.changes = 0  # how many edits began or ended so far
         self.passes: dict[tuple[int, int], int] = {}  # `changes` at the begin of a pass, by its thread and its module
@@ -113,8 +114,10 @@ class _Owner:
         """Wait, with the lock, until all holds are one's own, and before edits until no other thread is in a pass.
 
         Raises:
-            LesionError: another's does not end in time, or cannot end while this code waits.
+            LesionError: another's does not end in time, or cannot end while this code waits; or weights are not right.
         """
+        if self.broken:
+            raise LesionError(self.broken)
         begun = time.monotonic()
         while True:
             late = time.monotonic() - begun > PATIENCE
@@ -154,7 +157,13 @@ class _Owner:
                 written = [each for each in self.holds[self.holds.index(hold) :] if each.undo and not each.lost]
                 for each in reversed(written):
                     each.lost = len(written) > 1
-                    each.end()
+                    try:
+                        each.end()
+                    except Exception as error:  # the memory of the weights is none any more, or another
+                        self.broken = (
+                            f"Weights of {each.name} could not be put back after an edit, because the network was"
+                            f" changed during it ({error}). Load the model again."
+                        )
             hold.end()
             hold.over = True
             self.leave(hold)
@@ -235,6 +244,8 @@ def held(
         except BaseException:  # Ctrl-C while weights are put back must not leave some of them edited
             owner.end(hold)
             raise
+        if owner.broken:
+            raise LesionError(owner.broken)
         if hold.lost:
             raise LesionError(
                 f"Two edits of the weights of {model.name} were in force at once and the one that began first ended"
@@ -298,8 +309,8 @@ def _begin_pass(module: nn.Module, args: tuple[object, ...]) -> None:
     if owner is None:
         return
     with _LOCK:
-        if owner.holds:
-            owner.wait(owner.holds[-1].name, "a forward pass")
+        if owner.holds or owner.broken:
+            owner.wait(owner.holds[-1].name if owner.holds else "", "a forward pass")
         owner.passes[threading.get_ident(), id(module)] = owner.changes
     if owner.edits and _computed_again(module):
         raise LesionError(
