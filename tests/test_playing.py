@@ -99,6 +99,11 @@ def test_what_cannot_be_is_refused(llama, options, message):
         llama.generate(PROMPT, **options)
 
 
+def test_a_comparison_under_an_edit_is_refused(llama):
+    with lesion.applied(llama, "0x0"), pytest.raises(lesion.UsageError, match="edit in force, and a comparison"):
+        llama.compare(PROMPT, "1x0", max_new_tokens=1)
+
+
 def test_nothing_to_compare_is_refused(llama):
     with pytest.raises(lesion.UsageError, match="at least one edit"):
         llama.compare(PROMPT, [])

@@ -15,6 +15,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.models.owner import observing
 from lesion.tasks.given import Given
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode
@@ -44,6 +45,7 @@ def generate(
 
 
 @validated
+@observing("a comparison", unedited=True)
 def compare(
     model: Model,
     prompt: LongText,

@@ -154,7 +154,7 @@ class Model:
             A row per edit with the columns edit and answer, `baseline` first.
 
         Raises:
-            UsageError: as `generate`, or there is no edit.
+            UsageError: as `generate`, or there is no edit, or one is in force.
             LesionError: as `generate`.
         """
         frame: pd.DataFrame = import_module(_PLAYING).compare(
