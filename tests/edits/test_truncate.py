@@ -161,6 +161,23 @@ def assert_bitwise(one, other):
         assert torch.equal(bits(one[name]), bits(other[name])), name
 
 
+@pytest.mark.parametrize("side", ["top", "random"])
+def test_a_truncation_that_float16_cannot_hold_is_refused(side):
+    subject = model("llama")
+    subject.network.half()
+    weight = subject.anatomy.matrix("1.mlp.up").tensor
+    with torch.no_grad():
+        weight.copy_(torch.where(torch.rand(weight.shape, generator=torch.manual_seed(0)) > 0.5, 60000.0, -60000.0))
+    before = state(subject)
+    with pytest.raises(LesionError, match=r"1\.mlp\.up \(.* infinite of .* larger than float16 can hold"):
+        applied(subject, Truncate("1.mlp.up", 0.9, side)).__enter__()
+    assert_bitwise(state(subject), before)
+    with torch.no_grad():
+        weight[0, 0] = torch.inf
+    with pytest.raises(LesionError, match="finite"):
+        applied(subject, Truncate("1.mlp.up", 0.9, side)).__enter__()
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_exactly_the_named_matrices_hold_the_kept_part_inside_and_all_bits_are_back_outside(family):
     subject = model(family)

@@ -22,6 +22,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
 from lesion.models.owner import Hold, held
+from lesion.models.soundness import not_finite_in
 
 # The share of the selected weights that has to move, or an edit is refused.
 MOVED = 0.99
@@ -212,6 +213,11 @@ def written(
                         edited = on_random_subspace(weight, stop - start, f"{address} {drawn[address]}")
                     else:
                         edited = spectra(model).of(address, weight).kept(weight, start, stop)
+                    if (broken := not_finite_in(address, edited)) is not None:
+                        raise LesionError(
+                            f"Edited, {broken} of {model.name} would not be finite: values are larger than"
+                            f" {matrix.stored_as} can hold. Load the model in float32 or bfloat16."
+                        )
                     _exchange(matrix, weight, edited, hold)
         for edit, alone in zip(edits, apart, strict=True):
             check_extent(edit.selection, sum(e.selected for e in alone), total, model.name)
@@ -258,7 +264,7 @@ def _put(matrix: Matrix, places: Tensor, values: Float[Tensor, " changed"]) -> N
         mask.view(-1)[places.long()] = True
         places = mask
     # The view of an interleaved storage has one axis more; the rows of the matrix are in its order.
-    view[places.reshape(view.shape).to(view.device)] = values.to(view.device)
+    view[places.reshape(view.shape).to(view.device)] = values.to(view)  # moved or cast meanwhile
 
 
 def _put_surely(matrix: Matrix, places: Tensor, values: Float[Tensor, " changed"]) -> None:
