@@ -322,9 +322,10 @@ def understood(path: str | Path, advice: str) -> Iterator[None]:
 
 
 def kind(value: Any) -> str:
-    """What a JSON value is, for messages."""
+    """What a value is, in the words of JSON where it has some, for messages."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    number = isinstance(value, int | float | str)  # a text of another type is a number as it was written
+    return names.get(type(value)) or ("a number" if number else f"a value of the type {type(value).__name__}")
 
 
 _TOO_LONG = f"a whole number has more than {sys.get_int_max_str_digits():,} digits"

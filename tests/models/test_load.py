@@ -59,6 +59,12 @@ def refusal(source, kind: type[LesionError] = LesionError, **settings) -> str:
     return message
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_a_model_saved_without_its_output_head_is_told(family, tmp_path):
+    message = refusal(save(tiny(family).base_model, tmp_path / "body"))
+    assert message.endswith("saved without its output head, as AutoModel does; save it with AutoModelForCausalLM.")
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
 def test_a_saved_model_comes_back_bit_for_bit_and_ready_for_study(family, tmp_path):
     before = tiny(family)

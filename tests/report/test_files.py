@@ -67,8 +67,15 @@ DEAD = (
     "-1e-05",
     "-1E+20",
     "5",
+    "a; b;-5",
     "a\rb\u2028\u202e\U000e0001",
 )
+
+
+def test_a_formula_behind_a_semicolon_is_guarded_too():
+    cells = {"x;=1+1;y": "x;'=1+1;y", "a; @b": "a;' @b", "2;-5;b=c": "2;-5;b=c", ";": ";"}
+    rows = list(csv.reader(io.StringIO(spreadsheet(pd.DataFrame({"x": [*cells]})))))[1:]
+    assert [row[0] for row in rows] == [*cells.values()]
 
 
 def test_every_formula_is_guarded_and_nothing_else():

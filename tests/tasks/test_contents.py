@@ -66,7 +66,9 @@ def test_a_question_that_filters_change_is_there(filtered, expected):
     assert expected in prompt("{{ m.content | " + filtered + " }}")
 
 
-@pytest.mark.parametrize("body", ["", "{{ m.contents }}", "{{ m.content | reverse }}", "{{ m.content | length }}"])
+@pytest.mark.parametrize(
+    "body", ["", "{{ m.contents }}", "{{ m.content[0] }}", "{{ m.content | reverse }}", "{{ m.content | length }}"]
+)
 @pytest.mark.parametrize("style", ["chat", "auto", 'chat system="Be brief."'])
 def test_a_style_that_leaves_the_question_out_is_refused(body, style):
     with pytest.raises(LesionError, match=r"leaves the question out, .*choose --prompt-style plain"):

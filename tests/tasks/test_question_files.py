@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -211,7 +212,8 @@ def test_lists_of_floating_point_numbers_in_a_data_frame_are_as_columns_of_them(
         (pd.Timestamp("2026-01-02"), "is a date or a time"),
         (None, "the field 'answer' is missing"),
         ({"a": 1}, "must be a text, not an object"),
-        (b"x", "must be a text"),
+        (b"x", "must be a text, not a value of the type bytes"),
+        (Fraction(1, 2), "must be a text, not a value of the type Fraction"),
         pytest.param(10**5000, "a number of thousands of digits", id="digits"),
     ],
 )

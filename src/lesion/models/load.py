@@ -152,8 +152,8 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
     return DTYPES[dtype]
 
 
-def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str) -> None:
-    """Refuse weights that do not fit the configuration, naming some."""
+def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str, body: str) -> None:
+    """Refuse weights that do not fit the configuration, naming some; `body`: the module that all but the head is in."""
     shapes = [
         f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in loading_info.get("mismatched_keys", ())
     ]
@@ -163,11 +163,11 @@ def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str) -> 
         "of another shape": shapes,
     }
     clauses = [f"{len(names)} {what} ({some(sorted(names))})" for what, names in misfits.items() if names]
+    why = "One of the two belongs to another model, or the download or the save is incomplete."
+    if len(clauses) == 1 and all(not key.startswith(f"{body}.") for key in misfits["missing"] or (f"{body}.",)):
+        why = "The model was saved without its output head, as AutoModel does; save it with AutoModelForCausalLM."
     if clauses:
-        raise LesionError(
-            f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two "
-            "belongs to another model, or the download or the save is incomplete."
-        )
+        raise LesionError(f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. {why}")
 
 
 def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code: bool, **settings: Any) -> Any:
@@ -316,7 +316,7 @@ def load(
                 ignore_mismatched_sizes=True,  # so that all of them are named, not the first
                 **settings,
             )
-        _refuse_misfits(loading_info, typed)
+        _refuse_misfits(loading_info, typed, network.base_model_prefix)
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
         if folder is None:  # by now the hub's files are in the cache
             folder = Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent

@@ -20,10 +20,13 @@ function writtenOut(letter) {
   const width = digits.length <= 2 ? 2 : digits.length <= 4 ? 4 : 8;
   return SHORT[width] + digits.padStart(width, "0");
 }
+function guarded(text) {
+  const live = FORMULA.test(text.normalize("NFKC")) && !NUMBER.test(text);
+  return (live ? "'" : "") + text.replace(ESCAPED, writtenOut);
+}
 function csvCell(value) {
   const text = value === null || value === undefined ? "" : String(value);
-  const live = typeof value !== "number" && FORMULA.test(text.normalize("NFKC")) && !NUMBER.test(text);
-  const safe = (live ? "'" : "") + text.replace(ESCAPED, writtenOut);
+  const safe = typeof value === "number" ? text : text.split(";").map(guarded).join(";");
   return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 const csv = (rows) => rows.map((row) => row.map(csvCell).join(",")).join("\n") + "\n";

@@ -99,8 +99,12 @@ def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     # A carriage return would end the row for some readers, and what follows it would begin a cell.
-    formula = _FORMULA.match(unicodedata.normalize("NFKC", cell)) and not _NUMBER.fullmatch(cell)
-    return f"'{layout(cell)}" if formula else layout(cell)
+    return ";".join(map(_guarded, cell.split(";")))  # where semicolons part cells, what follows one begins a cell
+
+
+def _guarded(text: str) -> str:
+    formula = _FORMULA.match(unicodedata.normalize("NFKC", text)) and not _NUMBER.fullmatch(text)
+    return f"'{layout(text)}" if formula else layout(text)
 
 
 def rendered(carried: browser.Carried, charts: Sequence[drawing.Specification], **values: object) -> str:

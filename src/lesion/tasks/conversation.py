@@ -156,7 +156,7 @@ def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -
             if contents.whole(how.system, text):
                 return forms
             heeded = forms if heeded is None else heeded  # `refuse_unfit` refuses the system prompt
-        elif contents.whole(texts[-1], text):
+        elif solved and contents.whole(texts[-1], text) and not contents.as_data(text):
             lost = "solved questions or their answers"
     if heeded is not None:
         return heeded
