@@ -194,9 +194,8 @@ def _named(name: str) -> str:
 def _row(record: object, name: str, number: int, floats: Mapping[str, Any]) -> Row:
     where = f"Question {number} of {short(name)}"
     if not isinstance(record, Mapping):
-        raise UsageError(
-            f"{where} is {shown(record)}; give a data frame, or mappings such as {{'prompt': '2 + 2 =', 'answer': '4'}}."
-        )
+        example = "{'prompt': '2 + 2 =', 'answer': '4'}"
+        raise UsageError(f"{where} is {shown(record)}; give a data frame, or mappings such as {example}.")
     return record_row(dict(record), where, floats)
 
 
