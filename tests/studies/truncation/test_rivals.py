@@ -13,7 +13,7 @@ from alone import forward
 from lesion.core.values import Estimate
 from lesion.edits.text import parse
 from lesion.studies.truncation.result import Rival, TruncationSummary
-from lesion.studies.truncation.rival_findings import beyond_forbidding, spectrum
+from lesion.studies.truncation.rival_findings import beyond_forbidding, beyond_form, spectrum
 from lesion.studies.truncation.rivals import DRAWS, FORBIDDEN
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast
@@ -121,3 +121,22 @@ def test_a_gain_beyond_all_rivals_is_said_to_be_and_one_unbeaten_rival_is_enough
     for unbeaten in (rival("relation", -0.03, 0.03, candidates=24, chance=0.04), rival("factor", 0.05, 0.2)):
         (finding,) = spectrum(TruncationSummary.model_construct(rivals=(*beaten, unbeaten)), ["facts"])
         assert "nothing in the spectrum is shown to matter" in finding.headline[0]
+
+
+@pytest.mark.parametrize(
+    ("beyond", "p", "shows"),
+    [
+        (0.21, 0.039, "no loss beyond the form of the answer is shown"),
+        (-0.03, 0.4, "no loss beyond the form of the answer is shown"),
+        (-0.21, 0.001, "the choice falls as well"),
+    ],
+)
+def test_of_a_loss_it_is_said_whether_the_forced_choice_falls_too(beyond, p, shows):
+    pair = rival("pair", beyond, p, candidates=2, chance=0.5, task="facts")
+    summary = TruncationSummary.model_construct(rivals=(pair, rival("branch", -0.05, 0.2)))
+    text = beyond_form(summary, "facts").replace("\u202f", " ").replace("\u00a0", " ")
+    assert text.startswith("On facts, forced choice among 2 texts of the item (chance 50.0 %): ")
+    assert text.endswith(f": {shows}.")
+    (finding,) = spectrum(summary, [], ["facts"])
+    assert not finding.headline
+    assert "forced choice" in finding.sentences[-1]

@@ -27,7 +27,7 @@ from lesion.studies.truncation.result import (
     Tokens,
     TruncationSummary,
 )
-from lesion.studies.truncation.rival_findings import beyond_forbidding, spectrum
+from lesion.studies.truncation.rival_findings import beyond_forbidding, beyond_form, spectrum
 
 Direction = Literal["gain", "loss", "none"]
 ROLES: tuple[Role, ...] = ("right", "tempting")
@@ -39,7 +39,7 @@ def findings(summary: TruncationSummary, work: Decompositions | None = None) -> 
         _chosen(summary),
         *limits((base.task, f"{base.part} item", base.accuracy.value, base.items) for base in summary.unedited),
     ]
-    parts[1:1] = spectrum(summary, _gains(summary))
+    parts[1:1] = spectrum(summary, _changed(summary, "gain"), _changed(summary, "loss"))
     if summary.composed and summary.composed_tests:
         parts.append(_composed(summary))
     if sentences := tokens(summary):
@@ -76,19 +76,20 @@ def verdict(summary: TruncationSummary) -> str:
     text += "."
     if collapsed:
         text += f" On {wording.listed(collapsed)} it gives nearly always one answer: accuracy says nothing there."
-    text += "".join(f" {beyond}" for task in _gains(summary) if (beyond := beyond_forbidding(summary, task)))
+    for what, beside in (("gain", beyond_forbidding), ("loss", beyond_form)):
+        text += "".join(f" {more}" for test in by_direction[what] if (more := beside(summary, test.task)))
     text += "".join(_beside(summary, test) for test in by_direction["none"])
     if summary.kept != summary.chosen:
         text += f" The best single edit keeps {summary.name(summary.chosen)}."
     return text
 
 
-def _gains(summary: TruncationSummary) -> list[str]:
-    """The tasks on which the edit that the search leaves behind is better on test items."""
+def _changed(summary: TruncationSummary, what: Direction) -> list[str]:
+    """The tasks on which the edit that the search leaves behind is better, or worse, on test items."""
     if summary.chosen is None:
         return []
     tests = summary.best_tests if summary.kept == summary.chosen else summary.composed_tests
-    return [test.task for test in tests if not test.collapsed and direction(summary, test) == "gain"]
+    return [test.task for test in tests if not test.collapsed and direction(summary, test) == what]
 
 
 def _objective(summary: TruncationSummary) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lesion.report import wording
 from lesion.report.finding import Finding
+from lesion.report.wording import ALPHA
 from lesion.studies.truncation.numbers import percent_estimate, points_change
 from lesion.studies.truncation.result import FORCED, Rival, TruncationSummary
 
@@ -44,27 +45,36 @@ def beyond_forbidding(summary: TruncationSummary, task: str) -> str:
     return ""
 
 
-def spectrum(summary: TruncationSummary, tasks: Sequence[str]) -> list[Finding]:
-    """Whether an edit that gains on these tasks beats all of its rivals there; else nothing in the spectrum is shown to
-    matter.
+def beyond_form(summary: TruncationSummary, task: str) -> str:
+    """Whether the forced choice falls where the free answers do, in a sentence; nothing without such a choice."""
+    forced = next((rival for rival in summary.rivals if rival.task == task and rival.what in FORCED), None)
+    if forced is None or not (text := _forced(forced)):
+        return ""
+    falls = forced.beyond is not None and (forced.beyond.high or 0) < 0 and (forced.beyond.p or 0) <= ALPHA
+    shows = "the choice falls as well" if falls else "no loss beyond the form of the answer is shown"
+    return f"On {text.removesuffix('.')}: {shows}."
+
+
+def spectrum(summary: TruncationSummary, gains: Sequence[str], losses: Sequence[str] = ()) -> list[Finding]:
+    """Whether an edit beats all of its rivals on the tasks on which it gains; else nothing in the spectrum is shown to
+    matter. Of tasks on which it loses the rivals are told alone.
     """
     headlines, sentences = [], []
-    for task in tasks:
+    for task in (*gains, *losses):
         rivals = [
             rival for rival in summary.rivals if rival.task == task and (rival.what != "forbidden" or rival.fitted)
         ]
-        unbeaten = [rival for rival in rivals if not rival.beaten]
         if not rivals:
             continue
-        if unbeaten:
-            headlines.append(f"{task}: nothing in the spectrum is shown to matter.")
-        else:
-            headlines.append(f"{task}: the cut beats all {len(rivals)} of its rivals.")
-        edited = next(rival.edited for rival in rivals if rival.what not in FORCED)
+        if task in gains:
+            every = f"the cut beats all {len(rivals)} of its rivals"
+            beaten = all(rival.beaten for rival in rivals)
+            headlines.append(f"{task}: {every if beaten else 'nothing in the spectrum is shown to matter'}.")
+        edited = next((rival.edited for rival in rivals if rival.what not in FORCED), None)
         text = "" if edited is None else f"The cut gives {percent_estimate(edited)}; "
         sentences.append(f"{task}: {text}{wording.listed(_levels(rivals))}.")
         sentences += [_forced(rival) for rival in rivals if rival.what in FORCED]
-    return [Finding("Rivals of the cut", tuple(headlines), tuple(sentences))] if headlines else []
+    return [Finding("Rivals of the cut", tuple(headlines), tuple(sentences))] if sentences else []
 
 
 def _levels(rivals: Sequence[Rival]) -> list[str]:
