@@ -46,7 +46,7 @@ def verdict(pair: Pair, cells: Sequence[Compared]) -> str:
     cell = next((each for each in cells if each.unedited), None)
     if cell is None:
         return f"{cells[0].task} was not answered by both unedited models; only edits are compared."
-    if pair.same_model and not (cell.counts.changed if cell.counts else cell.difference.value):
+    if pair.same_model and not _differs(cell):
         wrong = "" if cell.counts is None else f": {_wrong(cell, cell.counts)}"
         return f"Unedited, {pair.a} and {pair.b} are the same model with the same verdicts on {cell.task}{wrong}."
     if cell.counts is None:
@@ -61,6 +61,11 @@ def verdict(pair: Pair, cells: Sequence[Compared]) -> str:
             f" than {pair.a} {_interval(cell.difference)}"
         )
     return f"{lead}{what}, {_p(cell.difference)}; {_wrong(cell, cell.counts)}."
+
+
+def _differs(cell: Compared) -> bool:
+    """Whether a verdict differs, also where as many are gained as lost; of a scored task whether the mean does."""
+    return bool(cell.counts.changed if cell.counts else cell.difference.value)
 
 
 def _wrong(cell: Compared, counts: Counts) -> str:
@@ -113,7 +118,7 @@ def _edits(pair: Pair, cells: Sequence[Compared]) -> list[str]:
     common = [cell for cell in cells if not cell.unedited and cell.edit_a == cell.edit_b]
     other = [cell for cell in cells if cell.edit_a != cell.edit_b]
     sentences = []
-    if common and not (pair.same_model and not any(cell.difference.value for cell in common)):
+    if common and not (pair.same_model and not any(_differs(cell) for cell in common)):
         sentences.append(_differing(common, "edits in common", pair))
     elif common:
         sentences.append(f"Under all {wording.counted(len(common), 'edit')} in common the verdicts are the same too.")
@@ -138,7 +143,9 @@ def _differing(cells: Sequence[Compared], what: str, pair: Pair) -> str:
         )
     most = _strongest(cells, lambda cell: cell.difference)[0]
     if not most.difference.value:
-        return f"Under all {len(cells)} {what} both answer equally many items."
+        changed = sum(cell.counts.changed for cell in cells if cell.counts)
+        differ = f"; {wording.counted(changed, 'verdict')} differ" if changed else ""
+        return f"Under all {len(cells)} {what} both answer equally many items{differ}."
     return (
         f"Under none of {len(cells)} {what} is a difference shown; the largest is {_edit(most)}"
         f" {_signed(most.difference, scored=scored)}, {_p(most.difference)}."
