@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from commandline import write
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import contrast
 from lesion.tasks.benchmarks.ioi import Ioi
@@ -177,6 +178,15 @@ def test_texts_that_begin_with_the_same_token_are_no_contrast(kind):
     item = contrast.item("seven", "is the cat on", "the mat", "the mat.")
     with pytest.raises(LesionError, match=r"'the mat' and 'the mat\.' of item seven of facts .*give another with"):
         encode_contrast(speaker(kind), task, item)
+
+
+def test_of_a_file_the_line_is_what_to_change_where_a_text_cannot_tempt(tmp_path):
+    row = {"answer": " the mat", "tempting": " the mat."}
+    rows = [{"id": f"cat {number}", "prompt": f"Is cat {number} on", **row} for number in range(2)]
+    for head in ("", "fewshot:1:"):
+        task = find(f"{head}{write(tmp_path / 'q.jsonl', rows)}")
+        with pytest.raises(LesionError, match=r"of item cat \d .*write another 'tempting' in its line of the file"):
+            encode_contrast(speaker("first"), task, task.load()[0])
 
 
 def test_a_tempting_text_is_needed():

@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from lesion.errors import LesionError
-from lesion.tasks.contrast import SECOND, TEMPTING
+from lesion.tasks.around import Around
+from lesion.tasks.contrast import SECOND, TEMPTING, Contrast
 from lesion.tasks.gold import Gold
 from lesion.tasks.gold_classes import gold_text
 from lesion.tasks.harness.task import Harness
@@ -123,8 +124,7 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
         more = f" (nor do {len(rivals) - 1} others differ)" if len(rivals) > 1 else ""
         raise LesionError(
             f"'{right}' and '{others[0]}' of item {item.id} of {task.name} begin with the same token {token!r} of "
-            f"{model.name}{more}: the item has no tempting token apart from the right one; give another with "
-            f"?tempting=…."
+            f"{model.name}{more}: the item has no tempting token apart from the right one; {_another_tempting(task)}."
         )
     whole = (*encode(model, task, item, style), *space)
     if len(whole) > model.context:
@@ -134,6 +134,15 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
         )
     every = (gold, *apart_from) if apart_from else ()
     return Contrasted(whole, first, (*own, beside), alike, every)
+
+
+def _another_tempting(task: Task) -> str:
+    """What to do about a text that cannot tempt: where it comes from differs from task to task."""
+    while isinstance(task, Around):
+        task = task.of
+    if isinstance(task, JsonLines):
+        return "write another 'tempting' in its line of the file, or leave the line out"
+    return "give another with ?tempting=…" if isinstance(task, Contrast) else "take another task or model"
 
 
 def encode_gold(
