@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from lesion.arguments import validated
-from lesion.edits.by_row import scalable, with_scaled_weights
+from lesion.edits.by_row import with_scaled_weights
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
 from lesion.edits.gates import hung
 from lesion.edits.given import edit_for
 from lesion.edits.weights import written
 from lesion.errors import UsageError
-from lesion.models.fingerprint import fingerprint
+from lesion.models.build import has_own_forward
+from lesion.models.fingerprint import fingerprint, surroundings
 from lesion.models.load import Model
 from lesion.models.owner import held, refuse_edited
 from lesion.models.soundness import not_finite
@@ -54,23 +57,33 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 
 
 def as_it_is(model: Model) -> Model:
-    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
+    """The model with the fingerprint of what it computes with now; it may have been changed since it was loaded.
 
     Raises:
-        UsageError: an edit is in force.
+        UsageError: an edit is in force, or hooks or other forwards change what modules compute.
+        LesionError: its weights are not in memory, or were quantised.
     """
     refuse_edited(model.network, model.name, "what is measured")
-    for block in model.anatomy.blocks:
-        hooked = [bool(module._forward_hooks) for module in (block.module, *(each.tail for each in block.branches))]
-        for matrix in block.matrices.values():
-            hooks = matrix.module._forward_hooks if scalable(matrix) else {}
-            hooked.append(bool(matrix.module._forward_pre_hooks or hooks))
-        if any(hooked):
+    build = model.anatomy.build
+    for name, module in model.network.named_modules():
+        hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        own_forward = has_own_forward(module) and (build is None or build.forwards.get(name) != vars(module)["forward"])
+        if own_forward or not all(_HARMLESS.match(getattr(hook, "__module__", "")) for hook in hooks):
             raise UsageError(
-                f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
-                " you go on, so that the baseline is the model as it is."
+                f"{model.name} has a {'forward of its own' if own_forward else 'hook'} on"
+                f" {name or type(module).__name__}, so the baseline would not be the model as it is: take it away"
+                " before you go on, or leave `applied` if it is an edit in force."
             )
-    now = fingerprint(model.network)
+    for matrix in model.anatomy.scored.values():
+        if not matrix.packed:
+            _ = matrix.tensor  # refuses what cannot be read any more
+    now, around = fingerprint(model.network), surroundings(model.network)
+    if around != model.surroundings:
+        now = hashlib.sha256(f"{now} {around}".encode()).hexdigest()[:16]
     if now == model.fingerprint:
         return model
     return replace(model, fingerprint=now, origin=None, not_finite=not_finite(model.network))
+
+
+# Hooks that look at every pass, hand out hidden states, or move tensors between devices.
+_HARMLESS = re.compile(r"lesion\.models\.owner$|(transformers|accelerate)(\.|$)")

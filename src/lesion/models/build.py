@@ -18,10 +18,12 @@ class Build:
     Attributes:
         modules: by name, every module, its class, and what it was compiled to.
         parameters: by name, the shape of every parameter and the first name of the memory in which it lies.
+        forwards: by name, what was put in place of the forward of a module's class.
     """
 
     modules: dict[str, tuple[nn.Module, type, Any]]
     parameters: dict[str, tuple[tuple[int, ...], str]]
+    forwards: dict[str, Any]
 
     @classmethod
     def of(cls, network: nn.Module) -> Build:
@@ -36,7 +38,8 @@ class Build:
             plain = type(parameter) is nn.Parameter and not parameter.is_meta
             memory = (plain and parameter.data_ptr()) or id(parameter)
             parameters[name] = (tuple(parameter.shape), first.setdefault((memory, parameter.shape), name))
-        return cls(modules, parameters)
+        forwards = {name: vars(part)["forward"] for name, part in network.named_modules() if has_own_forward(part)}
+        return cls(modules, parameters, forwards)
 
     def refuse_another(self, network: nn.Module, name: str) -> None:
         """Refuse a network, called `name`, whose modules were replaced, added or removed, or tied in another way.
@@ -70,6 +73,14 @@ class Build:
             if before[1] != after[1]:
                 return f"{name} is tied to another parameter, or no more"
         raise AssertionError("two builds are different and agree in everything")
+
+
+def has_own_forward(module: nn.Module) -> bool:
+    """Whether something was put in place of the forward of a module's class; what accelerate puts there calls it."""
+    own = vars(module).get("forward")
+    return (
+        own is not None and not hasattr(module, "_hf_hook") and getattr(own, "__func__", None) != type(module).forward
+    )
 
 
 def refuse_computed_weights(network: nn.Module, name: str) -> None:

@@ -112,6 +112,21 @@ def fingerprint(network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_
     return digest.hexdigest()[:16]
 
 
+def surroundings(network: nn.Module) -> str:
+    """16 hexadecimal digits of what a network computes with besides: numbers in modules, buffers of no checkpoint."""
+    digest = hashlib.sha256()
+    for name, module in network.named_modules():
+        rotary = str(getattr(module, "rope_type", ""))
+        for key in () if "dynamic" in rotary or "longrope" in rotary else sorted(module._non_persistent_buffers_set):
+            if (buffer := module._buffers.get(key)) is not None and not buffer.is_meta:
+                digest.update(f"{name}.{key}".encode())
+                digest.update(_bytes(buffer))
+        numbers = [(key, value) for key, value in vars(module).items() if type(value) in (int, float)]
+        counted = [pair for pair in sorted(numbers) if pair[0][0] != "_" and pair[0] != "max_seq_len_cached"]
+        digest.update(f"{name} {counted}".encode())
+    return digest.hexdigest()[:16]
+
+
 def values_digest(weight: Float[Tensor, "out in"]) -> str:
     """16 hexadecimal digits of the values of a matrix: SHA-256 over them as float32, row after row.
 

@@ -20,7 +20,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.files import reason
 from lesion.models.anatomy import dissect
 from lesion.models.device import device_of
-from lesion.models.fingerprint import fingerprint
+from lesion.models.fingerprint import fingerprint, surroundings
 from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
@@ -70,9 +70,8 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
             "devices."
         )
     print_of_weights, broken = fingerprint(network), not_finite(network)
-    return Model(
-        network, tokenizer, dissect(network, name), name, print_of_weights, not_finite=broken, quantisation=storage
-    )
+    anatomy, around = dissect(network, name), surroundings(network)
+    return Model(network, tokenizer, anatomy, name, print_of_weights, None, broken, storage, around)
 
 
 def _refuse_others(network: object) -> None:

@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
+from lesion.models.build import has_own_forward
 from lesion.models.families import Entry
 from lesion.models.quantised import FULL_PRECISION
 
@@ -101,7 +102,8 @@ class Matrix:
         """The whole parameter in which the matrix lies, as it is now (a move may replace it).
 
         Raises:
-            LesionError: it is packed; or its values are not in memory (left on disk, or swapped out by accelerate).
+            LesionError: it is packed; its values are not in memory (left on disk, or swapped out by accelerate), or not
+                plain numbers any more; or its module has another forward than its class.
         """
         self.refuse_packed()
         tensor: Tensor = getattr(self.module, self.attribute)
@@ -109,6 +111,16 @@ class Matrix:
             raise LesionError(
                 f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded "
                 "with parts of it offloaded. Load it with a device_map that keeps every block on a device."
+            )
+        if type(tensor) not in (Tensor, nn.Parameter) or tensor.dtype not in FLOATS:
+            raise LesionError(
+                f"{self.address} was quantised after the model was loaded ({self.stored_as}), so its weights cannot be"
+                " edited. Quantise a copy of the network, or load the model in float32, bfloat16 or float16."
+            )
+        if type(self.module) in (nn.Linear, Conv1D) and has_own_forward(self.module):
+            raise LesionError(
+                f"The module of {self.address} has a forward of its own in place of that of its class, so its weights"
+                " may not be what it computes with. Take that away first (del module.forward)."
             )
         return tensor
 

@@ -58,6 +58,7 @@ class Model:
         origin: where it was loaded from; None of a model made in memory.
         not_finite: its tensors with NaN or infinite values, as they were when the fingerprint was taken.
         quantisation: the storage of the checkpoint, where it is quantised.
+        surroundings: what it computed with besides its weights when it was loaded (`lesion.models.fingerprint`).
     """
 
     network: PreTrainedModel
@@ -68,6 +69,7 @@ class Model:
     origin: Origin | None = None
     not_finite: tuple[NotFinite, ...] = ()
     quantisation: Quantisation | None = None
+    surroundings: str = ""
 
     def __post_init__(self) -> None:
         watch(self)
