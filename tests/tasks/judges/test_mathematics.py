@@ -197,6 +197,17 @@ def test_long_repetitions_are_judged_in_linear_time(piece):
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.parametrize("head", ["", "#### ", "The answer is\n"])
+@pytest.mark.parametrize(
+    "piece", [".", "…", "-", "(", ";", "*", "_", " ", "\t", "\n", " \n", "No. ", "1 ", "1\n", "9", "a"]
+)
+def test_loops_of_one_sign_are_judged_at_once(piece, head):
+    start = time.thread_time()
+    for gold in ("18", "yes"):
+        assert not math(head + piece * (20_000 // len(piece)) + "x", gold).correct
+    assert time.thread_time() - start < 4
+
+
 def test_it_works_outside_the_main_thread():
     seen: list[bool] = []
     thread = threading.Thread(target=lambda: seen.append(math(r"\boxed{(x-1)(x+1)}", "x^2-1").correct))

@@ -35,8 +35,6 @@ _NEXT = re.compile(
     r"|(?<=[.!?\d\]})])\s+(?:Question|Problem|Q|Human|User|Instruction|Exercise)[ \t]*\d*:\s",
     re.IGNORECASE,
 )
-_STARTS = re.compile(r"\s*(?:[*_#]*\s*)?(?:answer|a|solution|assistant|response)\s*[*_]*:", re.IGNORECASE)
-_BLANK = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(
     r"\n|(?<!\\)[.?](?:[\"'”’)*_`]*)(?=\s|$)(?!\s*(?:\d|[×*+=/<>≤≥,;)]))|[.](?=[A-Z][a-z])|!(?=\s+[A-Z])", re.MULTILINE
 )
@@ -97,7 +95,7 @@ def _asked_again(text: str) -> str:
     if mark is None and (line is None or len(line[1]) > LONGEST or not readings(dressed_off(line[1]))):
         return text
     begin = mark.end() if mark else line.end(1) if line else 0
-    for paragraph in re.finditer(r"\n\s*(?:\d+[.)]\s*)?[A-Z][^\n]*\?[ \t\"']*(?=\n|$)", text[begin:]):
+    for paragraph in re.finditer(r"\n[ \t]*(?:\d+[.)][ \t]*)?[A-Z][^\n]*\?[ \t\"']*(?=\n|$)", text[begin:]):
         if len(paragraph[0].split()) > 4:
             return text[: begin + paragraph.start()]
     return text
@@ -121,7 +119,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         if complete or "</answer>" in text:
             yield scope, "whole"
             yield from ((each, "last") for each in _endings(scope))
-            yield _last_value(scope) or "", "last"
+            yield _last_value(scope[-8 * LONGEST :]) or "", "last"
 
 
 def _marked(text: str) -> Iterator[tuple[str, str]]:
@@ -131,7 +129,7 @@ def _marked(text: str) -> Iterator[tuple[str, str]]:
     for match in reversed(list(_HASHES.finditer(text))):
         line = match[1].strip()
         if not re.match(r"[*_ ]*(?:Step|Part|Problem|Question|Example|Explanation|Solution)\b", line):
-            yield line, "hashes"
+            yield line[: 2 * LONGEST], "hashes"
     for match in reversed(list(_MARK.finditer(text))):
         yield sentence(text[match.end() : match.end() + LONGEST]), "phrase"
 
@@ -152,7 +150,7 @@ def _boxed(text: str) -> list[str]:
     begin = -1
     for start, end, content in reversed(boxes):
         if joined and not re.fullmatch(
-            r"[\s$\\)(\[\],;.]*(?:and|or|,|;|&|\\text\{ ?(?:and|or) ?\})[\s$\\)(\[\]]*(?:[A-Za-z]\w?\s*=\s*)?",
+            r"(?=.{0,60}$)[\s$\\)(\[\],;.]*(?:and|or|,|;|&|\\text\{ ?(?:and|or) ?\})[\s$\\)(\[\]]*(?:[A-Za-z]\w?\s*=\s*)?",
             text[end:begin],
         ):
             break
@@ -163,14 +161,14 @@ def _boxed(text: str) -> list[str]:
 
 def sentence(rest: str) -> str:
     """The first sentence of a text, or its first line; a formula between dollar signs is not cut."""
-    rest = rest.lstrip(" \t*_")
+    rest = rest.lstrip(" \t*_")[: 2 * LONGEST]
     display = re.match(r"\s*(?:\$\$|\\\[)\s*(.+?)\s*(?:\$\$|\\\])", rest, re.DOTALL)
     if display:
         return display[1]
     rest = rest.lstrip()
     for end in _SENTENCE_END.finditer(rest):
         before = rest[: end.start()]
-        if _ABBREVIATED.search(before) or (
+        if _ABBREVIATED.search(before[-8:]) or (
             end[0] == "\n" and re.search(r"\\begin\{[^{}]*\}(?!.*\\end)", before, re.DOTALL)
         ):
             continue
@@ -206,7 +204,7 @@ def undelimited(text: str) -> str:
 def dressed_off(text: str) -> str:
     r"""The text without emphasis, quotation marks, delimiters of formulas and a final stop."""
     text = undelimited(text.strip().strip("`").replace("\\$", "$"))
-    text = re.sub(r"(?<![\w)}])\*\*(?=\S)|(?<=\S)\*\*(?![\w(-])|^\*+|\*+$|^_+|_+$", "", text).strip()
+    text = re.sub(r"(?<![\w)}])\*\*(?=\S)|(?<=\S)\*\*(?![\w(-])", "", text).strip("*_ \n\t")
     text = re.sub(r"^[\"'“‘](.*)[\"'”’]\.?$", r"\1", text)
     return re.sub(r"(?<![.\\])\.$", "", text).strip()
 
@@ -264,24 +262,24 @@ def _endings(text: str) -> Iterator[str]:
 
 def _last_value(text: str) -> str | None:
     """The last formula or number of a text, whichever ends later."""
-    last = statements.last(_spaced_out(text))
-    formula = max(_stated_formulas(text), key=re.Match.end, default=None)
+    spaced = _spaced_out(text)
+    last = statements.last(spaced)
+    formula = _last_formula(text, spaced)
     if formula and (last is None or formula.end() > last[1]):
         return _content(formula)
     return spelled(last[0]) if last else None
 
 
-def _stated_formulas(text: str) -> list[re.Match[str]]:
-    """The formulas of a text without those that its words deny or leave open, as in "not $x$" and "$3$ or $4$"."""
-    plain = _spaced_out(text)
-    spans = [(begin, end) for _, begin, end in statements.stated_numbers(plain)]
+def _last_formula(text: str, spaced: str) -> re.Match[str] | None:
+    """The last formula of a text that its words do not deny or leave open, as in "not $x$" and "$3$ or $4$"."""
+    spans = [(begin, end) for _, begin, end in statements.stated_numbers(spaced)]
 
     def is_stated(formula: re.Match[str]) -> bool:
         if _NUMBER_ALONE.fullmatch(_content(formula)):
-            return any(begin < formula.end() and formula.start() < end for begin, end in spans)
-        return not statements.unstated(plain, *formula.span())
+            return any(begin < formula.end() and formula.start() < end for begin, end in reversed(spans))
+        return not statements.unstated(spaced, *formula.span())
 
-    return [formula for formula in _MATH.finditer(text) if is_stated(formula)]
+    return next((formula for formula in reversed(list(_MATH.finditer(text))) if is_stated(formula)), None)
 
 
 def _spaced_out(text: str) -> str:
