@@ -65,6 +65,7 @@ def readings(text: str, prose: bool = False) -> tuple[tuple[Value, str], ...]:
 
 
 _DENYING = frozenset(WORDS["formula"]["denying"])
+_PARTS_OF = frozenset(WORDS["formula"]["parts_of"])
 _BOUNDS = frozenset(WORDS["formula"]["bounds"])
 
 
@@ -102,6 +103,8 @@ class Parser(Terms):
                 and token.text not in SHORT
             ):
                 break  # ab + 2
+            if token.text == "of" and self.at and self.tokens[self.at - 1].text.lower() in _PARTS_OF:
+                raise Unreadable("a part of a number")
             if token.text.lower() in _DENYING and not (bound and bound.text in _BOUNDS):
                 raise Unreadable(token.text)
             self.at += 1

@@ -48,11 +48,22 @@ _ORDINAL = re.compile(
     r"(?=\s*$|\s+(?:place|floor|day|one|term|row|grade|position)\b)",
     re.IGNORECASE,
 )
+_AMOUNT = r"-?\d[\d.]*(?:/\d+)?"
 _OPERATORS = [
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
         (r"\b(?:the\s+)?(?:positive\s+)?square\s+root\s+(?:of\s+)?|\broot\s+(?=\d)", "√"),
         (r"\b(?:the\s+)?cube\s+root\s+(?:of\s+)?", "∛"),
+        (r"\b(?:the\s+)?fourth\s+root\s+(?:of\s+)?", "∜"),
+        (r"\b(?:twice|double)\s+(?=[\d√π\\(])", "2*"),
+        (r"\b(?:thrice|triple)\s+(?=[\d√π\\(])", "3*"),
+        (r"\bhalf\s+(?:of\s+)?(?=[\d√π\\(])", "1/2*"),
+        (r"(?<=\d/\d)\s+of\s+(?=\d)", "*"),
+        (rf"\b(?:the\s+)?square\s+of\s+({_AMOUNT})", r"(\1)^2"),
+        (rf"\b(?:the\s+)?cube\s+of\s+({_AMOUNT})", r"(\1)^3"),
+        (rf"\b(?:the\s+)?reciprocal\s+of\s+({_AMOUNT})", r"1/(\1)"),
+        (r"\s*(?:\bper\s?mille?\b|‰)", "/1000"),
+        (r"(?<=\d)\s+out\s+of\s+(?=\d)", "/"),
         (r"\bplus\s+or\s+minus\b|\+\s?/\s?[-−]|\+-(?=\s?[\d√\\])", "±"),
         (r"\s+squared\b", "^2"),
         (r"\s+cubed\b", "^3"),
@@ -157,7 +168,7 @@ def _repeating(match: re.Match[str]) -> str:
 
 
 def _words_as_signs(text: str) -> str:
-    if not re.search(r"[A-Za-z+]{2}|\+", text):
+    if not re.search(r"[A-Za-z+]{2}|[+‰]", text):
         return text
     text = _ORDINAL.sub(_ordinal, text)
     text = re.sub(r"\b(half\s+)?an?\s+dozen\b", lambda match: "6" if match[1] else "12", text, flags=re.IGNORECASE)

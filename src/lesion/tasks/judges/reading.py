@@ -10,6 +10,7 @@ from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value
 from lesion.tasks.judges.notation import plain
 from lesion.tasks.judges.numerals import spelled
+from lesion.tasks.judges.values import roughly_same
 
 LONGEST = 500
 """Characters of an answer that are still read."""
@@ -68,6 +69,7 @@ _CORRECTION = re.compile(
 _NOT_BUT = re.compile(r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?", re.IGNORECASE)
 _WORKING = re.compile(r"^(\S*\d)\s+\([^()]*\d\s*[-+*/×·x=]\s*\$?\d[^()]*\)$")
 """A number with how it was worked out in brackets behind it, `42 (6 x 7)`."""
+_TWICE = re.compile(r"(.*[^\s(])\s+\(([^()]*)\)", re.DOTALL)
 
 
 def own_part(text: str) -> str:
@@ -114,7 +116,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         scopes.insert(0, text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0])
     for scope in scopes:
         scope = _asked_again(own_part(scope))
-        yield from _marked(scope)
+        yield from _marked(scope, complete)
         yield spelled(statements.given_first(scope) or ""), "first"
         if complete or "</answer>" in text:
             yield scope, "whole"
@@ -122,10 +124,12 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
             yield _last_value(scope[-8 * LONGEST :]) or "", "last"
 
 
-def _marked(text: str) -> Iterator[tuple[str, str]]:
+def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
     boxes = _boxed(text)
     if boxes:
         yield ", ".join(boxes), "box"
+    elif complete and (opened := re.search(r"\\f?boxed\s*\{([^\n]{1,500})$", text)):
+        yield opened[1].rstrip("$. "), "box"
     for match in reversed(list(_HASHES.finditer(text))):
         line = match[1].strip()
         if not re.match(r"[*_ ]*(?:Step|Part|Problem|Question|Example|Explanation|Solution)\b", line):
@@ -150,7 +154,8 @@ def _boxed(text: str) -> list[str]:
     begin = -1
     for start, end, content in reversed(boxes):
         if joined and not re.fullmatch(
-            r"(?=.{0,60}$)[\s$\\)(\[\],;.]*(?:and|or|,|;|&|\\text\{ ?(?:and|or) ?\})[\s$\\)(\[\]]*(?:[A-Za-z]\w?\s*=\s*)?",
+            r"(?=.{0,60}$)[\s$\\)(\[\],;.]*"
+            r"(?:and|or|,|;|&|\\text\{ ?(?:and|or) ?\})[\s$\\)(\[\]]*(?:[A-Za-z]\w?\s*=\s*)?",
             text[end:begin],
         ):
             break
@@ -209,9 +214,18 @@ def dressed_off(text: str) -> str:
     return re.sub(r"(?<![.\\])\.$", "", text).strip()
 
 
+def _said_once(text: str) -> str:
+    """The text without a bracket that says the same number again: `5/2 (2.5)` as `5/2`."""
+    match = _TWICE.fullmatch(text)
+    if match is None or len(text) > LONGEST:
+        return text
+    first, again = (readings(part, place) for part, place in ((match[1], True), (match[2], False)))
+    return match[1] if first and again and roughly_same(first[0][0], again[0][0]) else text
+
+
 def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
     """What stands at a place as values, and the part of it that is the value; None where the grammar reads none."""
-    bare = dressed_off(text)
+    bare = _said_once(dressed_off(text))
     exact = place in ("box", "hashes")
     if place == "hashes":
         bare = _WORKING.sub(r"\1", bare)
@@ -228,7 +242,7 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
             return None
         bare = dressed_off(sentence(text).rstrip("!"))
     for head in heads(bare):
-        head = dressed_off(head if exact or formula else head.rstrip("!"))
+        head = _said_once(dressed_off(head if exact or formula else head.rstrip("!")))
         if len(head) > LONGEST or not head:
             continue
         if statements.denies(bare[bare.find(head) :] if head in bare else head):

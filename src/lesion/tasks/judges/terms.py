@@ -198,7 +198,7 @@ class Terms(ABC):
             if self.unit_in_brackets() and self.peek(1).kind == "word" and not self._is_product(self.peek(1)):  # type: ignore[union-attr, arg-type]
                 return False
             return token.text != "[" and not (self.prose and token.spaced and left.op == "number")
-        return token.text in ("π", "√", "∛", "⌊", "⌈")
+        return token.text in "π√∛∜⌊⌈"
 
     def _is_product(self, token: Token) -> bool:
         """Whether a run of letters is a product of variables, such as `xy`: no unit, short, with a value beside it."""
@@ -313,8 +313,8 @@ class Terms(ABC):
         if token.text in CURRENCIES and self.peek() and self.peek().kind == "number":  # type: ignore[union-attr]
             self.currency = token.text
             return self.primary()
-        if token.text in ("√", "∛"):
-            degree = number(2 if token.text == "√" else 3)
+        if token.text in "√∛∜":
+            degree = number(2 + "√∛∜".index(token.text))
             return Node("root", (only_node(self.primary()), degree))
         if token.text == "|":
             inner = only_node(self.expression())

@@ -107,6 +107,16 @@ def same_value(answer: Value, gold: Value) -> bool:
     return False
 
 
+def roughly_same(first: Value, second: Value) -> bool:
+    """Whether two values without variables are the same, or one is the other rounded to two digits or more."""
+    sides = [each.sides[-1] if isinstance(each, Relation) else each for each in (first, second)]
+    scalars = [each for each in sides if isinstance(each, Scalar) and not symbols(each.node)]
+    if len(scalars) < 2:
+        return False
+    one, other = (_times(each, Fraction(1)) for each in scalars)
+    return same_value(*scalars) or places_agree(other, one, 2, cut=True) or places_agree(one, other, 2, cut=True)
+
+
 def _simplest(value: Value) -> Value:
     """One value instead of a list of the same, of a set of one, or of an equation of numbers such as `3 + 4 = 7`."""
     if isinstance(value, Many) and value.kind in ("list", "set", "bracket"):
