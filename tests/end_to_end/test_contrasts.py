@@ -52,7 +52,7 @@ def test_where_no_token_tempts_apart_from_the_right_one_the_item_is_named(capsys
     # The tiny tokenizer has a token a character, so that every word begins with its space.
     assert outcome.code == 1
     assert "'four' and 'fourteen' of item seven" in outcome.complaint
-    assert "has no tempting token apart from the right one; give another" in outcome.complaint
+    assert "has no tempting token apart from the right one; write another 'tempting' in its line" in outcome.complaint
     assert not (tmp_path / "out/report.html").exists()
 
 
