@@ -10,6 +10,7 @@ import pickle
 import threading
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -175,6 +176,24 @@ def test_after_an_edit_that_ended_around_another_passes_are_refused_until_both_h
     with pytest.raises(LesionError, match="began first ended first"):
         inner.__exit__(None, None, None)
     assert torch.equal(logits(model), expected)
+
+
+def test_no_part_of_a_network_with_edited_weights_is_copied_or_saved(tmp_path):
+    model = tiny.model("llama")
+    trunk = model.network.model
+    copies = (
+        lambda: trunk.save_pretrained(tmp_path),
+        lambda: copy.deepcopy(trunk.layers[1]),
+        lambda: pickle.dumps(trunk.layers[1].mlp.up_proj),
+        lambda: torch.save(trunk.layers, io.BytesIO()),
+        lambda: safetensors.torch.save_model(model.network, tmp_path / "model.safetensors"),
+    )
+    with lesion.applied(model, WEIGHTS):
+        for make in copies:
+            with pytest.raises(UsageError, match="edit in force"):
+                make()
+    for make in copies:
+        make()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

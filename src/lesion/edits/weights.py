@@ -191,6 +191,7 @@ def written(
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
     with held(model, "an edit of weights", edits=True) as hold:
+        hold.refuse_copies(model.network)
         for address, matrix in touched.items():
             with torch.inference_mode():
                 weight = matrix.read()

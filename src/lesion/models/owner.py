@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -70,6 +70,11 @@ class Hold:
         """Note what takes back a change of the weights; the latest runs first."""
         self.undo = self.undo or ExitStack()
         self.undo.callback(callback, *arguments)
+
+    def refuse_copies(self, network: nn.Module) -> None:
+        """Until the end, refuse to copy, pickle or save any part of a network whose weights are edited."""
+        for module in network.modules():
+            self.on_end(module.register_state_dict_pre_hook(_Uncopied(self.name)).remove)
 
     def evaluate(self) -> None:
         """Put every module that is in training mode into evaluation mode."""
@@ -331,6 +336,23 @@ def _end_pass(module: nn.Module, args: tuple[object, ...], output: object) -> No
         raise LesionError(
             "An edit of this network began or ended in another thread during this forward pass, so its logits are"
             " neither with the edit nor without: use `applied` or `generate` in both threads."
+        )
+
+
+@dataclass(frozen=True)
+class _Uncopied:
+    """Refuses that a module on which it hangs is saved, copied or pickled; its state may be looked at."""
+
+    name: str
+
+    def __call__(self, *_: object) -> None:
+        if any(frame.f_code.co_name in ("save_pretrained", "save_model") for frame in _frames()):
+            self.__reduce_ex__()
+
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        raise UsageError(
+            f"{self.name} has an edit in force, and its weights would be copied or saved with it: leave `applied`"
+            " first, or write the edited model with lesion.apply."
         )
 
 
