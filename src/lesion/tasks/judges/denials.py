@@ -9,7 +9,7 @@ from lesion.tasks.judges.numerals import CURRENCY
 _NOT = r"(?:\bnot|\bcannot|n['’]t|\bnever|\bneither|\bnor|\bhardly|\bno\s+longer)"
 _BE = r"(?:is|are|was|were|be|being|been|equals?(?:\s+to)?)"
 _DENIED = re.compile(
-    rf"(?:{_NOT}|\b(?:unequal|not\s+equal)\s+to|\b(?:different|far)\s+from|\b(?:anything|everything|all)\s+but|\bnothing\s+like"
+    rf"(?:{_NOT}|\b(?:unequal|not\s+equal)\s+to|\b(?:different|far)\s+from|\b(?:anything|everything|all)\s+but|\bnothing\s+like|\bexcept(?:\s+for)?|\bout\s+of|\bmod(?:ulo)?|\bremainder(?:\s+of)?(?=\s*$)"
     r"|(?<!no )(?<!none )\bother\s+than|\brather\s+than|\binstead\s+of"
     r"|\b(?:doubt|no\s+way|impossible|unlikely|wrong|incorrect|false|untrue)(?:\s+(?:that|for|to\s+say|to\s+answer))?"
     r"(?:\s+(?:it|this|that|the\s+answer))?(?=\s+(?:is|are|was|to\s+be|be|equals)\b))"

@@ -116,6 +116,10 @@ class Parser(Terms):
         items = [self.statement()]
         kinds = set()
         while (token := self.peek()) and token.text not in closing:
+            if token.kind == "number" and isinstance(items[-1], Scalar) and size(items[-1].unit):  # 5 feet 4 inches
+                items.append(self.element())
+                kinds.add("beside")
+                continue
             if token.text in ("and", "or", "&") or token.text in (",", ";"):
                 self.at += 1
                 if token.text in (",", ";") and self.follows(("and", "or", "&")):
@@ -331,10 +335,12 @@ def _joined(items: list[Value], kinds: set[str]) -> Value:
     """
     scalars = [each for each in items if isinstance(each, Scalar)]
     units = {each.unit for each in scalars if each.unit}
+    if "beside" in kinds and not len(scalars) == len(units) == len(items):
+        raise Unreadable("amounts side by side")
     if len(scalars) == len(items) > 1 and len(units) > 1 and "or" not in kinds:
         sizes = [size(each.unit) for each in scalars]
         first = sizes[0]
-        if kinds - {"and"} or first is None or any(each is None or each[:2] != first[:2] for each in sizes):
+        if kinds - {"and", "beside"} or first is None or any(each is None or each[:2] != first[:2] for each in sizes):
             raise Unreadable("amounts of different things")
         total = number(0, 0.0)
         for each, known in zip(scalars, sizes, strict=True):

@@ -17,6 +17,7 @@ SECONDS = 2.0
 
 _OPTION = re.compile(r"\\?(?:text|textbf|mathrm)?\{?\(?[A-J]\)?\}?")
 _LOOP = re.compile(r"([\W_]{60})[\W_]+")
+_TAG = re.compile(r"</?(?:b|em|strong|code)>")
 _TOO_MUCH = (TimeoutError, RecursionError, MemoryError, OverflowError, ArithmeticError)
 
 
@@ -43,7 +44,7 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     rights = [dressed_off(right) for right in (gold, *aliases)]
     try:
         # A loop of signs or blanks, as damaged models write it, costs some patterns the cube of its length.
-        read = _LOOP.sub(r"\1", text[-TAIL:])
+        read = _LOOP.sub(r"\1", _TAG.sub("", text[-TAIL:]))
         return within(SECONDS, lambda: _verdict(read, rights, complete))
     except _TOO_MUCH:
         return Verdict(False, None)

@@ -47,6 +47,7 @@ _MATH = re.compile(
     r"(?<![\\$])\$\$?(?=\S)((?:[^$\\]|\\.){1,500}?)(?<=\S)\$\$?(?!\d)|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]",
     re.DOTALL,
 )
+_WHOLE_EQUATION = re.compile(r"(?:[=→⇒]|->|=>)\s*\S*\d\S*\s*$")
 _NUMBER_ALONE = re.compile(r"[-−]?[ \t]?[\d.,]*\d")
 _REMARK = re.compile(
     r"(?:\s*[,;:.–—-]+\s*|\s+|(?<=[})\]$*`]))(?:because|since|as\s+(?:we|it|the|there|each)|so\b|which|where|whenever|when|for\b|if\b|that\s+is\b|hence|thus|therefore|given|assuming|"
@@ -121,7 +122,14 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         if complete or "</answer>" in text:
             yield scope, "whole"
             yield from ((each, "last") for each in _endings(scope))
-            yield _last_value(scope[-8 * LONGEST :]) or "", "last"
+            if not _is_formula(scope):
+                yield _last_value(scope[-8 * LONGEST :]) or "", "last"
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a text is one line with fewer than two words: read whole or not at all, never by its last number."""
+    words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", text)
+    return "\n" not in text.strip() and len(words) < 2 and not _WHOLE_EQUATION.search(text)
 
 
 def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
@@ -261,7 +269,7 @@ def _endings(text: str) -> Iterator[str]:
     line = text.rstrip().rsplit("\n", 1)[-1]
     ends = [0, *(end.end() for end in _SENTENCE_END.finditer(line))]
     last = next((line[end:] for end in reversed(ends) if line[end:].strip(" .*_`$\"'")), "")
-    if len(last) > LONGEST or not re.search(r"[\\π√∞{}()\[\]<>≤≥±^,]|[\d)][a-z]\b|\bor\b", last):
+    if len(last) > LONGEST or not re.search(r"[\\π√∞{}()\[\]<>≤≥±^,]|[\d)][a-z]\b|\bor\b|=.*\band\b.*=", last):
         return
     for verb in reversed(
         list(

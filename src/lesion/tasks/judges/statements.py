@@ -53,6 +53,7 @@ _CORRECTED = re.compile(
 )
 _POWER_BEHIND = re.compile(r"\^|\*\*\(")
 _IN_POWER = re.compile(r"(?:\^[({]?|\d\*\*\()[^(){}=\s]*$")
+_TUPLE = re.compile(r"[(\[{](?:[^()\[\]{}\s,]{1,20},\s)+[^()\[\]{}\s,]{1,20}[)\]}]")
 _PERCENTS = re.compile(rf"[^%]*\d{SPACE}?[-−]{SPACE}?{DECIMAL}{SPACE}?(?:%|per\s?cent)", re.IGNORECASE)
 _AND = re.compile(r"\s*(?:and|&)\s*", re.IGNORECASE)
 _BEGUN = re.compile(r"(?:^|\n|\b(?:is|are|be)|[:#=])[\s*_]*$", re.IGNORECASE)
@@ -110,7 +111,12 @@ def _single(number: str) -> bool:
 def stated_numbers(text: str) -> Iterator[tuple[str, int, int]]:
     """The numbers that a text states, in order, each with its beginning and end."""
     runs = [_unsigned(text, match.start(), _with_base(text, match.end())) for match in _RUN.finditer(text)]
-    dropped = {place for place, (begin, end) in enumerate(runs) if unstated(text, begin, end)}
+    tuples = [each.span() for each in _TUPLE.finditer(text)]
+    dropped = {
+        place
+        for place, (begin, end) in enumerate(runs)
+        if unstated(text, begin, end) or any(opening < end and begin < close for opening, close in tuples)
+    }
     for place, ((begin, end), (following, close)) in enumerate(pairwise(runs)):
         gap = text[end:following]
         if len(gap) > 40:
