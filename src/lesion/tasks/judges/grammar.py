@@ -272,6 +272,8 @@ class Parser(Terms):
             elif token.text == "°":
                 unit.append("degree")
             elif self.unit_word(token, bool(unit)) and (counted or is_unit(token.text)):
+                if self.follows(("(",), 1) and not self.tokens[self.at + 1].spaced:
+                    raise Unreadable("a function")
                 unit.append(token.text)
             elif unit and token.text == "^" and (power := self.peek(1)):
                 braced = power.text == "{"
@@ -347,5 +349,7 @@ def _joined(items: list[Value], kinds: set[str]) -> Value:
             share = (known[2] if known else Fraction(1)) / first[2]
             total = Node("+", (total, Node("*", (each.node, number(share)))))
         return Scalar(total, scalars[0].unit)
+    if "or" in kinds and all(isinstance(each, Scalar) and each.node.op in ("symbol", "¬") for each in items):
+        raise Unreadable("alternatives")  # of propositions or names: another thing than both
     together = "or" not in kinds and all(isinstance(each, Relation) for each in items)
     return Many("conjunction" if together else "list", tuple(items))

@@ -77,7 +77,9 @@ def _verdict(text: str, rights: Sequence[str], complete: bool) -> Verdict:
 def _as_written(stated: str, rights: Sequence[str], in_words: bool) -> str | None:
     """What is stated, where it is a right answer as text, whole or before a remark: formulas only if typed alike."""
     first = re.split(r"[,.;:!—–(]\s|\s[-–—(]", stated.lstrip())[0]
-    option = re.match(r"\s*\\?(?:text[a-z]{0,2}\{)?\(?([A-Ja-j])\)", stated)
+    option = re.match(
+        r"\s*\\?(?:text[a-z]{0,2}\{)?\(?([A-Ja-j])\)(?!\W*(?:and|or|,|&|/)\W*(?:\([A-Ja-j]\)|[A-J]\b))", stated
+    )
     told = re.split(r"\b(?:is|are|was|were|has|have)\s", sentence(stated))[-1]
     for head in (*heads(stated), first, told, option[1] if option else "") if in_words else (stated,):
         bare = dressed_off(head)

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from lesion.tasks.judges.expressions import FUNCTIONS, Unreadable
 from lesion.tasks.judges.numerals import DECIMAL, VULGAR
+from lesion.tasks.judges.units import is_unit
 from lesion.tasks.source import packaged
 
 _WRAPPED = re.compile(
@@ -143,7 +144,7 @@ def plain(text: str) -> str:
     text = _BARRED.sub(_repeating, text)
     text = _PER.sub(r" \1/\2", text)
     for _ in range(3):
-        text = _WRAPPED.sub(lambda match: match[1] if len(match[1].strip()) == 1 else f" {match[1]} ", text)
+        text = _WRAPPED.sub(_unwrapped, text)
     text = _SPACING.sub(" ", _DROPPED.sub(" ", text))
     text = _DEGREE.sub("°", text)
     text = re.sub(r"\^\s*\{?\s*((?:\\prime\s*){1,3})\}?", lambda match: "'" * match[1].count("p"), text)
@@ -157,6 +158,13 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=[\d)])\s+x\s+(?=[\d(])|(?<=\d)x(?=\d)", "*", text)
     text = _words_as_signs(text)
     return text.strip()
+
+
+def _unwrapped(match: re.Match[str]) -> str:
+    content = match[1].strip()
+    if "operatorname" in match[0] and content.lower() not in FUNCTIONS and not is_unit(content):
+        return f" ƒ{content} "  # a function of no known value, not the unit that a word behind a number may be
+    return match[1] if len(content) == 1 else f" {match[1]} "
 
 
 def _repeating(match: re.Match[str]) -> str:

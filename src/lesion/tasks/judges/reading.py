@@ -54,7 +54,7 @@ _REMARK = re.compile(
     r"after|before|with\b|not\b|but\b|and\s+not|rather|instead|making|meaning|by\b|using|from|due|obtained|found|provided|while|whose|on\b|at\b|in\b|is\b|are\b|"
     r"and\s+(?:so|no|not|we|it|this|that|the|then|therefore|thus|she|he|they|i)\b|then\b|now\b|this\b|these\b|it\b|we\b|let\b|per\b|to\s+(?:the|get|make|see)\b|rounded|correct|approximately|about|or\s+(?:about|approximately|roughly|more\b|fewer\b|less\b|greater\b|higher\b|above\b|so\b)|≈|\\approx|"
     r"n\s*(?:∈|\\in)|k\s*(?:∈|\\in)|~|!|<|\#)"
-    r"|\s*[;:–—]\s|\s+-\s+(?=[A-Za-z]{2})|,\s+(?=[a-z]{2,})|\s*\((?=[^()]*\)?[.*\s]*$)|\s*\[(?=[^\[\]]*\][.*\s]*$)|\s*(?:→|=>|\\quad|\\qquad|//|%\s|\s#)|\s*,?\s*(?:n|k|m)\s*(?:∈|\\in\b)",
+    r"|\s*[;:–—]\s|\s+-\s+(?=[A-Za-z]{2})|,\s+(?=[a-z]{2,})|(?<![A-Za-z])\s*\((?=[^()]*\)?[.*\s]*$)|(?<=[A-Za-z])\s+\((?=[^()]*\)?[.*\s]*$)|\s*\[(?=[^\[\]]*\][.*\s]*$)|\s*(?:→|=>|\\quad|\\qquad|//|%\s|\s#)|\s*,?\s*(?:n|k|m)\s*(?:∈|\\in\b)",
     re.IGNORECASE,
 )
 _HEDGE = re.compile(r"^[\s,:]*(?:(?:e\.g\.|i\.e\.|approx\.|ca\.)[,\s]*)?")
