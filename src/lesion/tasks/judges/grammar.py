@@ -342,11 +342,11 @@ def _joined(items: list[Value], kinds: set[str]) -> Value:
     if len(scalars) == len(items) > 1 and len(units) > 1 and "or" not in kinds:
         sizes = [size(each.unit) for each in scalars]
         first = sizes[0]
-        if kinds - {"and", "beside"} or first is None or any(each is None or each[:2] != first[:2] for each in sizes):
+        if kinds - {"and", "beside"} or first is None or any(each is None or each[0] != first[0] for each in sizes):
             raise Unreadable("amounts of different things")
         total = number(0, 0.0)
         for each, known in zip(scalars, sizes, strict=True):
-            share = (known[2] if known else Fraction(1)) / first[2]
+            share = (known[1] if known else Fraction(1)) / first[1]
             total = Node("+", (total, Node("*", (each.node, number(share)))))
         return Scalar(total, scalars[0].unit)
     if "or" in kinds and all(isinstance(each, Scalar) and each.node.op in ("symbol", "¬") for each in items):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from lesion.tasks.judges.expressions import (
@@ -166,11 +167,15 @@ def same_scalar(answer: Scalar, gold: Scalar) -> bool:
     that is known, the numbers decide. A percent sign or "million" at one of the two may be the unit of the question.
     """
     own, other = size(answer.unit), size(gold.unit)
-    if own and other:
-        if own[:2] != other[:2]:
+    kinds = {kind for each in (own, other) if each for kind, _ in each[0]}
+    if kinds == {"angle", "radian"}:
+        degrees, radians = (answer, gold) if own and own[0][0][0] == "angle" else (gold, answer)
+        return same_scalar(replace(radians, unit=""), degrees) if _has_pi(replace(radians, unit="")) else False
+    if own and other and not ("angle" in kinds and kinds & {"celsius", "fahrenheit"}):
+        if own[0] != other[0]:
             return False
-        if own[2] != other[2]:
-            return _same_node(_times(answer, own[2]), _times(gold, other[2]))
+        if own[1] != other[1]:
+            return _same_node(_times(answer, own[1]), _times(gold, other[1]))
     elif answer.unit == "degree" and _has_pi(gold):
         return same_scalar(gold, answer)
     elif gold.unit == "degree" and _has_pi(answer):
