@@ -105,8 +105,8 @@ _KINDS = (
     (("out",), OUT),
 )  # fmt: skip
 _FLAGS = ["--help", "--replacement", "--force", "--compose", "--thin", "--overwrite", "--list", "--trust-remote-code"]
-# Of these whatever is not a known word is refused at once; others are resolved later, or can be of any size.
-_FREE = ("--revision", "--budget", "--ray", "--base", "--model", "--seed", "--checkpoints")
+# Of these whatever is not a known word is refused at once; others are resolved later, or can be of any size or text.
+_FREE = ("--revision", "--budget", "--ray", "--base", "--model", "--seed", "--checkpoints", "--stop")
 
 
 def surroundings(inside: Path) -> None:
