@@ -84,6 +84,7 @@ _OPERATORS = [
         (r"\bdegrees?\s+(celsius|fahrenheit)\b", r"°\1"),
         (r"\bdegrees?\b|\bdeg\b", "°"),
         (r"\bper\s?cent\b|\bpercent\b|\bpercentage\s+points?\b", "%"),
+        (r"(?<=\bor )(?:maybe|perhaps|possibly|even)\s+", ""),
         (r"\binfinity\b|\binfty\b|\binf\b|\boo\b", "∞"),
         (r"(?<!no )(?<!not )\b(?:is\s+)?(?:greater|more|larger|bigger)\s+than\s+or\s+equal\s+to\b", "≥"),
         (r"(?<!no )(?<!not )\b(?:is\s+)?(?:less|smaller|fewer|lower)\s+than\s+or\s+equal\s+to\b", "≤"),

@@ -27,14 +27,28 @@ _HASHES = re.compile(r"####[ \t]*([^\n]+?)(?=####|\n|$)")
 _NEXT = re.compile(
     r"(?:<\|(?:im_start|im_end|endoftext|eot_id|end_of_text|start_header_id|user|assistant|system|end)\|>"
     r"|</s>|\[/?INST\]|<end_of_turn>|<start_of_turn>)"
-    r"|(?:^|\n)[ \t]*(?:[*_#>-]{1,4}[ \t]*)?(?:(?:next|new|another|follow-?up)[ \t]+)?"
-    r"(?:(?:question|problem|exercise|example|task|query|puzzle|prompt|instruction|input)"
-    r"[ \t]*(?:\#|no\.?|number)?[ \t]*\d*[ \t]*[*_]*[:.)]"
+    r"|(?:^|\n)[ \t]*(?:[*_#>\[-]{1,4}[ \t]*)?(?:(?:next|new|another|similar|related|bonus|follow-?up)[ \t]+)?"
+    r"(?:(?:question|problem|exercise|example|task|query|quiz|puzzle|prompt|instruction|input)"
+    r"(?:[ \t]+statement)?[ \t]*(?:\#|no\.?|number)?[ \t]*\d*[ \t]*[*_]*[:.)\]]"
     r"|(?:question|problem|exercise|example|task)[ \t]+\#?\d+\b"
     r"|(?:Q|Human|User|Student|Instruction|Input|Teacher)[ \t]*\d*[ \t]*[*_]*[:.)](?=\s|$|[A-Z])"
     r"|\#\#\#(?!\#)[ \t]*(?:Question|Problem|Instruction|Input|Human|User|Example|Exercise|Task))"
     r"|(?<=[.!?\d\]})])\s+(?:Question|Problem|Q|Human|User|Instruction|Exercise)[ \t]*\d*:\s",
     re.IGNORECASE,
+)
+_ASKED_BACK = re.compile(r"[^.?!\n]{1,200}\?[\"')*_]*\s*(?:no|nope|wrong|incorrect)\b[,.!:]?[ \t]*", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"\b(?:if|suppose|supposing|assume|assuming|whether|unless|imagine)\s+(?:that\s+)?(?:(?:the|our|my|your)\s+)?(?:\w+\s+)?$",
+    re.IGNORECASE,
+)
+_TAGGED = re.compile(r"(?<=\S)\s*<(?:question|problem|exercise)>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
+_ANSWERED = re.compile(
+    r"####[ \t]*\S[^\n]*|\\boxed\s*\{[^\n]*|\banswer\s+is[^\n]*|\banswer\s*:[ \t*]*\S{1,20}[ \t]*(?=\n|$)",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(
+    r"\n[ \t]*(?:\d+[.)][ \t]*)?(?:[A-Z][^\n]*\?[ \t\"']*(?=\n|$)"
+    r"|(?<=\n)(?:Compute|Find|Evaluate|Solve|Calculate|Simplify|Determine|Factor|Expand|Express)\s[^\n]*|Part[ \t]+[2-9B]\b[^\n]*)"
 )
 _SENTENCE_END = re.compile(
     r"\n|(?<!\\)[.?](?:[\"'”’)*_`]*)(?=\s|$)(?!\s*(?:\d|[×*+=/<>≤≥,;)]))|[.](?=[A-Z][a-z])|!(?=\s+[A-Z])", re.MULTILINE
@@ -93,13 +107,17 @@ def _holds_answer(before: str) -> bool:
 
 def _asked_again(text: str) -> str:
     """The text up to a new paragraph behind the answer that asks a question, and is followed by its solution."""
-    mark = re.search(r"####[ \t]*\S[^\n]*|\\boxed\s*\{[^\n]*|\banswer\s+is[^\n]*", text, re.IGNORECASE)
-    line = re.match(r"\s*(\S[^\n]*)\n\s*\n", text)
-    if mark is None and (line is None or len(line[1]) > LONGEST or not readings(dressed_off(line[1]))):
+    mark = _ANSWERED.search(text)
+    line = re.match(r"\s*(\S[^\n=]{0,60})\n\s*\n", text)
+    if line is not None and not readings(dressed_off(line[1])):
+        line = None
+    if mark is None and line is None:
         return text
-    begin = mark.end() if mark else line.end(1) if line else 0
-    for paragraph in re.finditer(r"\n[ \t]*(?:\d+[.)][ \t]*)?[A-Z][^\n]*\?[ \t\"']*(?=\n|$)", text[begin:]):
-        if len(paragraph[0].split()) > 4:
+    begin = line.end(1) if line else mark.end() if mark else 0
+    for paragraph in _ASKED.finditer(text[begin:]):
+        if paragraph[0].lstrip().startswith("Part") and re.search(r"\bPart[ \t]+[1A]\b", text[:begin]):
+            continue
+        if len(paragraph[0].split()) > 4 or "?" not in paragraph[0]:
             return text[: begin + paragraph.start()]
     return text
 
@@ -110,6 +128,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
     `box`, `hashes` and `phrase` are marked; `first` is a number given before its explanation, `whole` a text that is
     nothing but an answer, `last` the end of the text.
     """
+    text = _ASKED_BACK.sub("", _TAGGED.split(text, maxsplit=1)[0])
     scopes = [text]
     if "</think>" in text:
         scopes.insert(0, text.rsplit("</think>", 1)[1])
@@ -143,7 +162,8 @@ def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         if not re.match(r"[*_ ]*(?:Step|Part|Problem|Question|Example|Explanation|Solution)\b", line):
             yield line[: 2 * LONGEST], "hashes"
     for match in reversed(list(_MARK.finditer(text))):
-        yield sentence(text[match.end() : match.end() + LONGEST]), "phrase"
+        if not _SUPPOSED.search(text[max(0, match.start() - 40) : match.start()]):
+            yield sentence(text[match.end() : match.end() + LONGEST]), "phrase"
 
 
 def _boxed(text: str) -> list[str]:
