@@ -50,7 +50,7 @@ def readings(text: str, prose: bool = False) -> tuple[tuple[Value, str], ...]:
     if re.fullmatch(r"-?\d{1,3}(?:\.\d{3})+,\d+", whole):  # 1.200,50: no decimal commas
         return ()
     results: list[tuple[Value, str]] = []
-    if prose and re.search(r"\d[mgsL]$", whole):  # 5m in prose
+    if re.search(r"\d[mgsL]$" if prose else r"\dL$", whole):  # 5m in prose
         results += readings(f"{whole[:-1]} {whole[-1]}", True)
     for grouped in (True, False):
         if not grouped and not re.search(r"[(\[{⦃][^)\]}⦄]*\d,\d{3}", whole):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from lesion.tasks.judges.deadline import within
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value, variants
+from lesion.tasks.judges.notation import typed
 from lesion.tasks.judges.reading import LONGEST, TAIL, candidates, dressed_off, heads, sentence, value_in
 from lesion.tasks.judges.values import as_text, same_value
 from lesion.tasks.task import Verdict
@@ -41,10 +42,10 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
         complete: whether the model ended the text itself. In a text cut off at the token limit the last
             number is the place where it was cut, not an answer: only a marked answer is read there.
     """
-    rights = [dressed_off(right) for right in (gold, *aliases)]
+    rights = [dressed_off(typed(right)) for right in (gold, *aliases)]
     try:
         # A loop of signs or blanks, as damaged models write it, costs some patterns the cube of its length.
-        read = _LOOP.sub(r"\1", _TAG.sub("", text[-TAIL:]))
+        read = _LOOP.sub(r"\1", _TAG.sub("", typed(text[-TAIL:])))
         return within(SECONDS, lambda: _verdict(read, rights, complete))
     except _TOO_MUCH:
         return Verdict(False, None)

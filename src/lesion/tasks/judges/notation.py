@@ -20,7 +20,7 @@ _PER = re.compile(
 )
 _BLACKBOARD = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*(?:\{\s*([RZNQC])\s*\}|\s([RZNQC])\b|([RZNQC])\b)")
 _DROPPED = re.compile(
-    r"\\(?:left|right|displaystyle|textstyle|limits|[bB]igg?[lr]?|mathstrut|quad|qquad|hspace\{[^{}]*\}|phantom\{[^{}]*\})(?![A-Za-z])\.?"
+    r"\\(?:(?:text)?color\s*\{[^{}]*\}|underline|normalsize|[lL]arge|small|[hH]uge|left|right|displaystyle|textstyle|limits|[bB]igg?[lr]?|mathstrut|quad|qquad|hspace\{[^{}]*\}|phantom\{[^{}]*\})(?![A-Za-z])\.?"
 )
 _SPACING = re.compile(r"\\[,;: ]|~|[\u00a0\u2009\u202f\u2003\u2002]")
 _DEGREE = re.compile(r"\^\s*\{?\s*\\?(?:circ|degree)\s*\}?|\\degree|\^\s*[∘o°](?![a-z])|º|˚")
@@ -37,7 +37,8 @@ _LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, 
 _PARTS = WORDS["parts"]
 _NUMERAL = "|".join(sorted([*_ENGLISH, *_LARGE], key=len, reverse=True))
 _COUNTED = re.compile(
-    rf"\b(?:(?:a|an)\s+(?={'|'.join(_LARGE)}))?(?:{_NUMERAL})(?:(?:\s+and\s+|[\s-]+)(?:{_NUMERAL}))*\b", re.IGNORECASE
+    rf"\b(?:(?:a|an)\s+(?={'|'.join(_LARGE)}))?(?:{_NUMERAL})(?:(?:(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+|[\s-]+)(?:{_NUMERAL}))*\b",
+    re.IGNORECASE,
 )
 _PART = rf"(?:{'|'.join(_PARTS)})"
 _FRACTION = re.compile(
@@ -65,6 +66,7 @@ _OPERATORS = [
         (rf"\b(?:the\s+)?reciprocal\s+of\s+({_AMOUNT})", r"1/(\1)"),
         (r"\s*(?:\bper\s?mille?\b|‰)", "/1000"),
         (r"(?<=\d)\s+out\s+of\s+(?=\d)", "/"),
+        (r"(?<=\d),?\s+(?:with\s+)?(?:a\s+)?remainder\s+(?:of\s+)?(?=\d)", " R "),
         (r"\bplus\s+or\s+minus\b|\+\s?/\s?[-−]|\+-(?=\s?[\d√\\])", "±"),
         (r"\s+squared\b", "^2"),
         (r"\s+cubed\b", "^3"),
@@ -132,6 +134,24 @@ class Token:
     place: int
     close: int
     source: str = ""
+
+
+_ODD = re.compile("[\U0001d400-\U0001d7ff\uff01-\uff5e⅐⅑⅒]")
+_TYPED = str.maketrans(
+    dict.fromkeys("\u2010\u2011\u2012\ufe63", "-")
+    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff✓✔✅∎🎉", None)
+    | {"。": "."}
+)
+_ENDING = re.compile(
+    r"\s\$?(?:\\(?:checkmark|blacksquare|square|qed|Box)\$?|[:;]-?\)|[□■\U0001f300-\U0001faff])(?=[}\s.$]*(?:\n|$))"
+)
+
+
+def typed(text: str) -> str:
+    """The text in common characters, without invisible ones and without signs that only say that it ends here."""
+    if not text.isascii():
+        text = _ODD.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text.translate(_TYPED))
+    return _ENDING.sub("", text)
 
 
 def plain(text: str) -> str:

@@ -41,14 +41,18 @@ _SUPPOSED = re.compile(
     r"\b(?:if|suppose|supposing|assume|assuming|whether|unless|imagine)\s+(?:that\s+)?(?:(?:the|our|my|your)\s+)?(?:\w+\s+)?$",
     re.IGNORECASE,
 )
+_BARE_BOX = re.compile(r"(\\f?box(?:ed)?)\s*(-?\d[\d.,]*)")
+_LABEL = re.compile(r"^(?:option\s+[A-J][:.)]?|\([A-J]\)|[A-J][):.])\s+(?=[-\d$\\√π])", re.IGNORECASE)
 _TAGGED = re.compile(r"(?<=\S)\s*<(?:question|problem|exercise)>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
 _ANSWERED = re.compile(
-    r"####[ \t]*\S[^\n]*|\\boxed\s*\{[^\n]*|\banswer\s+is[^\n]*|\banswer\s*:[ \t*]*\S{1,20}[ \t]*(?=\n|$)",
+    r"####[ \t]*\S[^\n]*|\\boxed\s*\{[^\n]*"
+    r"|\banswer\s+is[^\n]*|\banswer\s*:[ \t*]*\S{1,20}[ \t]*(?=\n|$)",
     re.IGNORECASE,
 )
 _ASKED = re.compile(
     r"\n[ \t]*(?:\d+[.)][ \t]*)?(?:[A-Z][^\n]*\?[ \t\"']*(?=\n|$)"
-    r"|(?<=\n)(?:Compute|Find|Evaluate|Solve|Calculate|Simplify|Determine|Factor|Expand|Express)\s[^\n]*|Part[ \t]+[2-9B]\b[^\n]*)"
+    r"|(?<=\n)(?:Compute|Find|Evaluate|Solve|Calculate|Simplify|Determine|Factor|Expand|Express)\s[^\n]*"
+    r"|Part[ \t]+[2-9B]\b[^\n]*)"
 )
 _SENTENCE_END = re.compile(
     r"\n|(?<!\\)[.?](?:[\"'”’)*_`]*)(?=\s|$)(?!\s*(?:\d|[×*+=/<>≤≥,;)]))|[.](?=[A-Z][a-z])|!(?=\s+[A-Z])", re.MULTILINE
@@ -81,7 +85,11 @@ _CORRECTION = re.compile(
     r"[,;:…–—(.-]*\s*(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*|(?:i\s+mean|or\s+rather|rather(?!\s+than)|make\s+that),?\s+)+(?:it(?:['’]s|\s+is)\s+)?",
     re.IGNORECASE,
 )
-_NOT_BUT = re.compile(r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?", re.IGNORECASE)
+_NOT_BUT = re.compile(
+    r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?"
+    r"|^(?:it\s+)?(?:isn['’]t|is\s+not)\s.{1,80}?[,;]\s*(?:but\s+)?it(?:['’]s|\s+is)\s+",
+    re.IGNORECASE,
+)
 _WORKING = re.compile(r"^(\S*\d)\s+\([^()]*\d\s*[-+*/×·x=]\s*\$?\d[^()]*\)$")
 """A number with how it was worked out in brackets behind it, `42 (6 x 7)`."""
 _TWICE = re.compile(r"(.*[^\s(])\s+\(([^()]*)\)", re.DOTALL)
@@ -128,6 +136,10 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
     `box`, `hashes` and `phrase` are marked; `first` is a number given before its explanation, `whole` a text that is
     nothing but an answer, `last` the end of the text.
     """
+    ended = complete or "</answer>" in text
+    if "<answer>" not in text:
+        text = text.split("</answer>")[0]
+    text = re.sub(r"^\s*A:\s+", "", _BARE_BOX.sub(r"\1{\2}", text))
     text = _ASKED_BACK.sub("", _TAGGED.split(text, maxsplit=1)[0])
     scopes = [text]
     if "</think>" in text:
@@ -138,7 +150,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         scope = _asked_again(own_part(scope))
         yield from _marked(scope, complete)
         yield spelled(statements.given_first(scope) or ""), "first"
-        if complete or "</answer>" in text:
+        if ended:
             yield scope, "whole"
             yield from ((each, "last") for each in _endings(scope))
             if not _is_formula(scope):
@@ -169,7 +181,7 @@ def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
 def _boxed(text: str) -> list[str]:
     r"""The contents of the last `\boxed{…}`, and of those just before it that words such as "and" join to it."""
     boxes: list[tuple[int, int, str]] = []
-    for match in list(re.finditer(r"\\f?boxed\s*\{", text))[-20:]:
+    for match in list(re.finditer(r"\\f?box(?:ed)?\s*\{", text))[-20:]:
         depth = 1
         for position in range(match.end(), min(len(text), match.end() + LONGEST)):
             if text[position - 1] == "\\":
@@ -227,6 +239,7 @@ def heads(text: str) -> Iterator[str]:
     namely = _NAMELY.search(text)
     if namely:
         yield text[namely.end() :].strip()
+    yield sentence(text)
 
 
 def undelimited(text: str) -> str:
@@ -253,15 +266,14 @@ def _said_once(text: str) -> str:
 
 def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
     """What stands at a place as values, and the part of it that is the value; None where the grammar reads none."""
-    bare = _said_once(dressed_off(text))
+    bare = _said_once(_LABEL.sub("", dressed_off(text)))
     exact = place in ("box", "hashes")
     if place == "hashes":
         bare = _WORKING.sub(r"\1", bare)
     formula = text.rstrip().endswith(("$", "\\)", "\\]"))
     denied = statements.denies(bare)
-    if (not denied and (exact and not (place == "hashes" and _LETTER.search(bare)))) or (
-        not denied and place == "whole"
-    ):
+    letter = _LETTER.search(bare) and (place == "hashes" or (place == "whole" and bare[0] in "$€£"))
+    if not denied and not letter and (exact or place == "whole"):
         read = readings(bare) if len(bare) <= LONGEST else ()
         if read:
             return tuple(value for value, _ in read), bare if place == "box" else read[0][1] or bare
@@ -270,7 +282,7 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
             return None
         bare = dressed_off(sentence(text).rstrip("!"))
     for head in heads(bare):
-        head = _said_once(dressed_off(head if exact or formula else head.rstrip("!")))
+        head = _said_once(_LABEL.sub("", dressed_off(head if exact or formula else head.rstrip("!"))))
         if len(head) > LONGEST or not head:
             continue
         if statements.denies(bare[bare.find(head) :] if head in bare else head):

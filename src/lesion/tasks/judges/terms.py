@@ -467,6 +467,8 @@ class Terms(ABC):
             self.at += 1
             return Word("no solution")  # type: ignore[return-value]
         items: list[Value] = []
+        if opening in "{⦃" and self.tokens[self.at].kind == "symbol" and self.follows((":",), 1):  # { x : x > 5 }
+            self.at += 2
         while True:
             if opening == "<":
                 items.append(Scalar(only_node(self.expression())))

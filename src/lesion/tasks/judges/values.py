@@ -55,6 +55,8 @@ def as_text(text: str) -> str:
     """
     words = plain(text)
     words = re.sub(r"^(?:\{\s*\}|\\\{\s*\\\}|\\(?:emptyset|varnothing))$", "∅", words)
+    words = re.sub(r"\(?\s*\\?\b[pb]?mod(?:ulo)?\s*\{?\s*(\w+)\s*\}?\s*\)?", r" mod \1", words)
+    words = re.sub(r"^[a-z]\s*(?:≡|\\equiv)\s*", "", words)
     words = re.sub(r"\\([A-Za-z]+)\s*", r"\1 ", words)
     words = re.sub(r"^\s*\{([^{}]*)\}$|\{\s*(\w?)\s*\}", lambda braced: braced[1] or braced[2], words)
     words = re.sub(r"[$*`\"]|(?<!\w)_|_(?![\w{])|\\(?=\S)", "", words)
@@ -314,7 +316,7 @@ def _is_label(node: Node) -> bool:
     """Whether a side names what the other side is: a variable, f(x), or a product of letters such as AB."""
     if node.op == "group":
         return _is_label(node.args[0])
-    if node.op == "*":
+    if node.op in ("*", "/"):
         return all(_is_label(each) for each in node.args)
     return node.op == "symbol" or (
         node.op == "^" and _is_label(node.args[0]) and node.args[1] in (Node("negative", (number(1, 0.0),)), number(-1))
@@ -415,6 +417,8 @@ def _bare(value: Value, pairs: list[tuple[str, Value]] | None) -> Value:
     """A list without the names of its entries: of the same variable a list, of several a tuple in their order."""
     if pairs:
         letters = {re.sub(r"\W", "", name).split("_")[0] for name, _ in pairs}
+        if "".join(sorted(letters)) in "abcdefghijklmnopqrstuvwxyz" and len(letters) == len(pairs):
+            pairs = sorted(pairs, key=lambda pair: re.sub(r"\W", "", pair[0]))  # y = 3, x = 4
         items: list[Value] = []
         for _, each in pairs:
             items += (
