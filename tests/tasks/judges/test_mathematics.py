@@ -150,9 +150,28 @@ def test_decimals_are_compared_exactly(whole, cents):
     assert not math(f"The answer is {text}1.", text).correct
 
 
-@given(st.text(max_size=200))
+PIECES = [
+    *"{}()[]|:<>x12,; \\$^_'°=≤√½?%‰-+!\n",
+    "km",
+    "per",
+    r"\frac",
+    r"\boxed{",
+    "#### ",
+    "answer is ",
+    "or",
+    "twice",
+]
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_any_text_gets_a_verdict(text):
     math(text, "18")
+    math("The answer is 18.", text)
+
+
+@pytest.mark.parametrize("text", ["{", "x(cm", "x[cm", r"\boxed{x(cm}"])
+def test_an_open_bracket_gets_a_verdict(text):
+    assert not math(text, "18").correct
 
 
 HOSTILE = [

@@ -35,7 +35,8 @@ _BOUND_BEFORE = re.compile(
     rf"(?:(?<![-=<>\n]){_RELATION}"
     rf"|{_NOT_AT_MOST}\b(?:more|less|(?!rather|other)[a-z]{{2,12}}er)\s+than(?:\s+or\s+equal\s+to)?"
     rf"|{_NOT_AT_MOST}\b(?:over|under|above|below|beyond|in\s+excess\s+of|upwards?\s+of)"
-    r"|(?<!not )(?<!n't )(?<!n’t )(?<!cannot )(?<!never )\bexceed(?:s|ed|ing)?)"
+    r"|(?<!not )(?<!n't )(?<!n’t )(?<!cannot )(?<!never )\bexceed(?:s|ed|ing)?"
+    r"|\bdivisible\s+by|\b(?:multiples?|factors?|divisors?|powers?|roots?|reciprocal|quarter|third|per\s?cent)\s+of)"
     rf"\s*(?:{CURRENCY})?$",
     re.IGNORECASE,
 )

@@ -103,7 +103,7 @@ class Parser(Terms):
                 and token.text not in SHORT
             ):
                 break  # ab + 2
-            if token.text == "of" and self.at and self.tokens[self.at - 1].text.lower() in _PARTS_OF:
+            if token.text in ("of", "by") and self.at and self.tokens[self.at - 1].text.lower() in _PARTS_OF:
                 raise Unreadable("a part of a number")
             if token.text.lower() in _DENYING and not (bound and bound.text in _BOUNDS):
                 raise Unreadable(token.text)
@@ -295,7 +295,7 @@ class Parser(Terms):
             elif token.text in ("(", "[") and not unit and self.unit_in_brackets():
                 close = self.tokens[self.at + 2 :]
                 unit.append(self.tokens[self.at + 1].text)
-                self.at += 2 + [each.text for each in close].index({"(": ")", "[": "]"}[token.text])
+                self.at += 2 + next(place for place, each in enumerate(close) if each.text in (")", "]"))
             elif (
                 token.text in (".", "!", "*", "`", '"')
                 and self.prose

@@ -107,7 +107,8 @@ class Terms(ABC):
     def unit_in_brackets(self) -> bool:
         """Whether a unit in brackets follows, as in `5 (cm)`."""
         first, second = self.peek(1), self.peek(2)
-        return bool(first and second and (first.kind == "word" or is_unit(first.text)) and first.spaced is False)
+        closed = any(token.text in (")", "]") for token in self.tokens[self.at + 2 :])
+        return closed and bool(first and second and (first.kind == "word" or is_unit(first.text)) and not first.spaced)
 
     # Expressions
 
@@ -467,7 +468,8 @@ class Terms(ABC):
             self.at += 1
             return Word("no solution")  # type: ignore[return-value]
         items: list[Value] = []
-        if opening in "{⦃" and self.tokens[self.at].kind == "symbol" and self.follows((":",), 1):  # { x : x > 5 }
+        token = self.peek()
+        if token and opening in "{⦃" and token.kind == "symbol" and self.follows((":",), 1):  # { x : x > 5 }
             self.at += 2
         while True:
             if opening == "<":
