@@ -90,6 +90,8 @@ _NOT_BUT = re.compile(
     r"|^(?:it\s+)?(?:isn['’]t|is\s+not)\s.{1,80}?[,;]\s*(?:but\s+)?it(?:['’]s|\s+is)\s+",
     re.IGNORECASE,
 )
+_OPERATION = re.compile(r"(?:\\(?:i?int|oint|sum|prod|lim)(?![a-z])|[∫∑∏]|lim\b)[^\n]*=\s*")
+r"""What is computed, and its equals sign, before the value: `\int_0^1 x^2 dx = `."""
 _WORKING = re.compile(r"^(\S*\d)\s+\([^()]*\d\s*[-+*/×·x=]\s*\$?\d[^()]*\)$")
 """A number with how it was worked out in brackets behind it, `42 (6 x 7)`."""
 _TWICE = re.compile(r"(.*[^\s(])\s+\(([^()]*)\)", re.DOTALL)
@@ -228,6 +230,9 @@ def heads(text: str) -> Iterator[str]:
     corrected = list(_CORRECTION.finditer(text))
     if corrected:
         yield text[corrected[-1].end() :]
+    operation = _OPERATION.match(text)
+    if operation:
+        yield text[operation.end() :]
     but = _NOT_BUT.match(text)
     if but:
         yield text[but.end() :]
