@@ -172,7 +172,7 @@ NAMES = TEXTS.filter(lambda text: not unruly(text))
     name=NAMES,
     models=st.lists(NAMES, min_size=1, max_size=3, unique=True),
     tasks=st.lists(NAMES, min_size=1, max_size=3, unique=True),
-    stop=st.none() | st.lists(TEXTS, max_size=3),
+    stop=st.none() | st.lists(TEXTS, max_size=3, unique=True),
     factor=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=3, unique=True),
     layers=st.just("all") | st.lists(st.integers(0, 99), min_size=1, max_size=5),
     items=st.integers(1, 10**7) | st.just("all"),
