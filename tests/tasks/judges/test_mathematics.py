@@ -218,7 +218,7 @@ def test_long_repetitions_are_judged_in_linear_time(piece):
 
 @pytest.mark.parametrize("head", ["", "#### ", "The answer is\n"])
 @pytest.mark.parametrize(
-    "piece", [".", "…", "-", "(", ";", "*", "_", " ", "\t", "\n", " \n", "No. ", "1 ", "1\n", "9", "a"]
+    "piece", [".", "…", "-", "(", ";", "*", "_", " ", "\t", "\n", " \n", "No. ", "1 ", "1\n", "9", "a", "x="]
 )
 def test_loops_of_one_sign_are_judged_at_once(piece, head):
     start = time.thread_time()

@@ -162,7 +162,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
 def _is_formula(text: str) -> bool:
     """Whether a text is one line with fewer than two words: read whole or not at all, never by its last number."""
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", text)
-    return "\n" not in text.strip() and len(words) < 2 and not _WHOLE_EQUATION.search(text)
+    return "\n" not in text.strip() and len(words) < 2 and not _WHOLE_EQUATION.search(text[-100:])
 
 
 def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
