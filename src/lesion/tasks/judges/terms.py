@@ -455,7 +455,7 @@ class Terms(ABC):
             rows.append(Many("row", tuple(cells)))
         return Many("matrix", tuple(rows))
 
-    def _bracket(self, opening: str) -> Node | Many | Region:
+    def _bracket(self, opening: str) -> Node | Many | Region | Word:
         """What stands in brackets: one expression, a tuple, a set, an interval or a vector."""
         self.depth += 1
         if self.depth > DEEPEST:
@@ -466,7 +466,7 @@ class Terms(ABC):
             if opening not in "{⦃":
                 raise Unreadable("()")
             self.at += 1
-            return Word("no solution")  # type: ignore[return-value]
+            return Word("no solution")
         items: list[Value] = []
         token = self.peek()
         if token and opening in "{⦃" and token.kind == "symbol" and self.follows((":",), 1):  # { x : x > 5 }
