@@ -331,14 +331,15 @@ def _last_value(text: str) -> str | None:
 
 def _last_formula(text: str, spaced: str) -> re.Match[str] | None:
     """The last formula of a text that its words do not deny or leave open, as in "not $x$" and "$3$ or $4$"."""
-    spans = [(begin, end) for _, begin, end in statements.stated_numbers(spaced)]
+    formulas = list(_MATH.finditer(text))
+    spans = [(begin, end) for _, begin, end in statements.stated_numbers(spaced)] if formulas else []
 
     def is_stated(formula: re.Match[str]) -> bool:
         if _NUMBER_ALONE.fullmatch(_content(formula)):
             return any(begin < formula.end() and formula.start() < end for begin, end in reversed(spans))
         return not statements.unstated(spaced, *formula.span())
 
-    return next((formula for formula in reversed(list(_MATH.finditer(text))) if is_stated(formula)), None)
+    return next((formula for formula in reversed(formulas) if is_stated(formula)), None)
 
 
 def _spaced_out(text: str) -> str:
