@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lesion.core.inference import pending_cells, prompt_notes
@@ -93,3 +95,11 @@ def test_a_question_that_is_cut_is_said():
     cells = pending_cells(study, study.models[0], model, {choice: TASK}, {choice: TASK.load()}, ())
     (note,) = prompt_notes(model, cells.values())
     assert note.startswith("The chat template of tiny:llama cuts questions: item 1 of python:sums, the longest")
+
+
+def test_a_template_that_does_not_end_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr("lesion.tasks.chat.SECONDS", 0.3)
+    begin = time.process_time()
+    with pytest.raises(LesionError, match=r"not done within 0\.3 seconds"):
+        prompt("{% for a in range(99999) %}{% for b in range(99999) %}{% set c = a %}{% endfor %}{% endfor %}")
+    assert time.process_time() - begin < 1

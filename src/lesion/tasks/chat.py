@@ -32,6 +32,10 @@ LARGEST_NUMBER = 1 << 64
 LONGEST_REPETITION = 100_000
 
 
+class OutOfTimeError(LesionError):
+    """A chat template is not done within `SECONDS`: it would not be with other messages either."""
+
+
 def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: datetime = DAY, **arguments: Any) -> str:
     """A conversation as the chat template of a tokenizer writes it, without turning it into tokens.
 
@@ -64,7 +68,7 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: d
         with _memory():
             text = within(SECONDS, work)
     except TimeoutError:
-        raise _refusal(name, f"it is not done within {SECONDS:g} seconds") from None
+        raise OutOfTimeError(str(_refusal(name, f"it is not done within {SECONDS:g} seconds"))) from None
     except (TemplateError, *UNFIT) as error:
         raise _refusal(name, _why(error)) from error
     if len(text) > WRITTEN + 10 * content:

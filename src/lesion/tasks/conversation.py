@@ -149,6 +149,8 @@ def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -
     for forms in _FORMS:
         try:
             text = _render(model, turns, how, forms)
+        except chat.OutOfTimeError:
+            raise
         except LesionError as error:
             refusal = refusal if forms else error
             continue
