@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lesion.core.sharing import OverClusters, Sharing, changes, widened
-from lesion.core.values import Estimate
 from lesion.report import wording
+from lesion.report.values import Estimate
 
 
 def over(low: float, high: float, widening: float) -> OverClusters:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from lesion.core.values import Estimate, Mean, Number, Summary, Value, read_summary, summary_kind
+from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import LesionError
+from lesion.report.values import Estimate, Mean, Number, Value
 
 
 class Row(Value):

@@ -21,7 +21,7 @@ import torch
 import lesion
 from commandline import lesion as command
 from lesion.cli import main
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_gold
 

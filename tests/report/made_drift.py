@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lesion.core.values import Estimate, Mean
+from lesion.report.values import Estimate, Mean
 from lesion.statistics.paired import wilson
 from lesion.studies.drift.critical_blocks import distance
 from lesion.studies.drift.result import (

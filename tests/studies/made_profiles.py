@@ -8,7 +8,7 @@ from typing import Any
 
 from made import bare
 
-from lesion.core.values import Estimate, Mean
+from lesion.report.values import Estimate, Mean
 from lesion.studies.drift.result import Curve, DriftOfModel, DriftSummary, Layer, Leaving, Tokens
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import IsolationStudy

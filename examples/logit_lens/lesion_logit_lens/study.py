@@ -12,7 +12,8 @@ from lesion.core.fields import MODEL, Several
 from lesion.core.method import Method
 from lesion.core.options import option
 from lesion.core.study_file import OneModel, Questions
-from lesion.core.values import Estimate, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Estimate, Value
 from lesion.statistics.paired import wilson
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.integrity import checksum
-from lesion.core.values import Value
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
+from lesion.report.values import Value
 
 CELLS = "cells"
 FORMAT = 1

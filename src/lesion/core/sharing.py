@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lesion.core.values import Estimate, Value
 from lesion.report import wording
+from lesion.report.values import Estimate, Value
 
 if TYPE_CHECKING:  # needs numpy, as whoever has differences does
     import numpy as np

@@ -12,11 +12,11 @@ import torch
 
 import lesion as api
 from commandline import lesion
-from lesion.core.values import Estimate
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
 from lesion.report.blocks import Figure
+from lesion.report.values import Estimate
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation import perplexity_report as report

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.core.values import Estimate
 from lesion.errors import LesionError
+from lesion.report.values import Estimate
 from lesion.statistics.paired import wilson
 from lesion.studies.drift.result import Destination
 from lesion.studies.drift.token_drift import (

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.studies.drift.result import Leaving
 from lesion.studies.drift.token_drift import FEWEST, named
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
+from lesion.report.values import Estimate
 from lesion.studies.isolation import study as isolation_study
 from lesion.studies.isolation.selections import METHODS, Made, coverage, mean_overlap, selections, survey
 from tiny import model

@@ -10,8 +10,8 @@ import torch
 from searching import contrasts, order, questions, study, validation
 
 from alone import forward
-from lesion.core.values import Estimate
 from lesion.edits.text import parse
+from lesion.report.values import Estimate
 from lesion.studies.truncation.result import Rival, TruncationSummary
 from lesion.studies.truncation.rival_findings import beyond_forbidding, beyond_form, spectrum
 from lesion.studies.truncation.rivals import DRAWS, FORBIDDEN

@@ -11,8 +11,8 @@ from scipy import stats
 from searching import Known, Say, chance, contrasts, luck, order, study, validation
 
 from lesion.core.cached_answers import Answers
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Truncate
+from lesion.report.values import Estimate
 from lesion.studies.truncation.search import SearchOutcome, collapsed
 from lesion.studies.truncation.study import Screen
 from lesion.studies.truncation.summary import screen_outcome

@@ -7,8 +7,9 @@ from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
-from lesion.core.values import Estimate, Fields, Number, Summary, Value
+from lesion.core.values import Summary
 from lesion.labs.memory.study import MemoryStudy
+from lesion.report.values import Estimate, Fields, Number, Value
 
 Side = Literal["top", "between", "bottom", "tied", "absent"]
 """Where in a spectrum the noise lies; `tied`: among equal singular values; `absent`: W does not hold it."""

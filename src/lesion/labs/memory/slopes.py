@@ -8,10 +8,10 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float64
 
-from lesion.core.values import Estimate
 from lesion.labs.memory.result import FirstStep, Levels, Power, Signal, Trigger, Vocabulary
 from lesion.labs.memory.theory import TRIGGERS, Setting, exact, levels, sampled
 from lesion.progress import Watcher
+from lesion.report.values import Estimate
 
 VOCABULARIES = (16, 32, 64, 128, 256, 512)
 SIGNALS: tuple[Signal, ...] = get_args(Signal)

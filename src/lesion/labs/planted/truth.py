@@ -13,9 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from lesion.core.values import Value, read_value
+from lesion.core.values import read_value
 from lesion.errors import LesionError, UsageError
 from lesion.files import reason
+from lesion.report.values import Value
 
 CARD, MASKS = "planted.json", "planted.safetensors"
 AGAIN = "delete the folder and run the same command again"

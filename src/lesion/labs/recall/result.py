@@ -10,9 +10,10 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import Field, StringConstraints
 from scipy import stats
 
-from lesion.core.values import SUMMARY, Fields, Mean, Number, Summary, Value, read_summary
+from lesion.core.values import SUMMARY, Summary, read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.recipe import Recipe
+from lesion.report.values import Fields, Mean, Number, Value
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
 GROWN = 1.1

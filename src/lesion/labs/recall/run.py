@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.lock import FolderLock
-from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.labs.recall import language as languages
@@ -26,6 +25,7 @@ from lesion.labs.recall.truncation import sweep
 from lesion.models.device import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
+from lesion.report.values import Value
 
 STUDY, CELLS = "study.toml", "cells"
 PARTIAL = "truncated.json"

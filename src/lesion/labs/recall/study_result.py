@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Summary, Value
+from lesion.core.values import Summary
 from lesion.labs.recall.recipe import Recipe
 from lesion.labs.recall.result import (
     Control,
@@ -19,6 +19,7 @@ from lesion.labs.recall.result import (
     chosen,
 )
 from lesion.labs.recall.study_file import RecallStudy
+from lesion.report.values import Value
 
 Spreads = MainMeasures[Spread]
 MEASURES = tuple(MainMeasures.model_fields)

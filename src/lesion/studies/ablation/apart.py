@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.statistics.critical import Pairs
 from lesion.statistics.paired import ALPHA, holm
 from lesion.statistics.relative_losses import difference, p_loses_more

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from lesion.core.sharing import OverClusters
-from lesion.core.values import Endings, Estimate, Number, Value
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
+from lesion.report.values import Endings, Estimate, Number, Value
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential import Decision

@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from pydantic import Field
 
-from lesion.core.values import Estimate, Value
+from lesion.report.values import Estimate, Value
 from lesion.statistics.critical import SHARE, p_critical, pairs
 from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.spared import p_spared

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p
 from lesion.statistics.paired import holm
 from lesion.studies.ablation.sweep import PlaceEdit

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit

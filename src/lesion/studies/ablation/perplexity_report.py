@@ -11,7 +11,6 @@ import pandas as pd
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.edits.place import Part, Unit
 from lesion.plain import plain
 from lesion.report import axes, plots, theme, wording
@@ -19,6 +18,7 @@ from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.table import Column, Table, terminal_table
+from lesion.report.values import Estimate
 from lesion.studies.ablation import parts, parts_report
 from lesion.studies.ablation.result import AblationSummary, ModelResult, TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import Factor, is_inner

@@ -9,10 +9,11 @@ from typing import Literal
 from pydantic import Field
 
 from lesion.core.sharing import Sharing
-from lesion.core.values import SUMMARY, Estimate, Number, Summary, Value, read_summary, summary_kind
+from lesion.core.values import SUMMARY, Summary, read_summary, summary_kind
 from lesion.edits.place import Unit
 from lesion.errors import UsageError, nearest
 from lesion.files import named
+from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.cell import Cell, Place, Scores

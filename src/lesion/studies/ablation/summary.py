@@ -10,9 +10,9 @@ from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
 from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS
+from lesion.report.values import Estimate
 from lesion.report.wording import counted, percent
 from lesion.statistics.critical import (
     POWER,

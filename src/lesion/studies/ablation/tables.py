@@ -11,10 +11,10 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from lesion.core import sharing
-from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
+from lesion.report.values import Estimate
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import forced_report, parts_report
 from lesion.studies.ablation import perplexity_report as perplexity

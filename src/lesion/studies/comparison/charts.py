@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import altair as alt
 import pandas as pd
 
-from lesion.core.values import Estimate
 from lesion.report import plots, theme, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
+from lesion.report.values import Estimate
 from lesion.studies.comparison.findings import shown
 from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.result import Compared, ComparisonSummary, Pair

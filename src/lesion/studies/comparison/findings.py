@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from lesion.core import sharing
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.table import decimals
+from lesion.report.values import Estimate
 from lesion.report.wording import SPACE
 from lesion.studies.comparison.result import Compared, ComparisonSummary, Counts, Pair
 

@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import Estimate, Summary, Value
+from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
+from lesion.report.values import Estimate, Value
 from lesion.studies.comparison.study import ComparisonStudy
 
 UNEDITED = str(BASELINE)

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import Estimate
 from lesion.errors import UsageError
 from lesion.report import wording
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
 from lesion.studies.comparison.pairing import Match, aligned, matches

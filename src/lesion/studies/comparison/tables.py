@@ -8,10 +8,10 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns
+from lesion.report.values import Estimate
 from lesion.studies.comparison import findings as prose
 from lesion.studies.comparison.result import ComparisonSummary, Pair
 

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float32, Int, Shaped
 from pydantic import Field
 
 from lesion.activations.hidden_states import HiddenStates
-from lesion.core.values import Number, Value
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Watcher
+from lesion.report.values import Number, Value
 from lesion.statistics.information import Alignment, cosine, normalised_mutual_information, shuffled
 from lesion.statistics.kmeans import Clustering, distinct, kmeans
 

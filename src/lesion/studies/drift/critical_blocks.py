@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lesion.core.values import Value
+from lesion.report.values import Value
 from lesion.studies.ablation.result import TaskResult, read_finished
 from lesion.tasks.catalogue import canonical
 

@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from lesion.core.values import Estimate, Mean, Number, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Estimate, Mean, Number, Value
 from lesion.report.wording import counted
 from lesion.studies.drift.critical_blocks import Distance, apart, places
 from lesion.studies.drift.study import DriftStudy

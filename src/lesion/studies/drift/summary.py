@@ -9,8 +9,8 @@ from dataclasses import asdict
 import numpy as np
 from jaxtyping import Int
 
-from lesion.core.values import Mean
 from lesion.errors import UsageError
+from lesion.report.values import Mean
 from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured

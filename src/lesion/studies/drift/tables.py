@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from lesion.core.values import Mean
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
+from lesion.report.values import Mean
 from lesion.studies.drift.charts import place_text, plain
 from lesion.studies.drift.result import (
     BY_TOKEN,

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Int, Shaped
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom
 
-from lesion.core.values import Estimate
 from lesion.errors import LesionError
 from lesion.plain import visible
+from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA
 from lesion.statistics.paired import holm, wilson
 from lesion.studies.drift.result import Destination, Example, Flow, Leaving, Tokens

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import altair as alt
 import pandas as pd
 
-from lesion.core.values import Estimate
 from lesion.edits.place import Unit
 from lesion.report import heatmap, plots, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
+from lesion.report.values import Estimate
 from lesion.studies.effects.class_findings import accuracy_text
 from lesion.studies.effects.result import ClassEffect, ClassTable, TaskEffects
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from lesion.core.values import Estimate
 from lesion.edits.edit import Scale
 from lesion.edits.units import ScaleHead
+from lesion.report.values import Estimate
 from lesion.statistics.paired import holm, sign_flips, wilson
 from lesion.studies.effects.measurement import ClassSums
 from lesion.studies.effects.result import ClassBaseline, ClassEffect, ClassTable, PlaceClasses

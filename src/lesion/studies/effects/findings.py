@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
 from lesion.report.table import decimals
+from lesion.report.values import Estimate
 from lesion.studies.effects.class_findings import class_sentences
 from lesion.studies.effects.result import Effect, EffectsSummary, TaskEffects, UnitEffects
 from lesion.studies.effects.tables import SCREENS

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.activations.readout import Readout
-from lesion.core.values import Value
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.gates import Gates, gated
 from lesion.edits.table import tabulate
@@ -25,6 +24,7 @@ from lesion.edits.units import ScaleHead
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import prefill, rows_to_score
 from lesion.errors import LesionError
+from lesion.report.values import Value
 from lesion.studies.effects.clean_pass import clean_pass, final
 from lesion.studies.effects.head_effects import HeadContributions
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Estimate, Number, Summary, Value
+from lesion.core.values import Summary
 from lesion.edits.place import Unit
+from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.study import EffectsStudy
 

@@ -12,10 +12,10 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from lesion.core.store import Store
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.place import Unit
 from lesion.errors import UsageError
+from lesion.report.values import Estimate
 from lesion.statistics.agreement import correlations, permutation_p, profile
 from lesion.statistics.paired import rank_agreement
 from lesion.studies.ablation.result import read_finished

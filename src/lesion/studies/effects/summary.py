@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float
 from scipy.stats import ttest_1samp
 
 from lesion.activations.readout import EXACT
-from lesion.core.values import Estimate
 from lesion.edits.edit import Scale
 from lesion.edits.place import Unit
 from lesion.edits.units import ScaleHead
+from lesion.report.values import Estimate
 from lesion.statistics.agreement import DRAWS
 from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.effects.measurement import Measured

@@ -9,10 +9,10 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, decimals, plain_columns, unknown
+from lesion.report.values import Estimate
 from lesion.studies.effects.result import ClassEffect, ClassTable, EffectsSummary, PlaceClasses, TaskEffects
 
 EFFECT = ("direct", "total", "repaired", "by_blocks", "by_norm", "loss", "influence")

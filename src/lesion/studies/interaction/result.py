@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Endings, Estimate, Number, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Endings, Estimate, Number, Value
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 
 Verdict = Literal["redundant", "one path", "no sign", "cannot tell"]

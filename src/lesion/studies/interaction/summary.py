@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.rates import loops, rates
-from lesion.core.values import Endings, Estimate, known
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
+from lesion.report.values import Endings, Estimate, known
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, shapley
 from lesion.statistics.paired import ALPHA, accuracy, holm

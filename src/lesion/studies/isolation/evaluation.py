@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import Estimate, Number, Value
 from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording
+from lesion.report.values import Estimate, Number, Value
 
 METHOD_NAMES = {
     "mathneuro": "MathNeuro",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lesion.core import sharing
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
+from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
 from lesion.studies.isolation.evaluation import (
     Choice,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core.apart import NOTHING_USED, Used
-from lesion.core.values import Value, read_value
+from lesion.core.values import read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, ScaleParameters, parts, with_factor
 from lesion.edits.matched import matched_controls
@@ -26,6 +26,7 @@ from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
 from lesion.models.units import Experts, Slices
 from lesion.report import wording
+from lesion.report.values import Value
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.selections import method_of
 

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lesion.core.values import Estimate, Number, Summary, Value
+from lesion.core.values import Summary
 from lesion.report import wording
+from lesion.report.values import Estimate, Number, Value
 from lesion.studies.isolation.evaluation import METHOD_NAMES, Evaluation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.random_control import left_out
@@ -21,6 +20,7 @@ from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
+from lesion.report.values import Estimate
 from lesion.studies.isolation.activation_cache import ByDraw
 from lesion.studies.isolation.result import Coverage, Overlap
 

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
 from lesion.core.sharing import OverClusters, Sharing
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, MatchedIn
 from lesion.report import wording
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.studies.isolation.evaluation import (

@@ -9,10 +9,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Wide, terminal_table
+from lesion.report.values import Estimate
 from lesion.report.wording import WORTH_SAYING
 from lesion.studies.isolation import tables
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation

@@ -10,8 +10,9 @@ from typing import Any
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
-from lesion.core.values import Estimate, Mean, Summary, read_summary, summary_kind
+from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import UsageError
+from lesion.report.values import Estimate, Mean
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary

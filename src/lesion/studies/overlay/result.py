@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Number, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Number, Value
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]

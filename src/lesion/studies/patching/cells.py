@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.integrity import checksum
-from lesion.core.values import Value
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.load import Model
+from lesion.report.values import Value
 from lesion.studies.patching.pairs import Pair
 from lesion.studies.patching.passes import Place, Readout
 from lesion.studies.patching.result import Direction

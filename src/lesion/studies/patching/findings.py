@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
 from lesion.report.table import decimals
+from lesion.report.values import Estimate
 from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import Kind
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from lesion.core.values import Estimate, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Estimate, Value
 from lesion.studies.patching.study import Kind, PatchingStudy
 
 Direction = Literal["denoise", "noise"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from lesion.core.values import Estimate
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, ratio_of_means
 from lesion.statistics.paired import holm
 from lesion.studies.patching.cells import name_of

@@ -9,9 +9,9 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, plain_columns
+from lesion.report.values import Estimate
 from lesion.studies.patching.findings import number, strongest
 from lesion.studies.patching.result import PatchedCell, PatchedTask, PatchingSummary
 

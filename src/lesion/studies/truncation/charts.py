@@ -11,10 +11,10 @@ import altair as alt
 import pandas as pd
 from typing_extensions import override
 
-from lesion.core.values import Estimate
 from lesion.report import drawing, plots, theme, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Panel, Series
+from lesion.report.values import Estimate
 from lesion.studies.truncation import numbers
 from lesion.studies.truncation.result import (
     SEARCHED,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
+from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.numbers import (
     nats,

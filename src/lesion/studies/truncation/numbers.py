@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lesion.core.values import Estimate
 from lesion.report import wording
+from lesion.report.values import Estimate
 from lesion.studies.truncation.result import Score, TruncationSummary
 
 

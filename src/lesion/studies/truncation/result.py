@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-from lesion.core.values import Estimate, Number, Summary, Value
+from lesion.core.values import Summary
 from lesion.report import wording
+from lesion.report.values import Estimate, Number, Value
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
 

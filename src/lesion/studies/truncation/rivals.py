@@ -22,10 +22,10 @@ from lesion.core.cached_answers import CachedAnswers
 from lesion.core.inference import pending_cells
 from lesion.core.run import Evaluation
 from lesion.core.study_file import TaskChoice
-from lesion.core.values import Estimate, Value
 from lesion.edits.edit import BASELINE, SCALES, Edit, Truncate, composed, parts
 from lesion.edits.units import ScaleMatrix
 from lesion.engines.engine import Request
+from lesion.report.values import Estimate, Value
 from lesion.statistics.paired import accuracy, mcnemar_exact, paired_drop
 from lesion.studies.truncation.result import Rival
 from lesion.studies.truncation.search import Split

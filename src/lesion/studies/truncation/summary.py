@@ -11,10 +11,10 @@ import numpy as np
 from lesion.core.cached_answers import Answers, CachedAnswers
 from lesion.core.rates import loops
 from lesion.core.study_file import TaskChoice
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
 from lesion.models.load import Model
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean
 from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, rank_agreement
 from lesion.studies.truncation import grid

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from lesion.core.values import Estimate, Value
 from lesion.report import wording
 from lesion.report.table import Column, Table, plain_columns
+from lesion.report.values import Estimate, Value
 from lesion.studies.truncation import numbers
 from lesion.studies.truncation.numbers import log_probability, nats
 from lesion.studies.truncation.result import SEARCHED, Cell, TruncationSummary

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.core.values import Estimate
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import terminal_table
+from lesion.report.values import Estimate
 from lesion.studies.truncation import tables
 from lesion.studies.truncation.numbers import (
     log_probability,

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.layers import canonical_layers
-from lesion.core.values import Number, Value
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report.values import Number, Value
 from lesion.studies.tuning.arms import Arm
 from lesion.studies.tuning.training import Training
 

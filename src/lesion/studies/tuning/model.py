@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from lesion.atomic import keep
-from lesion.core.values import Value
 from lesion.edits.files.card import LOADING, cell, code, front_and_rest
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
@@ -17,6 +16,7 @@ from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.models.source import find
+from lesion.report.values import Value
 from lesion.report.wording import counted
 from lesion.studies.tuning import findings
 from lesion.studies.tuning.result import ArmResult, TuningSummary

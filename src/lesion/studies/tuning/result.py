@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from lesion.core.values import Endings, Estimate, Number, Summary, Value
+from lesion.core.values import Summary
+from lesion.report.values import Endings, Estimate, Number, Value
 from lesion.studies.tuning.study import CRITICAL, RANDOM, TuningStudy, label
 
 

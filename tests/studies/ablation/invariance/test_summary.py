@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.report.values import Estimate
 from lesion.statistics.agreement import agreement
 from lesion.studies.ablation.invariance import measured
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance

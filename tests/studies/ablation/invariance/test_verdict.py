@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lesion.core.values import Estimate
 from lesion.report import wording
+from lesion.report.values import Estimate
 from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.invariance.result import Family, FamilyTask, Joint, Member, Onset, Overlap, Pair, Skill
 from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict

@@ -13,10 +13,10 @@ from scipy.stats import spearmanr
 
 from commandline import write
 from lesion.core import cost
-from lesion.core.values import Estimate
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.errors import LesionError, UsageError
+from lesion.report.values import Estimate
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import TaskResult
 from lesion.studies.ablation.screen import screening

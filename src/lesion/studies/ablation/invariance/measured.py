@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
+from lesion.report.values import Estimate
 from lesion.statistics.agreement import Agreement, Profile, agreement, profile
 from lesion.statistics.critical import SHARE
 from lesion.studies.ablation.invariance.result import BetweenTasks, Skill, Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from lesion.core.values import Estimate, Number, Value
 from lesion.edits.place import Unit
+from lesion.report.values import Estimate, Number, Value
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 Subject = Literal["mathematics", "recall", "reading"]

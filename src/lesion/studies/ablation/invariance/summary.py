@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lesion.core.values import Estimate
 from lesion.edits.place import UNITS, Unit
+from lesion.report.values import Estimate
 from lesion.statistics.agreement import Agreement, agreement, joint_overlap, overlap
 from lesion.statistics.paired import holm
 from lesion.studies.ablation.invariance.families import families

@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from lesion.core.values import Estimate
 from lesion.edits.place import Unit
+from lesion.report.values import Estimate
 from lesion.statistics.paired import holm, paired_drop, sign_flip_exact
 from lesion.studies.ablation.result import KindContrast
 from lesion.studies.ablation.sweep import PlaceEdit, kind_of, text_of

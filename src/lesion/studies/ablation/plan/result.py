@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lesion.core.values import Estimate, Number, Value
+from lesion.report.values import Estimate, Number, Value
 from lesion.studies.ablation.sweep import Factor
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from lesion.core.values import Estimate, Number, Value
 from lesion.edits.place import Unit
+from lesion.report.values import Estimate, Number, Value
 from lesion.studies.ablation.cell import Place
 from lesion.studies.ablation.sweep import Factor
 

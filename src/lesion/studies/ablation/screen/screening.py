@@ -16,8 +16,8 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
-from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
+from lesion.report.values import Estimate
 from lesion.report.wording import counted
 from lesion.statistics.agreement import correlations
 from lesion.statistics.paired import rank_agreement

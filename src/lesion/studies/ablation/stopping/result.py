@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lesion.core.values import Value
+from lesion.report.values import Value
 from lesion.studies.ablation.study import StopPlan
 
 
