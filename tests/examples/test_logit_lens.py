@@ -142,7 +142,7 @@ def test_what_is_there_is_not_evaluated_again(known, capsys, folder, tmp_path):
 
 def test_page_pictures_and_table_lie_in_the_folder(folder):
     page = (folder / "report.html").read_text("utf-8")
-    assert page.count('class="vega"') == 3  # one of them in the first screen
+    assert page.count('class="vega"') == 2
     assert "unsafe-eval" not in page.partition("</head>")[0]
     assert (folder / "figures" / "logit-lens.svg").read_text("utf-8").startswith("<svg")
     assert (folder / "figures" / "logit-lens.png").read_bytes().startswith(b"\x89PNG")

@@ -243,7 +243,7 @@ def test_a_folder_of_another_study_or_one_that_cannot_be_written_is_refused(tmp_
 
 def places(text: str) -> list[tuple[str, str]]:
     """The parts of the page with the name of their sections, in reading order."""
-    named = [(a.get("data-part"), a.get("id")) for tag, a in Elements(text).found if tag == "section"]
+    named = [(a.get("data-part"), a.get("id")) for tag, a in Elements(text).found if "data-part" in a]
     return [(str(part), str(name)) for part, name in named]
 
 

@@ -17,8 +17,9 @@ from lesion.report import table as module
 from lesion.report import wording
 from lesion.report.blocks import Page, Section
 from lesion.report.files import spreadsheet
+from lesion.report.forms import decimals, plain
 from lesion.report.publishing import html
-from lesion.report.table import Column, Table, Wide, decimals, plain, terminal_table
+from lesion.report.table import Column, Table, Wide, terminal_table
 
 FRAME = pd.DataFrame(
     {
@@ -150,7 +151,7 @@ def test_whatever_is_missing_is_none_in_a_row_and_a_dash_for_people(missing):
 
 def test_numbers_are_written_with_thousands_a_minus_and_never_a_minus_zero():
     assert plain(12345) == "12,345"
-    assert plain(True) == "True"
+    assert plain(True) == "yes"
     assert plain("a") == "a"
     assert decimals(3)(-0.07849) == "−0.078"
     assert decimals(1)(-0.04) == "0.0"

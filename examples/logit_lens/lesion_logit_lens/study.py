@@ -13,7 +13,9 @@ from lesion.core.method import Method
 from lesion.core.options import option
 from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Summary
-from lesion.report.values import Estimate, Value
+from lesion.report.forms import SHARE, decimals
+from lesion.report.rows import Row, column
+from lesion.report.values import Estimate
 from lesion.statistics.paired import wilson
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class LensStudy(Questions):
     models: Several[OneModel] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")
 
 
-class LensLayer(Value):
+class LensLayer(Row):
     """What is read at a layer: 0 is what enters block 0, l is the output of block l − 1.
 
     Attributes:
@@ -48,17 +50,17 @@ class LensLayer(Value):
         log_probability: of the gold answer in nats, mean over items, with a bootstrap interval.
     """
 
-    layer: int
-    accuracy: Estimate
-    log_probability: Estimate
+    layer: int = column("Layer")
+    accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
+    log_probability: Estimate = column("Log-probability", decimals(2, "nats"))
 
 
-class LensTask(Value):
+class LensTask(Row):
     """The layers of one model on one task."""
 
-    model: str
-    task: str
-    items: int
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+    items: int = column("Items")
     layers: tuple[LensLayer, ...]
 
 

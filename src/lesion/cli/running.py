@@ -56,14 +56,14 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     show(result, bar.notes)
 
 
-def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:
+def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:
     """Write the report of a result and print the verdict, what limits it, the tables, and where the report is.
 
-    Notes that were said while it ran are not said again.
+    Notes that were said while it ran are not said again; `every`: all claims and rows.
     """
     path = result.report()
     console = Terminal()
-    lines = list(verdict(result.found()))
+    lines = [(result.verdict, "bold")] if result.parts() else list(verdict(result.found()))
     for text, style in lines:
         console.print(Text(plain(text.replace("\N{NO-BREAK SPACE}", " ")), style=style))
     for note in result.notes:
@@ -71,7 +71,7 @@ def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:
             console.note(note)
     if lines:
         console.print()
-    console.print(result.text())
+    console.print(result.text(every=every))
     for line in result.done():
         say(line)
     say(f"report: {path}")

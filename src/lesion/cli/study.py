@@ -71,7 +71,10 @@ def _print(text: str) -> None:
         say(line)
 
 
-def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")]) -> None:
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")],
+    every: Annotated[bool, typer.Option("--all", help="Print every claim and every row.")] = False,
+) -> None:
     """Regenerate report.html from an output folder."""
     from lesion.core.look_ahead import refuse_no_folder
 
@@ -80,4 +83,4 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output fo
     from lesion.report.files import received
 
     with received(folder):
-        show(recall(folder))
+        show(recall(folder), every=every)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,13 +19,16 @@ from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.outputs import LOCK, kind_of, refuse_another_kind
 from lesion.plain import plain, short
+from lesion.report import wording
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lesion.report.blocks import Chapter, Page
+    from lesion.report.blocks import Chapter, Check, Page
+    from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
     from lesion.report.finding import Finding
+    from lesion.report.parts import Part
     from lesion.report.table import Table
 
 S = TypeVar("S", bound=Summary, default=Any)
@@ -34,13 +36,13 @@ R = TypeVar("R", bound="StudyResult[Any]")
 
 
 @dataclass(frozen=True)
-class StudyResult(ABC, Generic[S]):
-    """What every study leaves.
+class StudyResult(Generic[S]):
+    """What every study leaves. Of its `parts` its page, its text for a terminal and its table are made.
 
     Attributes:
         SUMMARY: the class of the summary.
-        TABLE: a function from the summary to its main table.
-        TEXT: a function from the summary to the tables and findings for a terminal.
+        EYEBROW: the kind of study, above the title of its page.
+        READING: how to read the page, a subject a sentence or two.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
         evaluated: answers computed in this run, without those stored before.
@@ -48,6 +50,8 @@ class StudyResult(ABC, Generic[S]):
     """
 
     SUMMARY: ClassVar[type[Summary]]
+    EYEBROW: ClassVar[str] = ""
+    READING: ClassVar[tuple[str, ...]] = ()
     TABLE: ClassVar[Callable[[Any], Table]]
     TEXT: ClassVar[Callable[[Any], RenderableType]]
 
@@ -78,9 +82,45 @@ class StudyResult(ABC, Generic[S]):
         """The folder: a result may be given where the folder of a study is."""
         return str(self.folder)
 
-    @abstractmethod
+    def parts(self) -> Sequence[Part]:
+        """What the study shows, in reading order; the first part is the answer to its question."""
+        return ()
+
+    @property
+    def question(self) -> str:
+        """The title of the page: what the study asks, in short names."""
+        first = next(iter(self.parts()), None)
+        return getattr(self.summary.study, "title", None) or (first.title if first else wording.capital(self.EYEBROW))
+
+    @property
+    def basis(self) -> str:
+        """On what the answer rests, in a line: items, chance, the smallest loss that would have been seen."""
+        return ""
+
+    def checks(self) -> Sequence[Check]:
+        """Whether the answer can be believed, in at most four lines."""
+        return ()
+
     def page(self) -> Page:
         """What the report holds, in reading order."""
+        from lesion.report import parts
+
+        return parts.page(
+            self.question,
+            self.EYEBROW,
+            self.parts(),
+            version=self.summary.version,
+            study=self.summary.study,
+            basis=self.basis,
+            checks=self.checks(),
+            notes=self.summary.notes,
+            reading=self.READING,
+        )
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every claim with the rows that it rests on, the most important first."""
+        return tuple(claim for part in self.parts() for claim in part.claims)
 
     def found(self) -> Sequence[Finding]:
         """The findings, the most important first, as the page has them."""
@@ -92,6 +132,8 @@ class StudyResult(ABC, Generic[S]):
     @property
     def findings(self) -> list[str]:
         """The sentences of the findings, the most important first; each begins with its subject where it has one."""
+        if claims := self.claims:
+            return [plain(claim.text.replace("\N{NO-BREAK SPACE}", " ")) for claim in claims]
         return [
             plain(f"{f'{finding.subject}: ' * bool(finding.subject)}{sentence}".replace("\N{NO-BREAK SPACE}", " "))
             for finding in self.found()
@@ -100,13 +142,17 @@ class StudyResult(ABC, Generic[S]):
 
     @property
     def verdict(self) -> str:
-        """The first sentence of the findings: what the study shows."""
+        """The first sentence of the findings: what the study shows, as its page and the terminal begin."""
+        from lesion.report.parts import answer_of, answer_text
+
+        if answer := answer_of(self.parts()):
+            return plain(answer_text(answer).replace("\N{NO-BREAK SPACE}", " "))
         return next(iter(self.findings), "Nothing has been measured yet.")
 
     @property
     def table(self) -> pd.DataFrame:
         """The main table."""
-        return type(self).TABLE(self.summary).frame
+        return self.shown().frame
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -169,8 +215,11 @@ class StudyResult(ABC, Generic[S]):
         return path
 
     def shown(self) -> Table:
-        """The table that a notebook shows the first rows of."""
-        return type(self).TABLE(self.summary)
+        """The main table with the columns that people see."""
+        from lesion.report.table import Table
+
+        rows = next((part.rows for part in self.parts() if part.rows is not None), None)
+        return type(self).TABLE(self.summary) if rows is None else Table.of(rows)
 
     def _repr_html_(self) -> str:
         from lesion.report import notebook
@@ -184,9 +233,16 @@ class StudyResult(ABC, Generic[S]):
         more = f"Every number and answer: result.report(); folder {self.folder}"
         return notebook.result(title, self.findings, self.shown(), figure, more, self.notes)
 
-    def text(self) -> RenderableType:
-        """The tables and findings for a terminal; no text of a model or file in them acts on it."""
-        return type(self).TEXT(self.summary)
+    def text(self, *, every: bool = False) -> RenderableType:
+        """What a terminal shows beneath the verdict; no text of a model or file in it acts on the terminal.
+
+        Args:
+            every: all claims and all rows of all tables, in place of the most important.
+        """
+        from lesion.report import parts
+
+        own = self.parts()
+        return parts.terminal(own, every=every) if own else type(self).TEXT(self.summary)
 
     @validated
     def report(self, path: str | Path | None = None) -> Path:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.browser import NOTHING, Carried
+from lesion.report.claims import Claim
 from lesion.report.finding import Finding
 from lesion.report.table import Table
 
@@ -31,6 +32,34 @@ class Findings:
     more: tuple[Finding, ...] = ()
     label: str = "Model by model"
     kind: str = field(default="findings", init=False)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a part of the page claims, the most important first; those after the third stand folded."""
+
+    claims: tuple[Claim, ...]
+    kind: str = field(default="claims", init=False)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A ground to believe the answer of a page, or not to: `good`, `bad` or `open` (not tried)."""
+
+    mood: Literal["good", "bad", "open"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """An answer that an edit broke, beside the unedited one."""
+
+    question: str
+    gold: str
+    before: str
+    after: str
+    edit: str
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,10 +147,12 @@ class Opening:
     """The first screen of a page: the verdict in a sentence or two, with its number, and the one chart that shows it.
 
     What is not given is taken from the page: the headline of its first finding, the first panel of its first figure.
+    `basis` is on what the verdict rests, in a line: items, chance, the smallest loss that would have been seen.
     """
 
     verdict: tuple[str, ...] = ()
     figure: Figure | None = None
+    basis: str = ""
 
 
 SHORT, LONG = 200, 380
@@ -182,7 +213,7 @@ class Choice:
     kind: str = field(default="choice", init=False)
 
 
-Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
+Block = Findings | Claims | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
 PARTS = ("evidence", "charts", "tables", "method")
 """The parts of every page, in this order; the answers stand before the method."""
 
@@ -195,6 +226,7 @@ class Section:
         short: its name in the contents.
         named: what a link to it ends in.
         within: the part of the page where it stands, one of `PARTS`; by default as its blocks say.
+        wide: whether it takes the whole width of the page, and not half of it.
     """
 
     short: str
@@ -202,6 +234,7 @@ class Section:
     blocks: tuple[Block, ...]
     named: str = ""
     within: str = ""
+    wide: bool = False
 
     @property
     def part(self) -> str:
@@ -209,7 +242,14 @@ class Section:
         if self.within:
             return self.within
         kinds = {block.kind for block in flat(self.blocks)}
-        of_kind = {"findings": "evidence", "facts": "method", "figure": "charts", "part": "charts", "table": "tables"}
+        of_kind = {
+            "findings": "evidence",
+            "claims": "evidence",
+            "facts": "method",
+            "figure": "charts",
+            "part": "charts",
+            "table": "tables",
+        }
         return next((part for kind, part in of_kind.items() if kind in kinds), "evidence")
 
     @property
@@ -238,6 +278,8 @@ class Page:
         tables: those that are written as CSV beside the page without being shown on it.
         opening: its first screen.
         back: a link to the page over several studies that this one belongs to.
+        checks: whether the answer can be believed.
+        examples: answers that broke.
     """
 
     title: str
@@ -249,6 +291,8 @@ class Page:
     tables: tuple[Table, ...] = ()
     opening: Opening = Opening()
     back: Link | None = None
+    checks: tuple[Check, ...] = ()
+    examples: tuple[Example, ...] = ()
 
     @cached_property
     def first(self) -> Opening:
@@ -259,7 +303,7 @@ class Page:
         if figure is None and figures:
             only = figures[0]
             figure = only if len(only.panels) == 1 else replace(only, name="", panels=only.panels[:1])
-        return Opening(self.opening.verdict or self._headline(blocks), figure)
+        return Opening(self.opening.verdict or self._headline(blocks), figure, self.opening.basis)
 
     def _headline(self, blocks: Sequence[Block]) -> tuple[str, ...]:
         findings = [one for block in blocks if isinstance(block, Findings) for one in (*block.findings, *block.more)]

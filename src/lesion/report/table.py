@@ -5,7 +5,6 @@ A table has its numbers unrounded in a data frame; its columns say how each is w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -21,38 +20,13 @@ from rich.text import Text
 
 from lesion.plain import plain as one_line
 from lesion.report import wording
+from lesion.report.forms import Form, Write, plain, unknown
+from lesion.report.rows import Rows, Shown, flat
 
 HEADING = 20
 """A heading of more characters is broken, if no cell below it is as wide."""
 MOST_ROWS = 1500
 """A page shows at most so many rows of a table; its file has them all."""
-Form = Callable[[Any], str]
-
-
-def plain(value: Any) -> str:
-    """A value as it is; a dash where it is not known."""
-    if unknown(value):
-        return wording.DASH
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def decimals(digits: int, *, signed: bool = False) -> Form:
-    """What writes a number with so many digits after the point, `−0.078`."""
-
-    def written(value: Any) -> str:
-        if unknown(value):
-            return wording.DASH
-        text = f"{abs(value):.{digits}f}"
-        if float(text) == 0:
-            return text
-        return f"{wording.MINUS}{text}" if value < 0 else f"+{text}" if signed else text
-
-    return written
-
-
-def unknown(value: Any) -> bool:
-    """Whether a value is missing: None, NaN or pandas' NA."""
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
 @dataclass(frozen=True)
@@ -69,13 +43,36 @@ class Column:
 
     key: str
     title: str
-    form: Form = plain
+    form: Write = plain
     row: Callable[[Any], str] | None = None
     number: bool = True
 
     def write(self, row: Any) -> str:
         """The text of the cell of a row, one of `Table.records`."""
         return self.row(row) if self.row is not None else self.form(row[self.key])
+
+
+def _keys(columns: Sequence[Shown]) -> list[str]:
+    return list(dict.fromkeys(key for shown in columns for key, _ in shown.columns(None)))
+
+
+def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
+    """The columns that people see of one that rows declare: an estimate with its interval, and its test beside it."""
+    written = Column(shown.key, shown.heading, shown.form, number=not shown.label)
+    if not shown.estimate:
+        text = frame[shown.key].map(lambda value: isinstance(value, str)).any()
+        return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
+    columns = [written]
+    if isinstance(form := shown.form, Form):
+        cell = form.cell
+        write = lambda row: cell(row[shown.key], row[shown.low], row[shown.high])  # noqa: E731
+        columns = [Column(shown.key, shown.heading, row=write)]
+    corrected = f"{shown.p}_corrected"
+    if shown.p and frame[corrected].notna().any():
+        columns.append(Column(corrected, "Corrected p", wording.p_value))
+    elif shown.p and frame[shown.p].notna().any():
+        columns.append(Column(shown.p, "p", wording.p_value))
+    return columns
 
 
 def plain_columns(*, number: bool = True, **titles: str) -> tuple[Column, ...]:
@@ -113,6 +110,21 @@ class Table:
     mark: Callable[[Any], bool] | None = None
     marked: str = ""
     kind: str = field(default="table", init=False)
+
+    @classmethod
+    def of(cls, rows: Rows) -> Table:
+        """The table of rows with the columns that they declare."""
+        frame = pd.DataFrame([flat(record, rows.of) for record in rows.records], columns=_keys(rows.columns))
+        numbers = {key: float for shown in rows.columns if shown.estimate for key, _ in shown.columns(None)}
+        return cls(
+            rows.name,
+            frame.astype(numbers),
+            tuple(column for shown in rows.visible for column in _columns(shown, frame)),
+            rows.title,
+            rows.caption,
+            (lambda row: bool(row[rows.marked])) if rows.marked else None,
+            rows.only_marked,
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lesion.statistics.contrasts import ratio_of_means
-from lesion.studies.patching import findings
+from lesion.studies.patching import claims
 from lesion.studies.patching.cells import name_of
 from lesion.studies.patching.pairs import Pair
 from lesion.studies.patching.passes import Place, Readout
@@ -61,16 +61,20 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)], "the clean run prefers the right token in 33"),
+        (
+            [(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)],
+            "only 33 % of the clean runs prefer the right",
+        ),
         ([(1.0, -2.0, 0.0), (1.0, 4.0, 0.0)], "is not shown to change the logit difference"),
     ],
 )
 def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):
     task = summed(rows)
     assert not task.told
-    (headline,) = findings._finding(task, several=False).headline
-    assert "cannot be told" in headline
-    assert why in headline.replace("\N{NO-BREAK SPACE}", " ")
+    (claim,) = claims.where_it_is_carried([task])
+    assert "cannot be told" in claim.text
+    assert why in claim.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert claims.what_writes_it([task]) == ()
 
 
 def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_where_they_are_beyond_chance():
@@ -89,7 +93,8 @@ def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_whe
     about = {"model": "m", "task": "t", "blocks": 4, "left_out": []}
     task = summarise([pair(index) for index in range(12)], heads, 0.95, **about)
     assert task.at("denoise", "head", 3, "last", 1).effect.value == pytest.approx(-0.25)
-    most, against = findings._finding(task, several=False).headline
+    (claim,) = claims.which_heads([task])
+    most, against = claim.sentences
     assert "restore a share beyond chance, most 3.0 at the last token (50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
     assert "take a share away beyond chance, most 3.1" in against
     assert "3.2" not in most + against

@@ -15,8 +15,8 @@ from lesion.labs.recall.result import Measures, RecallSummary, Spread
 from lesion.labs.recall.study_findings import decimals, group_name, spread_text
 from lesion.labs.recall.study_result import CutSpreads, Group, RecallStudySummary, Spreads
 from lesion.report import wording
-from lesion.report.table import Column, Form, Table
-from lesion.report.table import decimals as with_decimals
+from lesion.report.forms import decimals as with_decimals
+from lesion.report.table import Column, Table
 
 TITLES = {
     "clean_accuracy": "accuracy",
@@ -198,7 +198,7 @@ def _spread_column(key: str, title: str, *, signed: bool = False, bare: bool = F
     return Column(key, title, row=write)
 
 
-def _three(*, bare: bool = False) -> Form:
+def _three(*, bare: bool = False) -> Write:
     return lambda value: "" if value is None else decimals(value, bare=bare)
 
 

@@ -123,7 +123,7 @@ class AblationResult(StudyResult[AblationSummary]):
         return report(self.summary, *self._stored(), seconds=seconds)
 
     @override
-    def text(self) -> RenderableType:
+    def text(self, *, every: bool = False) -> RenderableType:
         return tables.text(self.summary, cost.read(self.folder).get(ASKING) or {})
 
     @override

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from lesion.core import sharing
 from lesion.report import wording
 from lesion.report.finding import Finding
-from lesion.report.table import decimals
+from lesion.report.forms import decimals
 from lesion.report.values import Estimate
 from lesion.report.wording import SPACE
 from lesion.studies.comparison.result import Compared, ComparisonSummary, Counts, Pair

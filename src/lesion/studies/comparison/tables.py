@@ -10,7 +10,8 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, plain_columns
+from lesion.report.forms import decimals
+from lesion.report.table import Column, Table, plain_columns
 from lesion.report.values import Estimate
 from lesion.studies.comparison import findings as prose
 from lesion.studies.comparison.result import ComparisonSummary, Pair

@@ -11,7 +11,7 @@ import pandas as pd
 from lesion.report import plots, theme, wording
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.table import decimals
+from lesion.report.forms import decimals
 from lesion.report.values import Mean
 from lesion.studies.drift.evidence import null_reach
 from lesion.studies.drift.result import Curve, Departure, DriftOfModel, Family, Shape

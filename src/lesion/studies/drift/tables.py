@@ -11,7 +11,8 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, plain_columns, terminal_table
+from lesion.report.forms import decimals
+from lesion.report.table import Column, Table, plain_columns, terminal_table
 from lesion.report.values import Mean
 from lesion.studies.drift.charts import place_text, plain
 from lesion.studies.drift.result import (

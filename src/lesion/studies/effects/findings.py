@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lesion.report import wording
 from lesion.report.finding import FEW, LIMITS, Finding
-from lesion.report.table import decimals
+from lesion.report.forms import decimals
 from lesion.report.values import Estimate
 from lesion.studies.effects.class_findings import class_sentences
 from lesion.studies.effects.result import Effect, EffectsSummary, TaskEffects, UnitEffects

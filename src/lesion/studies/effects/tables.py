@@ -11,7 +11,8 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, Wide, decimals, plain_columns, unknown
+from lesion.report.forms import decimals, unknown
+from lesion.report.table import Column, Table, Wide, plain_columns
 from lesion.report.values import Estimate
 from lesion.studies.effects.result import ClassEffect, ClassTable, EffectsSummary, PlaceClasses, TaskEffects
 

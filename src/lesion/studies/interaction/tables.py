@@ -11,7 +11,8 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, plain_columns, unknown
+from lesion.report.forms import unknown
+from lesion.report.table import Column, Table, plain_columns
 from lesion.report.values import Estimate
 from lesion.studies.interaction import findings as prose
 from lesion.studies.interaction.result import InteractionSummary

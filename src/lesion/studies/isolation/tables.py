@@ -11,7 +11,8 @@ import pandas as pd
 
 from lesion.core import sharing
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, plain_columns
+from lesion.report.forms import decimals
+from lesion.report.table import Column, Table, plain_columns
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Excluded, Isolation, IsolationSummary, Selected, selection_name
 

@@ -1,4 +1,4 @@
-"""The report of a patching study, in reading order."""
+"""The result of a patching study: its rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing_extensions import override
 from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import (
-    Block,
-    Figure,
-    Findings,
-    Opening,
-    Page,
-    Panel,
-    Prose,
-    Section,
-    entries,
-    study_section,
-)
-from lesion.report.finding import Finding
-from lesion.studies.patching import charts, tables
-from lesion.studies.patching import findings as prose
-from lesion.studies.patching.result import Direction, PatchedTask, PatchingSummary
+from lesion.report.blocks import Check, Prose
+from lesion.report.finding import FEW
+from lesion.report.forms import WHOLE_SHARE, decimals
+from lesion.report.marks import Map, Mark
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.studies.patching import claims
+from lesion.studies.patching.result import Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import POSITIONS
 
 METHOD = (
@@ -48,10 +41,11 @@ READING = (
     "After Meng et al. (2022) and Wang et al. (2023), with the symmetric replacement of tokens and the logit difference"
     " that Zhang and Nanda (2024) recommend. Pairs that share a corrupted item are taken for independent.",
 )
-DIRECTIONS: dict[Direction, tuple[str, str]] = {
-    "denoise": ("denoising", "Denoising: the share that a clean value restores in the corrupted run"),
-    "noise": ("noising", "Noising: the share that a corrupted value breaks in the clean run"),
+CAPTIONS: dict[Direction, str] = {
+    "denoise": "Denoising: the share of the mean logit difference that a clean value restores in the corrupted run.",
+    "noise": "Noising: the share of the mean logit difference that a corrupted value breaks in the clean run.",
 }
+FILES: dict[Direction, str] = {"denoise": "denoising", "noise": "noising"}
 
 
 @dataclass(frozen=True)
@@ -63,85 +57,88 @@ class PatchingResult(StudyResult[PatchingSummary]):
         planned: runs that the study consists of; 0 where it was not run now.
     """
 
-    SUMMARY, TABLE, TEXT = PatchingSummary, tables.patches, tables.text_tables
+    SUMMARY = PatchingSummary
+    EYEBROW = "activation patching"
+    READING = (METHOD, *READING)
 
     @property
     def pairs(self) -> pd.DataFrame:
         """One row per model and task, as `pairs.csv`."""
-        return tables.runs(self.summary).frame
+        return Table.of(self._pairs()).frame
+
+    def _pairs(self) -> Rows:
+        return Rows(
+            "pairs", self.summary.tasks, (PatchedTask,), "Pairs",
+            "Clean, corrupted: mean logit difference, the clean prompt's answer minus the corrupted prompt's. Right:"
+            " the run prefers the answer to its own prompt. Left out: no corrupted prompt of as many tokens.",
+        )  # fmt: skip
 
     @override
-    def found(self) -> list[Finding]:
-        return prose.findings(self.summary)
-
-    @override
-    def page(self) -> Page:
-        summary = self.summary
-        tasks = summary.tasks
-        blocks: tuple[Block, ...] = (Findings(tuple(self.found())), Prose((METHOD,)), tables.runs(summary))
-        sections = [Section("Findings", "Findings", blocks)]
-        sections += [_section(task, number, len(tasks)) for number, task in enumerate(tasks)]
-        sections.append(Section("Patches", "All patches", (tables.patches(summary),)))
-        study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-        sections.append(study_section(entries(study), summary.notes, READING))
+    def parts(self) -> tuple[Part, ...]:
+        tasks = self.summary.tasks
+        told = (*claims.where_it_is_carried(tasks), *claims.what_writes_it(tasks), *claims.which_heads(tasks))
         names = wording.listed(list(dict.fromkeys(task.task for task in tasks)))
-        models = wording.listed(list(dict.fromkeys(task.model for task in tasks)))
-        return Page(
-            title=visible(summary.study.title or f"Activation patching of {models} on {names}"),
-            eyebrow="activation patching",
-            sections=tuple(sections),
-            version=summary.version,
-            opening=Opening(_lead(summary)),
+        records = [(task, cell) for task in tasks for cell in task.cells]
+        patches = Rows(
+            "patching", records, (Patched, PatchedCell), "Patches",
+            "Effect: share of the mean logit difference that the patch restores (denoise) or breaks (noise). p:"
+            " Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
+        )  # fmt: skip
+        return (
+            Part(f"Where is the answer to {names} carried?", patches, _maps("denoise"), told, wide=True),
+            Part("What breaks the answer?", patches, _maps("noise"), short="Noising", wide=True, table=False),
+            Part("The pairs of prompts", self._pairs(), short="Pairs", own=(_examples(tasks),)),
         )
+
+    @property
+    @override
+    def basis(self) -> str:
+        first = self.summary.tasks[0]
+        number = decimals(2)
+        agree = [WHOLE_SHARE.text(share) for share in (first.clean_right, first.corrupted_right)]
+        return (
+            f"{wording.counted(first.pairs, 'pair')}. Logit difference {number.text(first.clean)} after the clean"
+            f" prompt and {number.text(first.corrupted)} after the corrupted one; {wording.listed(agree)} of the runs"
+            " prefer their right answer."
+        )
+
+    @override
+    def checks(self) -> list[Check]:
+        few = [task for task in self.summary.tasks if task.pairs < FEW]
+        out = [task for task in self.summary.tasks if task.left_out]
+        checks = [Check("bad", f"{task.task}: only {wording.counted(task.pairs, 'pair')}.") for task in few]
+        return checks + [
+            Check("open", f"{task.task}: {wording.counted(len(task.left_out), 'item')} left out for want of a pair.")
+            for task in out
+        ]
 
     @override
     def done(self) -> list[str]:
         return [progress_line("evaluated", self.evaluated, self.planned, " patched runs")] if self.planned else []
 
 
-def _lead(summary: PatchingSummary) -> tuple[str, ...]:
-    """The verdict of the first task."""
-    return prose.findings(summary)[0].headline[:2] if summary.tasks else ()
+def _maps(direction: Direction) -> tuple[Mark, ...]:
+    """The maps of a direction: blocks and branches by class of positions, and heads."""
+    what = "; ".join(f"{name}: {text}" for name, text in POSITIONS.items())
+    file = FILES[direction]
+    return (
+        Map(
+            "effect", "layer", "position", "carries", 1.0, hue="share", panel=("model", "task", "kind"), wide=True,
+            only={"direction": direction, "place": ("block", "attention", "mlp")}, name=file,
+            caption=f"{CAPTIONS[direction]} Boxed: at least half, by its interval. {wording.capital(what)}.",
+        ),
+        Map(
+            "effect", "layer", "head", "carries", hue="share", panel=("model", "task", "position"), wide=True,
+            only={"direction": direction, "place": "head"}, name=f"{file}-heads",
+            caption=f"{CAPTIONS[direction]} Boxed: beyond chance, corrected over all cells.",
+        ),
+    )  # fmt: skip
 
 
-def _section(task: PatchedTask, number: int, of: int) -> Section:
-    after = f"-{number + 1}" if of > 1 else ""
-    name = f"{task.model}, {task.task}" if of > 1 else task.task
-    figures: list[Block] = []
-    for direction, (file, _) in DIRECTIONS.items():
-        if any(cell.place != "head" for cell in task.cells):
-            figures.append(_figure(task, direction, f"{file}{after}"))
-        if task.of(direction, "head"):
-            figures.append(_heads_figure(task, direction, f"{file}-heads{after}"))
-    if task.of("denoise", "head"):
-        figures.append(tables.heads(task, f"heads{after}"))
-    example = task.example
-    pair = (
-        f"A pair: “{visible(example.clean)}” ({visible(example.answers[0])}) and"
-        f" “{visible(example.corrupted)}” ({visible(example.answers[1])})."
+def _examples(tasks: tuple[PatchedTask, ...]) -> Prose:
+    texts = (
+        f"{task.task}: “{visible(task.example.clean)}” ({visible(task.example.answers[0])}) and"
+        f" “{visible(task.example.corrupted)}” ({visible(task.example.answers[1])})."
+        for task in tasks
     )
-    return Section(visible(name), visible(f"Where the answer is carried: {name}"), (*figures, Prose((pair,))))
-
-
-def _figure(task: PatchedTask, direction: Direction, file: str) -> Figure:
-    kinds = [kind for kind in charts.TITLES if kind != "head" and task.of(direction, kind)]
-    panels = tuple(Panel((charts.heat_map(task, direction, kind),), charts.TITLES[kind]) for kind in kinds)
-    rows = {cell.position for cell in task.cells}
-    what = "; ".join(f"{charts.label(name)}: {text}" for name, text in POSITIONS.items() if name in rows)
-    caption = (
-        f"{DIRECTIONS[direction][1]}, of the mean logit difference; {task.model}, {task.task},"
-        f" {wording.counted(task.pairs, 'pair')}. Boxed: at least half, by its interval. {wording.capital(what)}."
-    )
-    return Figure(file, panels, caption, columns=1, wide=True)
-
-
-def _heads_figure(task: PatchedTask, direction: Direction, file: str) -> Figure:
-    positions = [name for name in prose.WHERE if any(cell.position == name for cell in task.of(direction, "head"))]
-    panels = tuple(
-        Panel((charts.head_map(task, direction, name),), f"Heads at the {prose.WHERE[name]}") for name in positions
-    )
-    caption = (
-        f"{DIRECTIONS[direction][1]}, of every head at the input of the output matrix; {task.model}, {task.task},"
-        f" {wording.counted(task.pairs, 'pair')}. Boxed: beyond chance, corrected over all cells."
-    )
-    return Figure(file, panels, caption, columns=1, wide=True)
+    return Prose(items=tuple(texts), quiet=False)

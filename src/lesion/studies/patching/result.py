@@ -6,14 +6,34 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lesion.core.values import Summary
+from lesion.report import wording
+from lesion.report.forms import NATS, SHARE, WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Value
 from lesion.studies.patching.study import Kind, PatchingStudy
 
 Direction = Literal["denoise", "noise"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
+HALF = 0.5
+"""From this share of the difference on, a place is said to carry the answer."""
+PLACES: dict[Kind, str] = {
+    "block": "Residual stream after the block",
+    "attention": "What the attention adds",
+    "mlp": "What the MLP adds",
+    "head": "What a head gives",
+}
+"""Kinds of place as a heading names them."""
 
-class PatchedCell(Value):
+
+class Patched(Row):
+    """What tells the lines of a patching study apart."""
+
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+
+
+class PatchedCell(Row):
     """One place × class of positions, in one direction.
 
     Attributes:
@@ -28,14 +48,34 @@ class PatchedCell(Value):
             `denoise`, a fall for `noise`.
     """
 
-    direction: Direction
-    place: Kind
-    layer: int
-    head: int | None = None
-    position: str
-    items: int
-    effect: Estimate
-    log_probability: Estimate
+    direction: Direction = column("Direction", label=True)
+    place: Kind = column("Place", label=True)
+    layer: int = column("Block", label=True)
+    head: int | None = column("Head", default=None, label=True)
+    position: str = column("Position", label=True)
+    items: int = column("Pairs")
+    effect: Estimate = column("Effect", SHARE, p="p")
+    log_probability: Estimate = column("Log-probability", NATS)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the effect is beyond chance after correction over all cells."""
+        return self.effect.p_corrected is not None and self.effect.p_corrected <= wording.ALPHA
+
+    @property
+    def carries(self) -> bool:
+        """Whether it is shown to move at least half of the difference; of a head, anything."""
+        return self.is_shown and (self.place == "head" or (self.effect.low or 0.0) >= HALF)
+
+    @property
+    def kind(self) -> str:
+        """Its kind of place as a heading."""
+        return PLACES[self.place]
+
+    @property
+    def size(self) -> float:
+        """The effect without its sign."""
+        return abs(self.effect.value or 0.0)
 
 
 class Example(Value):
@@ -46,7 +86,7 @@ class Example(Value):
     answers: tuple[str, str]
 
 
-class PatchedTask(Value):
+class PatchedTask(Patched):
     """One model on one task.
 
     Attributes:
@@ -60,20 +100,23 @@ class PatchedTask(Value):
             half of the clean runs prefer the right token.
     """
 
-    model: str
-    task: str
     blocks: int
     layers: tuple[int, ...]
-    pairs: int
+    pairs: int = column("Pairs")
     left_out: tuple[str, ...]
-    clean: Estimate
-    corrupted: Estimate
+    clean: Estimate = column("Clean", decimals(2))
+    corrupted: Estimate = column("Corrupted", decimals(2))
     difference: Estimate
-    clean_right: float
-    corrupted_right: float
+    clean_right: float = column("Clean run right", WHOLE_SHARE)
+    corrupted_right: float = column("Corrupted run right", WHOLE_SHARE)
     told: bool
     example: Example
     cells: tuple[PatchedCell, ...]
+
+    @derived.column("Left out", key="left_out")
+    def items_left_out(self) -> int:
+        """Items without a corrupted prompt of their length."""
+        return len(self.left_out)
 
     def of(self, direction: Direction, place: Kind) -> Sequence[PatchedCell]:
         """The cells of a direction and kind of place."""

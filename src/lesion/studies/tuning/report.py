@@ -82,7 +82,7 @@ class TuningResult(StudyResult[TuningSummary]):
         )
 
     @override
-    def text(self) -> RenderableType:
+    def text(self, *, every: bool = False) -> RenderableType:
         return tables.text_tables(self.summary, training_seconds(self.folder))
 
     @override

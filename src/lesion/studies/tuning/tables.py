@@ -10,7 +10,8 @@ from rich.text import Text
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.table import Column, Table, plain, plain_columns, terminal_table, unknown
+from lesion.report.forms import plain, unknown
+from lesion.report.table import Column, Table, plain_columns, terminal_table
 from lesion.report.wording import signed
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.result import Accuracy, Change, TuningSummary

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from lesion.report import wording
-from lesion.report.table import Column, Table, decimals, plain_columns
+from lesion.report.forms import decimals
+from lesion.report.table import Column, Table, plain_columns
 from lesion.studies.ablation.invariance.charts import limits, p_text
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Overlap, Pair
 

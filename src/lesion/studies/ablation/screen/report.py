@@ -9,7 +9,8 @@ from rich.text import Text
 
 from lesion.plain import plain
 from lesion.report import wording
-from lesion.report.table import decimals, terminal_table
+from lesion.report.forms import decimals
+from lesion.report.table import terminal_table
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screen.result import Agreement, Loss, Screen
 from lesion.studies.ablation.sweep import is_inner

@@ -1,0 +1,87 @@
+"""Claims: what a study says about its rows, in at most three sentences, each made by a rule.
+
+A rule is a function from rows to claims, decorated with what it needs to speak at all. `docs/claims.md` lists every
+rule, and a test builds rows for each of its outcomes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, ParamSpec
+
+from lesion.report.rows import Record
+
+P = ParamSpec("P")
+MOST = 3
+"""Sentences of a claim at most."""
+Standing = Literal["holds", "fails", "unknown"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What holds of one subject.
+
+    Attributes:
+        sentences: at most three: what holds, the strongest number with its interval, what cannot be told.
+        rows: the lines that it rests on.
+        subject: whom it is about, where the page is about several.
+        rule: the name of the rule that made it.
+        standing: of a claim that was put as a question before: whether it holds.
+    """
+
+    sentences: tuple[str, ...]
+    rows: tuple[Record, ...] = ()
+    subject: str = ""
+    rule: str = ""
+    standing: Standing | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.sentences) > MOST:
+            raise ValueError(f"A claim has at most {MOST} sentences, not {len(self.sentences)}: {self.sentences[0]}")
+
+    @property
+    def text(self) -> str:
+        """The sentences, begun with the subject where there is one."""
+        return f"{self.subject}: {' '.join(self.sentences)}" if self.subject else " ".join(self.sentences)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as the documentation lists it.
+
+    Attributes:
+        name: of the function, in words.
+        says: what it can say, an outcome each.
+        needs: what must be there before it says so.
+    """
+
+    name: str
+    says: tuple[str, ...]
+    needs: str
+    module: str
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*says: str, needs: str) -> Callable[[Callable[P, Iterable[Claim]]], Callable[P, tuple[Claim, ...]]]:
+    """Decorates a function that makes claims; every claim then has its name.
+
+    Args:
+        says: the outcomes, each as a sentence with its numbers left open (`Block L is critical for A.`).
+        needs: the test, and its threshold, behind what is said.
+    """
+
+    def decorate(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...]]:
+        name = function.__name__.replace("_", " ")
+        RULES[f"{function.__module__}:{name}"] = Rule(name, says, needs, function.__module__)
+
+        @functools.wraps(function)
+        def make(*arguments: P.args, **named: P.kwargs) -> tuple[Claim, ...]:
+            return tuple(replace(claim, rule=name) for claim in function(*arguments, **named))
+
+        return make
+
+    return decorate

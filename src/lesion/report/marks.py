@@ -1,0 +1,468 @@
+"""Marks: how rows are drawn. Five are enough for every study.
+
+- `Profile`: a bar per block (or place) with its interval, and lines of reference across it (baseline, chance).
+- `Map`: a cell for every pair of a column and a row.
+- `Curves`: a line per series with its band.
+- `Points`: a mark per line of the table, over two numbers.
+- `Bars`: estimates with their intervals under one another, over an axis with a line at 0.
+
+A mark names fields of the rows; titles, units and numbers on pointing are those that the rows declare. `panel` names a
+field (or several) whose values have a panel each.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import altair as alt
+import pandas as pd
+from typing_extensions import override
+
+from lesion.report import heatmap, plots, theme, wording
+from lesion.report.axes import Axis, ratio_axis
+from lesion.report.blocks import Figure, Panel, Series
+from lesion.report.forms import Form, unknown
+from lesion.report.rows import Record, Shown, columns_of, p_text, parts_of, shown_of, value_of
+from lesion.report.values import Estimate
+
+OPENED = ("model", "task", "edit")
+"""Fields by which a click on a mark opens the answers behind it."""
+LEGIBLE = 32
+"""Up to so many columns the cells of a map have room for a number."""
+LINE = 26
+"""Characters of a line of a row's name."""
+HUES = {
+    "loss": (theme.LOSS, theme.GAIN),
+    "gain": (theme.GAIN, theme.LOSS),
+    "share": (theme.SHARE, theme.LOSS),
+}
+"""Colours of numbers above and below 0 in a map."""
+HALF = 0.42
+"""Half the width of a bar, in places."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What all marks have.
+
+    Attributes:
+        panel: fields whose values have a panel each.
+        caption: what a reader of the figure must know beyond its axes; one or two sentences.
+        name: of the files, `figures/NAME.png`; by default that of the part.
+        only: fields and the values that rows must have to be drawn.
+        wide: whether the figure takes the whole width of the page.
+    """
+
+    panel: str | tuple[str, ...] = field(default=(), kw_only=True)
+    caption: str = field(default="", kw_only=True)
+    name: str = field(default="", kw_only=True)
+    only: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    wide: bool = field(default=False, kw_only=True)
+
+    def figure(self, records: Sequence[Record], name: str) -> Figure | None:
+        """The figure over lines of a table; None where none of them is drawn."""
+        drawn = [record for record in records if self._drawn(record)]
+        if not drawn:
+            return None
+        panels = []
+        for values, own in grouped(drawn, names_of(self.panel)).items():
+            panels.append(Panel((self.chart(own, drawn),), wording.capital(" · ".join(values))))
+        legend = self.legend(drawn)
+        return Figure(
+            self.name or name,
+            tuple(panels),
+            self.caption,
+            legend,
+            small=len(panels) > 2,
+            columns=1 if self.wide else 2,
+            wide=self.wide or len(panels) == 1,
+        )
+
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        """The chart of one panel; `every` are the records of all panels, which share their axes."""
+        raise NotImplementedError
+
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        """The key of the figure."""
+        return ()
+
+    def _drawn(self, record: Record) -> bool:
+        return all(value_of(record, name) in _several(wanted) for name, wanted in self.only.items())
+
+
+@dataclass(frozen=True)
+class Profile(Mark):
+    """A bar for every place from `base` up or down to `y`, with its interval.
+
+    Attributes:
+        y: the number; over: the places.
+        base: the field that bars begin at (the unedited model's accuracy); 0 without one.
+        lines: fields that are drawn as dashed lines across, by what the key calls them (`{"chance": "guessing"}`).
+        filled: a field: bars for which it is true are full, the others pale. Its title stands in the key.
+    """
+
+    y: str
+    over: str
+    base: str = ""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    filled: str = ""
+
+    @override
+    @plots.unvalidated
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
+        rows = [_point(record, over.name, y, value_of(record, over.name)) for record in records]
+        frame = pd.DataFrame(rows).assign(
+            base=[0.0 if not self.base else _number(value_of(record, self.base), y) for record in records],
+            full=[not self.filled or bool(value_of(record, self.filled)) for record in records],
+        )
+        places = sorted({value_of(record, over.name) for record in every})
+        at = frame["x"].map({place: number for number, place in enumerate(places)})
+        numbered = all(isinstance(place, int) for place in places)
+        at = frame["x"] if numbered else at
+        frame = frame.assign(x=at, left=at - HALF, right=at + HALF, begin=at - 0.5, end=at + 0.5)
+        lines = [(label, value) for label, value in self._levels(records)]
+        bounds = [*_ends(every, y), *(value for _, value in self._all_levels(every)), *frame["base"]]
+        across = Axis(over.title.lower(), float(at.min()) - 0.6, float(at.max()) + 0.6, whole=True)
+        upright = Axis(y.heading, *_room(bounds))
+        bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
+            x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "base"), y2=alt.Y2(field="y"),
+            opacity=plots.either(alt.OpacityValue, "datum.full", 0.95, 0.32),
+        )  # fmt: skip
+        layers = [
+            bars,
+            alt.Chart(frame.dropna(subset=["low", "high"])).mark_rule(color=theme.INK, opacity=0.7).encode(
+                x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")
+            ),
+            *(plots.level(value, upright, dash=DASHES[at % len(DASHES)]) for at, (_, value) in enumerate(lines)),
+            plots.level(0.0, upright, dash=(1, 0)) if not self.base and min(bounds) < 0 else None,
+            alt.Chart(frame).mark_rect(opacity=0).encode(
+                x=plots.x(across, "begin"), x2=alt.X2(field="end"), tooltip=plots.tip()
+            ),
+        ]  # fmt: skip
+        return alt.layer(*(layer for layer in layers if layer is not None))
+
+    @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        series = [Series(label, colour=theme.SOFT, dashed=True) for label, _ in self._levels(records[:1])]
+        if self.filled:
+            title = shown_of(records[0], self.filled).title.lower()
+            series.insert(0, Series(f"{title} (full colour)", colour=theme.TONES[0], area=True))
+        return tuple(series)
+
+    def _levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
+        y = shown_of(records[0], self.y)
+        levels = [(label, _number(value_of(records[0], name), y)) for label, name in self.lines.items()]
+        return [(label, value) for label, value in levels if not math.isnan(value)]
+
+    def _all_levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
+        return [level for record in records for level in self._levels([record])]
+
+
+DASHES = ((6.0, 4.0), (2.0, 4.0), (10.0, 3.0))
+"""Of lines of reference, in order."""
+
+
+@dataclass(frozen=True)
+class Map(Mark):
+    """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
+
+    Attributes:
+        value: the number; over: the columns; up: the rows.
+        boxed: a field: cells for which it is true have a box.
+        full: the number at which the colour is full; by default the largest drawn.
+        hue: what numbers above 0 are: a `loss`, a `gain`, or a `share` of something.
+        shown: the field that is written in the cells; by default `value`.
+    """
+
+    value: str
+    over: str
+    up: str
+    boxed: str = ""
+    full: float | None = None
+    hue: Literal["loss", "gain", "share"] = "loss"
+    shown: str = ""
+
+    @override
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        value, over, up = (shown_of(records[0], name) for name in (self.value, self.over, self.up))
+        columns = sorted({value_of(record, over.name) for record in every}, key=_order)
+        written = shown_of(records[0], self.shown or self.value)
+        rows = [
+            {
+                **_point(record, over.name, value, value_of(record, over.name)),
+                "y": _label(up.form(value_of(record, up.name))),
+                "value": number if not math.isnan(number := _number(value_of(record, value.name), None)) else None,
+                "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
+                "marked": bool(self.boxed and value_of(record, self.boxed)),
+            }
+            for record in records
+        ]
+        frame = pd.DataFrame(rows)
+        largest = max((abs(_number(value_of(record, value.name), None)) for record in every), default=1.0)
+        return heatmap.heat(
+            frame, over.title.lower(), up.title.lower() if up.title else "", columns=columns,
+            full=self.full or (1.0 if math.isnan(largest) or largest == 0 else largest),
+            colours=HUES[self.hue],
+            height=28 + 12 * (max(text.count("\n") for text in frame["y"].astype(str))),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curves(Mark):
+    """A line per series with its interval as a band.
+
+    Attributes:
+        y: the number; over: the horizontal axis; by: fields that tell series apart.
+        log: whether the horizontal axis is logarithmic.
+        low, high: ends of the upright axis; by default those of the numbers.
+        lines: as for `Profile`.
+    """
+
+    y: str
+    over: str
+    by: str | tuple[str, ...] = ()
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+    @override
+    @plots.unvalidated
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
+        names = series_of(every, self.by)
+        rows = [
+            {**_point(record, over.name, y, _number(value_of(record, over.name), over)), "series": name}
+            for record, name in zip(records, _series(records, self.by), strict=True)
+        ]
+        frame = pd.DataFrame(rows)
+        whole = all(isinstance(value_of(record, over.name), int) for record in every)
+        places = [_number(value_of(record, over.name), over) for record in every]
+        room = 0.02 * (max(places) - min(places)) or 0.5
+        if self.log:
+            across = ratio_axis(over.heading.lower(), places, whole=whole)
+        else:
+            across = Axis(over.heading.lower(), min(places) - room, max(places) + room, whole=whole)
+        ends = _room([*_ends(every, y), *(end for end in (self.low, self.high) if end is not None)])
+        upright = Axis(
+            y.heading, ends[0] if self.low is None else self.low, ends[1] if self.high is None else self.high
+        )
+        guide = _guide(rows, over)
+        levels = [
+            plots.level(value, upright)
+            for name in self.lines.values()
+            if not math.isnan(value := _number(value_of(records[0], name), y))
+        ]
+        drawn = [name for name in names if name in set(frame["series"])]
+        lines = plots.curves(
+            frame.drop(columns="tip"),
+            across,
+            upright,
+            drawn,
+            numbers=[names.index(name) for name in drawn],
+            guide=guide,
+        )
+        return alt.layer(*levels, lines) if levels else lines
+
+    @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        names = series_of(records, self.by)
+        lines = [Series(label, colour=theme.SOFT, dashed=True) for label in self.lines]
+        return (*(Series(name, index) for index, name in enumerate(names) if name), *lines)
+
+
+@dataclass(frozen=True)
+class Points(Mark):
+    """A mark for every line, over two numbers, with the interval of the upright one.
+
+    Attributes:
+        y: the upright number; x: the other; by: fields that tell series apart; log: whether x is logarithmic.
+    """
+
+    y: str
+    x: str
+    by: str | tuple[str, ...] = ()
+    log: bool = False
+
+    @override
+    @plots.unvalidated
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        y, across = shown_of(records[0], self.y), shown_of(records[0], self.x)
+        names = series_of(every, self.by)
+        rows = [
+            {**_point(record, across.name, y, _number(value_of(record, across.name), across)), "series": name}
+            for record, name in zip(records, _series(records, self.by), strict=True)
+        ]
+        places = [_number(value_of(record, across.name), across) for record in every]
+        horizontal = (
+            ratio_axis(across.heading.lower(), places) if self.log else Axis(across.heading.lower(), *_room(places))
+        )
+        upright = Axis(y.heading, *_room(_ends(every, y)))
+        frame = pd.DataFrame(rows)
+        tips = alt.Chart(frame).mark_point(size=200, opacity=0).encode(
+            x=plots.x(horizontal), y=plots.y(upright), tooltip=plots.tip()
+        )  # fmt: skip
+        return alt.layer(plots.points(frame, horizontal, upright, names), tips)
+
+    @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        return tuple(Series(name, index) for index, name in enumerate(series_of(records, self.by)) if name)
+
+
+@dataclass(frozen=True)
+class Bars(Mark):
+    """Estimates with their intervals, each in a row of its own, over an axis with a line at 0.
+
+    Attributes:
+        value: the estimate; up: fields that name a row; by: a field by which rows are coloured.
+        runs: a field of single runs that an estimate is the mean of, drawn small beneath it.
+    """
+
+    value: str
+    up: str | tuple[str, ...]
+    by: str = ""
+    runs: str = ""
+
+    @override
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        value = shown_of(records[0], self.value)
+        names = series_of(every, self.by)
+        colours = {name: theme.tone(index) for index, name in enumerate(names)}
+        rows = []
+        for record, name in zip(records, _series(records, self.by), strict=True):
+            point = _point(record, names_of(self.up)[0], value, 0.0)
+            label = _label(" · ".join(texts(record, names_of(self.up))))
+            rows.append({**point, "x": point["y"], "y": label, "colour": colours[name]})
+        repeats = [
+            {"y": row["y"], "x": _number(run, value), "colour": row["colour"]}
+            for record, row in zip(records, rows, strict=True)
+            for run in (value_of(record, self.runs) if self.runs else ())
+        ]
+        axis = Axis(value.heading, *_room([0.0, *_ends(every, value)]))
+        return plots.forest(pd.DataFrame(rows), axis, repeats=pd.DataFrame(repeats) if repeats else None)
+
+    @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        names = series_of(records, self.by)
+        return tuple(Series(name, index) for index, name in enumerate(names)) if self.by else ()
+
+
+def names_of(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Fields as a tuple."""
+    return (names,) if isinstance(names, str) else names
+
+
+def texts(record: Record, names: Iterable[str]) -> tuple[str, ...]:
+    """Fields of a line as they are written."""
+    return tuple(shown_of(record, name).write(value_of(record, name)) for name in names)
+
+
+def grouped(records: Sequence[Record], names: tuple[str, ...]) -> dict[tuple[str, ...], list[Record]]:
+    """The lines by the texts of these fields, as they come; a field that never differs is left out."""
+    keys = [texts(record, names) for record in records]
+    differing = [place for place in range(len(names)) if len({key[place] for key in keys}) > 1]
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for key, record in zip(keys, records, strict=True):
+        groups.setdefault(tuple(key[place] for place in differing), []).append(record)
+    return groups
+
+
+def _series(records: Sequence[Record], by: str | tuple[str, ...]) -> list[str]:
+    return [" · ".join(texts(record, names_of(by))) for record in records]
+
+
+def series_of(records: Sequence[Record], by: str | tuple[str, ...]) -> list[str]:
+    """The names of series, in the order in which they come."""
+    return list(dict.fromkeys(_series(records, by)))
+
+
+def _several(wanted: Any) -> Sequence[Any]:
+    return tuple(wanted) if isinstance(wanted, tuple | list | set | frozenset) else (wanted,)
+
+
+def _number(value: Any, shown: Shown | None) -> float:
+    """A number as it is drawn: in the unit of its form; NaN where it is missing."""
+    number: Any = value.value if isinstance(value, Estimate) else value
+    per = shown.form.per if shown is not None and isinstance(shown.form, Form) else 1.0
+    return math.nan if unknown(number) else per * float(number)
+
+
+def _point(record: Record, place: str, shown: Shown, x: Any) -> dict[str, Any]:
+    """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers a click opens."""
+    value = value_of(record, shown.name)
+    ends: dict[str, float | None] = {"low": None, "high": None}
+    if isinstance(value, Estimate) and value.low is not None and value.high is not None:
+        ends = {"low": _number(value.low, shown), "high": _number(value.high, shown)}
+    opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}
+    opened = opened if len(opened) == len(OPENED) else {}
+    return {"x": x, "y": _number(value, shown), **ends, "tip": tip(record, shown.name), **opened}
+
+
+def _has(record: Record, name: str) -> bool:
+    return any(hasattr(row, name) for row in parts_of(record))
+
+
+def tip(record: Record, name: str) -> str:
+    """What pointing at a mark shows: what tells its line apart, the number with its interval and its test."""
+    labels = [
+        f"{shown.title.lower()}{wording.SPACE}{shown.write(getattr(row, shown.name))}"
+        for row in parts_of(record)
+        for shown in columns_of(type(row))
+        if shown.label and shown.title and not unknown(getattr(row, shown.name)) and getattr(row, shown.name) != ""
+    ]
+    shown, value = shown_of(record, name), value_of(record, name)
+    p = p_text(value) if isinstance(value, Estimate) else ""
+    return "\n".join([*labels, f"{shown.title}: {shown.sentence(value)}{f'; {p}' if p else ''}"])
+
+
+def _guide(rows: Sequence[dict[str, Any]], over: Shown) -> pd.DataFrame:
+    """What pointing at a place of the horizontal axis shows of all series."""
+    lines: dict[float, list[str]] = {}
+    opened: dict[float, dict[str, str]] = {}
+    for row in rows:
+        number = row["tip"].rsplit("\n", 1)[-1].partition(": ")[2]
+        head = f"{over.title.lower()}{wording.SPACE}{wording.figures(row['x'], 6)}"
+        lines.setdefault(row["x"], [head]).append(f"{row['series']}: {number}" if row["series"] else number)
+        opened.setdefault(row["x"], {name: row[name] for name in OPENED if name in row})
+    return pd.DataFrame([{"x": place, "tip": "\n".join(text), **opened[place]} for place, text in lines.items()])
+
+
+def _ends(records: Sequence[Record], shown: Shown) -> list[float]:
+    """Every number and end of an interval."""
+    values = [value_of(record, shown.name) for record in records]
+    numbers = [
+        number
+        for value in values
+        for number in ((value.value, value.low, value.high) if isinstance(value, Estimate) else (value,))
+    ]
+    return [_number(number, shown) for number in numbers if not unknown(number)] or [0.0]
+
+
+def _room(numbers: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis that holds all numbers, with some room."""
+    known = [number for number in numbers if not math.isnan(number)] or [0.0]
+    low, high = min(known), max(known)
+    if high - low < 1e-12:
+        low, high = low - 0.5, high + 0.5
+    room = 0.05 * (high - low)
+    return low - (room if low != 0 else 0.0), high + room
+
+
+def _short(shown: Shown, value: Any) -> str:
+    """A number in a cell of a map: without its interval, as short as can be."""
+    number = value.value if isinstance(value, Estimate) else value
+    form = shown.form
+    return Form(0, form.per, signed=form.signed)(number) if isinstance(form, Form) and form.per > 1 else form(number)
+
+
+def _label(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, LINE)) or text
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value

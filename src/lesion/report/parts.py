@@ -1,0 +1,204 @@
+"""Parts: what a study shows, each a kind of rows with the marks that draw them and the claims about them.
+
+A page, a notebook's cell, the terminal's text and the figures are made from the list of parts. The first part is the
+answer to the study's question: its first claim stands above its first figure, at the top of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from lesion.plain import plain, visible
+from lesion.report import wording
+from lesion.report.blocks import (
+    Block,
+    Check,
+    Claims,
+    Example,
+    Figure,
+    Folded,
+    Opening,
+    Page,
+    Prose,
+    Section,
+    entries,
+    study_section,
+)
+from lesion.report.browser import NOTHING, Carried
+from lesion.report.claims import Claim
+from lesion.report.marks import Mark
+from lesion.report.rows import Rows
+from lesion.report.table import Table, Wide
+
+TERMINAL_ROWS = 10
+"""Rows of the main table in a terminal, without `--all`."""
+IN_DETAIL = "In detail"
+"""The heading of what the first part has beneath the answer."""
+TERMINAL_CLAIMS = 3
+"""Claims in a terminal, without `--all`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One subject of a page.
+
+    Attributes:
+        title: what it shows, as a heading.
+        rows: its numbers; None for a part that is claims alone.
+        marks: how they are drawn, the most telling first.
+        claims: what is said of them, the most important first.
+        about: what was measured, in a sentence, where the title does not say it.
+        short: its name in the contents of the page; by default the title.
+        own: blocks that only this part has, beneath the claims.
+        wide: whether it takes the whole width of the page.
+        table: whether the rows have a table; not where another part has the same.
+    """
+
+    title: str
+    rows: Rows | None = None
+    marks: tuple[Mark, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    about: str = ""
+    short: str = ""
+    own: tuple[Block, ...] = ()
+    wide: bool = False
+    table: bool = True
+
+    @property
+    def name(self) -> str:
+        """What its files begin with."""
+        title = (self.rows.name if self.rows else "") or self.short or self.title
+        return title.lower().replace(" ", "-")
+
+    def figures(self) -> list[Figure]:
+        """Its figures, each with a name of its own."""
+        records = self.rows.records if self.rows else ()
+        named = (
+            mark.figure(records, f"{self.name}-{number}" if number > 1 else self.name)
+            for number, mark in enumerate(self.marks, 1)
+        )
+        return [figure for figure in named if figure is not None]
+
+    def section(self, answer: Claim | None = None, *, first: bool = False) -> Section:
+        """The part as a section.
+
+        Args:
+            answer: the claim whose first sentence is the answer of the page; it goes on where that ended.
+            first: whether the first figure stands at the top of the page already, and the title is the page's.
+        """
+        claims = tuple(
+            replace(claim, sentences=claim.sentences[1:], subject="") if claim is answer else claim
+            for claim in self.claims
+            if claim is not answer or len(claim.sentences) > 1
+        )
+        figures = self.figures()[1:] if first else self.figures()
+        blocks: list[Block] = [*figures[:1]]
+        if claims:
+            blocks.append(Claims(claims))
+        if self.about:
+            blocks.append(Prose((self.about,)))
+        blocks += self.own
+        if figures[1:]:
+            blocks.append(Folded("More charts", tuple(figures[1:])))
+        if self.table and self.rows is not None and self.rows.records and self.rows.visible:
+            table = Table.of(self.rows)
+            blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
+        title = IN_DETAIL if first else self.title
+        return Section(title if first else self.short or title, title, tuple(blocks), within="evidence", wide=self.wide)
+
+
+def answer_of(parts: Sequence[Part]) -> Claim | None:
+    """The first claim of the first part that makes one."""
+    return next((claim for part in parts for claim in part.claims), None)
+
+
+def page(
+    title: str,
+    eyebrow: str,
+    parts: Sequence[Part],
+    *,
+    version: str,
+    study: Any = None,
+    facts: Sequence[tuple[str, str]] = (),
+    basis: str = "",
+    checks: Sequence[Check] = (),
+    examples: Sequence[Example] = (),
+    notes: Sequence[str] = (),
+    reading: Sequence[str] = (),
+    approximate: str = "",
+    carried: Carried = NOTHING,
+    paragraph: str = "",
+) -> Page:
+    """The page of a study.
+
+    Args:
+        title: the question, in short names.
+        eyebrow: the kind of study.
+        parts: in reading order.
+        version: of lesion.
+        study: the study, whose entries stand at the end; or `facts` in its place.
+        basis: on what the answer rests, in a line: items, chance, the smallest loss that would have been seen.
+        checks: whether the answer can be believed.
+        examples: answers that broke.
+        notes, reading: what a reader should know of the numbers, and how to read them; folded.
+        approximate: what makes the numbers approximate, as sentences.
+        carried: what the browser of answers reads.
+        paragraph: to copy into a paper.
+    """
+    answer = answer_of(parts)
+    first = next(iter(parts), None)
+    figure = next(iter(first.figures()), None) if first else None
+    sections = [part.section(answer, first=part is first) for part in parts]
+    own = facts or entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
+    ending = study_section(own, notes, reading)
+    if paragraph:
+        ending = replace(ending, blocks=(Prose((paragraph,), title="A paragraph to copy", quiet=False), *ending.blocks))
+    unseen = (part.rows for part in parts if part.table and part.rows is not None and not part.rows.records)
+    files = tuple(map(Table.of, unseen))
+    return Page(
+        title=visible(title),
+        eyebrow=eyebrow,
+        sections=(*(section for section in sections if section.blocks), ending),
+        version=version,
+        approximate=approximate,
+        carried=carried,
+        tables=files,
+        opening=Opening((answer_text(answer),) if answer else (), figure, basis),
+        checks=tuple(checks),
+        examples=tuple(examples),
+    )
+
+
+def answer_text(claim: Claim) -> str:
+    """The first sentence of a claim, begun with its subject where there is one."""
+    return f"{claim.subject}: {claim.sentences[0]}" if claim.subject else claim.sentences[0]
+
+
+def terminal(parts: Sequence[Part], *, every: bool = False) -> RenderableType:
+    """The claims behind the first, which stands above them already, and the rows of the first part.
+
+    Args:
+        every: all claims, and all rows of all parts.
+    """
+    claims = [claim for part in parts for claim in part.claims]
+    texts = [" ".join(claims[0].sentences[1:]), *(claim.text for claim in claims[1:])] if claims else []
+    lines = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts if text]
+    shown: list[RenderableType] = [*lines[: None if every else TERMINAL_CLAIMS - 1]]
+    for part in parts if every else parts[:1]:
+        if part.rows is None or not part.rows.records:
+            continue
+        rows = part.rows if every else _strongest(part.rows)
+        shown += [Text(), Wide(Table.of(rows).terminal())]
+    return Group(*shown)
+
+
+def _strongest(rows: Rows) -> Rows:
+    if len(rows.records) <= TERMINAL_ROWS:
+        return rows
+    title = f"{rows.title or wording.capital(rows.name)}: {TERMINAL_ROWS} of {len(rows.records):,} rows (--all: every)"
+    return replace(rows, records=rows.first(TERMINAL_ROWS), whole=rows.records, title=title)

@@ -1,0 +1,266 @@
+"""Rows: values whose fields say how they are shown.
+
+One declaration is the type, the JSON of `summary.json`, the columns of the CSV and parquet file, those of the table on
+a page, in a terminal and in a notebook, and the page of the documentation that explains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import Field
+from pydantic_core import PydanticUndefined
+
+from lesion.report import wording
+from lesion.report.forms import Form, Write, plain, unknown
+from lesion.report.values import Estimate, Value
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a field of a row is shown.
+
+    Attributes:
+        name: of the field.
+        key: of its column in files.
+        title: its heading; empty for a column that only files have.
+        form: how it is written.
+        label: whether it tells rows apart: it stands left, and is left out where all rows have the same.
+        low, high, p: the columns of an estimate's interval and p; `p_corrected` stands beside p. Empty: none.
+        about: what it is, for the documentation; by default what the class says under `Attributes`.
+    """
+
+    title: str = ""
+    form: Write = plain
+    label: bool = False
+    key: str = ""
+    low: str = ""
+    high: str = ""
+    p: str = ""
+    name: str = ""
+    estimate: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title, with the unit of the form."""
+        unit = self.form.unit if isinstance(self.form, Form) else ""
+        return f"{self.title}, {unit}" if self.title and unit else self.title
+
+    def columns(self, value: Any) -> Iterator[tuple[str, Any]]:
+        """The columns of a file that a value fills."""
+        if not self.estimate:
+            yield self.key, value
+            return
+        known = value if isinstance(value, Estimate) else Estimate(value=None)
+        yield self.key, known.value
+        yield self.low, known.low
+        yield self.high, known.high
+        if self.p:
+            yield self.p, known.p
+            yield f"{self.p}_corrected", known.p_corrected
+
+    def write(self, value: Any) -> str:
+        """The value as text, an estimate with its interval."""
+        if isinstance(value, Estimate):
+            if isinstance(self.form, Form):
+                return self.form.cell(value.value, value.low, value.high)
+            return self.form(value.value)
+        return self.form(value)
+
+    def sentence(self, value: Any) -> str:
+        """The value as it stands in a sentence, with its unit."""
+        return self.form.text(value) if isinstance(self.form, Form) else self.write(value)
+
+
+def column(
+    title: str = "",
+    form: Write = plain,
+    *,
+    default: Any = PydanticUndefined,
+    label: bool = False,
+    key: str = "",
+    ends: tuple[str, str] = ("", ""),
+    p: str | bool = "",
+    omitted: bool = False,
+) -> Any:
+    """A field of a `Row` that is a column of every table, file and page that the row stands in.
+
+    Args:
+        title: its heading; empty for a column of files alone.
+        form: how it is written.
+        default: of the field; without one it is required.
+        label: whether it tells rows apart (model, task): left out of a table whose rows all have the same.
+        key: of the column in files, by default the field's name.
+        ends: the columns of an estimate's interval, by default the key with `_low` and `_high`.
+        p: the column of an estimate's p (`True`: the key with `_p`), shown beside it on pages. Files have it with and
+            without its correction.
+        omitted: whether the JSON leaves the field out where it is the default.
+    """
+    shown = Shown(title, form, label, key, *ends, p=p if isinstance(p, str) else "=" if p else "")
+    leave_out = {"exclude_if": lambda value: value == default} if omitted else {}
+    return Field(default=default, json_schema_extra={"column": shown}, **leave_out)  # type: ignore[call-overload]
+
+
+class derived(property):  # noqa: N801 (it is used as `property` is)
+    """A property of a `Row` that is a column: `@derived.column("Place", label=True)`."""
+
+    shown: Shown
+
+    @classmethod
+    def column(
+        cls, title: str = "", form: Write = plain, *, label: bool = False, key: str = ""
+    ) -> Callable[[Callable[[Any], Any]], Any]:
+        """Decorates a method without arguments, which then is a property and a column."""
+
+        def decorate(method: Any) -> derived:
+            made = cls(method)
+            made.shown = Shown(title, form, label, key or method.__name__, name=method.__name__)
+            return made
+
+        return decorate
+
+
+class Row(Value):
+    """A value whose fields made by `column`, and properties made by `derived.column`, are columns."""
+
+
+Record = Row | tuple[Row, ...]
+"""What fills a line of a table: a row, or several rows side by side (`(task, cell)`)."""
+
+
+@cache
+def columns_of(row: type[Row]) -> tuple[Shown, ...]:
+    """The columns that a class of rows declares, in the order of its fields, derived ones behind them."""
+    declared: list[Shown] = []
+    for name, field in row.model_fields.items():
+        extra = field.json_schema_extra
+        shown: Any = extra.get("column") if isinstance(extra, dict) else None
+        if isinstance(shown, Shown):
+            key = shown.key or name
+            made = replace(shown, name=name, key=key, estimate=_estimates(field.annotation))
+            if made.estimate:
+                p = f"{key}_p" if made.p == "=" else made.p
+                made = replace(made, low=made.low or f"{key}_low", high=made.high or f"{key}_high", p=p)
+            declared.append(made)
+    names = {name: value for base in reversed(row.__mro__) for name, value in vars(base).items()}
+    return (*declared, *(value.shown for value in names.values() if isinstance(value, derived)))
+
+
+def _estimates(annotation: Any) -> bool:
+    return annotation is Estimate or Estimate in get_args(annotation)
+
+
+def parts_of(record: Record) -> tuple[Row, ...]:
+    """The rows side by side in a line."""
+    return record if isinstance(record, tuple) else (record,)
+
+
+def value_of(record: Record, name: str) -> Any:
+    """The field or property of that name, of the last row of a line that has it.
+
+    Raises:
+        AttributeError: none has.
+    """
+    for row in reversed(parts_of(record)):
+        if hasattr(row, name):
+            return getattr(row, name)
+    raise AttributeError(f"no row of {[type(row).__name__ for row in parts_of(record)]} has {name}")
+
+
+def shown_of(record: Record, name: str) -> Shown:
+    """How that field or property is shown; one that no row declares is shown as it is."""
+    columns = [shown for row in reversed(parts_of(record)) for shown in columns_of(type(row)) if shown.name == name]
+    return columns[0] if columns else Shown(name.replace("_", " "), name=name, key=name)
+
+
+def text_of(record: Record, name: str) -> str:
+    """A field of a line as it stands in a cell."""
+    return shown_of(record, name).write(value_of(record, name))
+
+
+def subject(record: Record, records: Sequence[Record]) -> str:
+    """The labels of a line that tell it apart from the others (`llama · sums`); empty where none does."""
+    labels = [shown for row in parts_of(record) for shown in columns_of(type(row)) if shown.label and shown.title]
+    telling = [s for s in labels if len({str(value_of(other, s.name)) for other in records}) > 1]
+    return " · ".join(text for shown in telling if (text := text_of(record, shown.name)) != wording.DASH)
+
+
+def flat(record: Record, of: Sequence[type[Row]]) -> dict[str, Any]:
+    """A line of a file: every column of these classes with its value, estimates as several columns."""
+    return {
+        key: value
+        for row, kind in zip(parts_of(record), of, strict=True)
+        for shown in columns_of(kind)
+        for key, value in shown.columns(getattr(row, shown.name))
+    }
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Lines of one kind, with what a file, a table and a chart of them need to know where there are none.
+
+    Attributes:
+        name: of the file, `NAME.csv`; empty: no file.
+        records: the lines.
+        of: the classes whose columns a line has, one for each of its rows: its own, or one it inherits from.
+        title: what the lines are, in a few words.
+        caption: what a reader of the table must know, one or two sentences.
+        marked: the column by which lines are marked.
+        only_marked: what a box is called that leaves only the marked lines on a page.
+        hidden: columns that stay in the file and are not shown.
+        most: a field or property: an excerpt has the lines with the largest; by default the first.
+        whole: all lines, where these are an excerpt: by them it is decided which columns are shown.
+    """
+
+    name: str
+    records: Sequence[Record]
+    of: tuple[type[Row], ...]
+    title: str = ""
+    caption: str = ""
+    marked: str = ""
+    only_marked: str = ""
+    hidden: frozenset[str] = frozenset()
+    most: str = ""
+    whole: Sequence[Record] = ()
+
+    @property
+    def columns(self) -> tuple[Shown, ...]:
+        """Every column that the classes declare."""
+        return tuple(shown for row in self.of for shown in columns_of(row))
+
+    @property
+    def visible(self) -> tuple[Shown, ...]:
+        """The columns of a page's table: those with a title and a value; labels only where they tell lines apart."""
+        kept = []
+        for shown in self.columns:
+            if not shown.title or shown.name in self.hidden:
+                continue
+            values = [value_of(record, shown.name) for record in self.whole or self.records]
+            known = {str(value) for value in values if not _missing(value)}
+            if known and not (shown.label and len(known) == 1 and len(values) > 1 and len(set(map(str, values))) == 1):
+                kept.append(shown)
+        return tuple(kept)
+
+    def first(self, count: int) -> list[Record]:
+        """An excerpt: marked lines before others, then those with the largest `most`; in the order of all."""
+
+        def rank(at: int) -> tuple[bool, float, int]:
+            record = self.records[at]
+            marked = bool(self.marked and value_of(record, self.marked))
+            return not marked, -value_of(record, self.most) if self.most else 0.0, at
+
+        return [self.records[at] for at in sorted(sorted(range(len(self.records)), key=rank)[:count])]
+
+
+def _missing(value: Any) -> bool:
+    return unknown(value.value) if isinstance(value, Estimate) else unknown(value) or value == ""
+
+
+def p_text(estimate: Estimate) -> str:
+    """`corrected p .002`, `p .04`, or empty where there is no test."""
+    if estimate.p_corrected is not None:
+        return f"corrected p{wording.SPACE}{wording.p_value(estimate.p_corrected)}"
+    return "" if estimate.p is None else f"p{wording.SPACE}{wording.p_value(estimate.p)}"

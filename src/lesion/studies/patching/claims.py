@@ -1,0 +1,126 @@
+"""What a patching study claims: where the answer is carried, what writes it there, and which heads take part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lesion.report import wording
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import WHOLE_SHARE
+from lesion.report.rows import subject
+from lesion.studies.patching.result import HALF, PatchedCell, PatchedTask
+from lesion.studies.patching.study import Kind
+
+NAMED = 3
+"""So many heads are named in a sentence."""
+WHERE = {
+    "earlier different": "earlier differing tokens",
+    "last different": "last differing token",
+    "next": "token behind the last differing one",
+    "between": "tokens between",
+    "last": "last token",
+    "all": "tokens from the first difference on",
+}
+"""Classes of positions as they stand in a sentence behind *the*."""
+TEST = "Student's test over pairs, corrected by Holm's method over all cells of the model and task, at .05"
+
+
+@rule(
+    "At least half of the answer is restored at the P token (blocks L–M).",
+    "No class of positions is shown to restore half of the answer.",
+    "Where the answer is carried cannot be told.",
+    needs=f"an effect of at least 50 % that is beyond chance ({TEST}); a logit difference above 0 by its interval, and"
+    " more than half of the clean runs that prefer the right token",
+)
+def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """Over which blocks the residual stream of which token carries the answer."""
+    for task in tasks:
+        if not task.told:
+            few = f"only {WHOLE_SHARE.text(task.clean_right)} of the clean runs prefer the right token"
+            why = few if task.clean_right <= HALF else "the corruption is not shown to change the logit difference"
+            yield Claim((f"Where the answer is carried cannot be told: {why}.",), (task,), subject(task, tasks))
+            continue
+        stream = task.of("denoise", "block")
+        if not stream:
+            continue
+        carrying = [cell for cell in stream if cell.is_shown and (cell.effect.value or 0.0) >= HALF]
+        if not carrying:
+            yield Claim(
+                ("No class of positions is shown to restore half of the answer.", *_strongest(stream)),
+                ((task, max(stream, key=lambda cell: cell.size)),),
+                subject(task, tasks),
+            )
+            continue
+        positions = sorted({cell.position for cell in carrying}, key=lambda name: _layers(carrying, name))
+        places = [f"the {WHERE[name]} ({wording.numbered('block', _layers(carrying, name))})" for name in positions]
+        yield Claim(
+            (f"At least half of the answer is restored at {wording.listed(places)}.", *_strongest(carrying)),
+            tuple((task, cell) for cell in carrying),
+            subject(task, tasks),
+        )
+
+
+def _layers(cells: Iterable[PatchedCell], position: str) -> list[int]:
+    return sorted(cell.layer for cell in cells if cell.position == position)
+
+
+def _strongest(cells: Sequence[PatchedCell]) -> tuple[str, ...]:
+    best = max(cells, key=lambda cell: cell.effect.value or 0.0)
+    text = f"Most is restored at the {WHERE[best.position]} after block{wording.SPACE}{best.layer}"
+    return (f"{text}: {WHOLE_SHARE.text(best.effect)}.",)
+
+
+@rule(
+    "Of single attention (MLP) outputs, that of block L at the P token restores most.",
+    "… not shown to be more than chance.",
+    needs=f"the largest effect; whether it is beyond chance: {TEST}",
+)
+def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """The attention and the MLP that restore most at one class of positions, with what they break the other way."""
+    branches: tuple[tuple[Kind, str], ...] = (("attention", "attention"), ("mlp", "MLP"))
+    for task in (task for task in tasks if task.told):
+        for kind, name in branches:
+            cells = [cell for cell in task.of("denoise", kind) if cell.position != "all"]
+            best = max(cells, key=lambda cell: cell.effect.value or 0.0, default=None)
+            if best is None:
+                continue
+            other = task.at("noise", kind, best.layer, best.position)
+            place = f"that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]}"
+            chance = "" if best.is_shown else ", not shown to be more than chance"
+            sentences = [f"Of single {name} outputs, {place} restores most: {WHOLE_SHARE.text(best.effect)}{chance}."]
+            if other is not None:
+                sentences.append(f"Corrupted there, it breaks {WHOLE_SHARE.text(other.effect)}.")
+            rows = ((task, best),) if other is None else ((task, best), (task, other))
+            yield Claim(tuple(sentences), rows, subject(task, tasks))
+
+
+@rule(
+    "N of M single heads restore a share, most H at the P token.",
+    "N of M single heads take a share away.",
+    "No single head of M is shown to move the difference.",
+    needs=TEST,
+)
+def which_heads(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """The heads that restore and that take away most, each at its strongest class of positions but `all`."""
+    for task in (task for task in tasks if task.told):
+        cells = [cell for cell in task.of("denoise", "head") if cell.position != "all"]
+        cells = cells or list(task.of("denoise", "head"))
+        heads = len({(cell.layer, cell.head) for cell in cells})
+        sentences, rows = [], []
+        for sign, does in ((1, "restore a share"), (-1, "take a share away")):
+            own = [cell for cell in cells if cell.is_shown and sign * (cell.effect.value or 0.0) > 0]
+            if own:
+                largest = sorted(own, key=lambda cell: -cell.size)[:NAMED]
+                moved = len({(cell.layer, cell.head) for cell in own})
+                named = wording.listed([_head(cell) for cell in largest])
+                sentences.append(f"{moved} of {heads} single heads {does} beyond chance, most {named}.")
+                rows += [(task, cell) for cell in largest]
+        if cells and not sentences:
+            sentences = [f"No single head of {heads} is shown to move the difference."]
+            rows = [(task, max(cells, key=lambda cell: cell.size))]
+        if cells:
+            yield Claim(tuple(sentences), tuple(rows), subject(task, tasks))
+
+
+def _head(cell: PatchedCell) -> str:
+    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({WHOLE_SHARE.text(cell.effect)})"
