@@ -26,9 +26,9 @@ import pandas as pd
 import torch
 
 import lesion
-from lesion.labs.planted.kinds import KINDS as TRUTHS
-from lesion.labs.planted.run import MODEL, plant
-from lesion.labs.planted.scores import average_precision, mean, overlap, rank
+from lesion_labs.planted.kinds import KINDS as TRUTHS
+from lesion_labs.planted.run import MODEL, plant
+from lesion_labs.planted.scores import average_precision, mean, overlap, rank
 from sweep import machine
 from truth_case import UNITS, Case
 from truth_methods import METHODS, SELECTIONS, selection

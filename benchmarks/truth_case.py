@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 import lesion
 from lesion.edits.reference import Reference
 from lesion.edits.selections.inputs import Inputs
-from lesion.labs.planted.run import MODEL
-from lesion.labs.planted.truth import read_masks, read_truth
 from lesion.models.load import Model
 from lesion.statistics.critical import critical_cells, pairs
 from lesion.tasks.task import Item, Task
+from lesion_labs.planted.run import MODEL
+from lesion_labs.planted.truth import read_masks, read_truth
 
 UNITS = ("block", "branch", "head")
 KINDS = ("zero", "mean", "position", "resample", "optimal")

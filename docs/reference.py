@@ -17,7 +17,7 @@ import lesion
 from lesion.cli.main import _command
 from lesion.core.method import Method
 from lesion.core.options import options_of, schema
-from lesion.registry import _own_methods
+from lesion.registry import methods
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.catalogue import NAMES
 from lesion.tasks.generated import FAMILIES
@@ -51,10 +51,12 @@ GROUPS = {
     "Tasks": ["find_task", "task"],
     "Results": [
         *("AblationResult", "IsolationResult", "TruncationResult", "DriftResult", "TuningResult", "OverlayResult"),
-        *("EffectsResult", "InteractionResult", "PatchingResult", "RecallResult", "MemoryResult"),
+        *("EffectsResult", "InteractionResult", "PatchingResult"),
     ],
     "Engines and errors": ["EngineChoice", "LesionError", "UsageError"],
 }
+OWN = ("lesion", "lesion_labs")
+"""The packages of this repository."""
 TITLES = {
     None: "layers",
     "recall": "recall (lab)",
@@ -72,6 +74,11 @@ def pages() -> dict[str, str]:
         "reference/tasks.md": tasks(),
         "reference/architectures.md": architectures(),
     }
+
+
+def _methods() -> dict[str | None, Method[Any]]:
+    """The methods of this repository; others that are installed are documented elsewhere."""
+    return {kind: method for kind, method in methods().items() if method.study.__module__.partition(".")[0] in OWN}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -164,7 +171,7 @@ def study_files() -> str:
         "Generated from that schema. **Bold** keys are required. Options with the same words in several kinds mean the"
         " same.\n",
     ]
-    for kind, method in _own_methods().items():
+    for kind, method in _methods().items():
         document = schema(method.study)
         text += [f"## {_title(kind)}\n", _escaped(_first(method.study)) + "\n"]
         if kind is None:
@@ -244,7 +251,7 @@ def results() -> str:
         "Generated from the classes of the results. What the words mean: [glossary](../glossary.md).\n",
     ]
     written: set[type[BaseModel]] = set()
-    for kind, method in _own_methods().items():
+    for kind, method in _methods().items():
         for summary in _summaries(method):
             text += [f"## {_title(kind)}: `{summary.__name__}`\n"]
             text += list(_fields(summary, written))
@@ -272,8 +279,12 @@ def _fields(value: type[BaseModel], written: set[type[BaseModel]]) -> Iterator[s
         rows.append([f"`{name}`", f"`{_type_text(field.annotation)}`", _escaped(meanings.get(name, ""))])
     yield table(["field", "type", "meaning"], rows)
     for part in inner:
-        if part not in written and part.__module__.startswith("lesion.") and not part.__module__.endswith(".study"):
-            yield f"### `{part.__name__}` {{ #{part.__module__.rpartition('lesion.')[2]}.{part.__name__} }}\n"
+        if (
+            part not in written
+            and part.__module__.startswith(("lesion.", "lesion_labs."))
+            and not part.__module__.endswith(".study")
+        ):
+            yield f"### `{part.__name__}` {{ #{part.__module__.removeprefix('lesion.')}.{part.__name__} }}\n"
             yield from _fields(part, written)
 
 
@@ -286,7 +297,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _type_text(annotation: Any) -> str:
     text = annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
-    text = re.sub(r"typing\.|\blesion(?:\.\w+)*\.|\bpathlib\.", "", text)
+    text = re.sub(r"typing\.|\blesion(?:_labs)?(?:\.\w+)*\.|\bpathlib\.", "", text)
     text = re.sub(r"Annotated\[float \| None, BeforeValidator\([^]]*\]", "number", text)
     text = re.sub(r"Annotated\[([^,\[]+), .*?\)\]", r"\1", text)
     return re.sub(r"<[^>]*>", "", text).replace("NoneType", "None")
@@ -312,7 +323,7 @@ def python() -> str:
     """The public names of `lesion`, in groups; a name in no group stands at the end."""
     groups = {head: [name for name in names if name in lesion.__all__] for head, names in GROUPS.items()}
     rest = sorted(set(lesion.__all__) - {name for names in groups.values() for name in names})
-    functions = {method.result_class().__name__: method for method in _own_methods().values()}
+    functions = {method.result_class().__name__: method for method in _methods().values()}
     text = [
         "# Python\n",
         "Generated from the docstrings. Everything here is reached as `lesion.NAME`. The functions of studies also take"

@@ -22,6 +22,7 @@ settings.register_profile("lesion", deadline=None, max_examples=50)
 settings.load_profile("lesion")
 
 check("lesion")
+check("lesion_labs")
 
 disturb(float(os.environ.get("LESION_TEST_LOGIT_NOISE", "0")))
 

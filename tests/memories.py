@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lesion.labs.memory.study import MemoryStudy
+from lesion_labs.memory.study import MemoryStudy
 
 
 def memory(

@@ -12,9 +12,6 @@ from lesion.core.run import Run
 from lesion.core.values import Summary
 from lesion.edits.files.artefact import EditFile
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.labs.recall.study_file import METHOD as RECALL
-from lesion.labs.recall.study_file import RecallStudy
-from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.report.blocks import Page
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.drift.study import METHOD as DRIFT
@@ -24,6 +21,9 @@ from lesion.studies.isolation.study import METHOD as ISOLATION
 from lesion.studies.isolation.study import EvaluationStudy
 from lesion.studies.truncation.study import METHOD as TRUNCATION
 from lesion.studies.tuning.study import METHOD as TUNING
+from lesion_labs.recall.study_file import METHOD as RECALL
+from lesion_labs.recall.study_file import RecallStudy
+from lesion_labs.recall.study_result import RecallStudySummary
 
 
 def _runner(method: Method) -> Callable[..., Any]:

@@ -8,12 +8,12 @@ from commandline import lesion
 from lesion.bounds import MOST, check
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion.labs.memory.study import MemoryStudy
-from lesion.labs.recall.recipe import preset
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import find
+from lesion_labs.memory.study import MemoryStudy
+from lesion_labs.recall.recipe import preset
 
 MODEL = "bundled:llama-base"
 ASKED = ["--task", "primer:arithmetic", "--out"]

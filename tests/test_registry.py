@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 import tomllib
 from types import SimpleNamespace
 from typing import Literal
 
 import jsonschema
 import pytest
+import typer
 
 import lesion
 from commandline import lesion as command
+from commandline import refused
 from lesion import registry
+from lesion.cli import main
+from lesion.core import study_file as study_files
 from lesion.core.method import Method
 from lesion.core.options import options_of
 from lesion.core.result import StudyResult
 from lesion.core.study_file import Questions, StudyFile, shipped
 from lesion.core.values import Summary
 from lesion.errors import UsageError
-from lesion.labs.recall.study_file import RecallStudy
 from lesion.outputs import kind_of, own
 from lesion.registry import load_study
 from lesion.report.blocks import Page
@@ -28,6 +32,7 @@ from lesion.studies.ablation.study import Study
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
+from lesion_labs.recall.study_file import RecallStudy
 
 LAYERS = 'models = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\n'
 ISOLATION = (
@@ -150,8 +155,9 @@ TWIN = Method(TwinStudy, f"{__name__}:run_other", f"{__name__}:OtherResult")
 
 
 def registered(monkeypatch, value):
-    point = SimpleNamespace(name="other", value="outside:METHOD", load=lambda: value())
+    point = SimpleNamespace(name="other", group="lesion.studies", value="outside:METHOD", load=lambda: value())
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "lesion.studies" else [])
+    monkeypatch.setattr(main, "_commands", [])
 
 
 def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monkeypatch, tmp_path, capsys):
@@ -180,6 +186,34 @@ def test_what_another_package_registers_wrongly_is_named_and_takes_nothing_else_
     assert load_study("demo").name == "demo"
     listing = command(capsys, "run", "--list")
     assert (listing.code, "uninstall that package" in listing.out) == (0, True)
+
+
+def test_without_the_labs_their_commands_are_absent_and_the_others_work(monkeypatch, capsys):
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    monkeypatch.setattr(study_files, "entry_points", lambda group: [])
+    monkeypatch.setattr(main, "_commands", [])
+    monkeypatch.setitem(sys.modules, "lesion_labs", None)
+    assert "lab " not in command(capsys, "--help").out
+    refused(command(capsys, "lab", "memory", "--out", "out"), 2, "No such command 'lab'")
+    listing = command(capsys, "run", "--list")
+    assert (listing.code, "recall-quick" in listing.out, "demo" in listing.out) == (0, False, True)
+    assert all(hasattr(lesion, name) for name in lesion.__all__)
+
+
+def test_a_typer_application_from_outside_is_a_group_of_commands_and_anything_else_is_named(monkeypatch, capsys):
+    group = typer.Typer()
+    group.command("wave")(lambda: print("a hand"))
+    group.command("rest")(lambda: None)
+    points = [
+        SimpleNamespace(name=name, group="lesion.commands", value=f"outside:{name}", load=lambda value=value: value)
+        for name, value in (("hello", group), ("broken", 5))
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "lesion.commands" else [])
+    monkeypatch.setattr(main, "_commands", [])
+    assert command(capsys, "hello", "wave").out == "a hand\n"
+    assert (
+        "command 'broken' of another package (outside:broken) is no typer.Typer" in command(capsys, "run", "--list").out
+    )
 
 
 def test_the_folder_of_another_kind_is_no_folder_for_a_method_from_outside(monkeypatch, tmp_path, capsys):

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
-    from lesion.labs.memory.report import MemoryResult
-    from lesion.labs.recall.report import RecallResult
     from lesion.models.load import Model, load
     from lesion.models.reordered import reordered
     from lesion.progress import Watcher
@@ -88,11 +86,9 @@ _HOME = {
     "interact": "lesion.studies.interaction.api",
     "InteractionResult": "lesion.studies.interaction.report",
     "overlay": "lesion.studies.overlay.api",
-    "MemoryResult": "lesion.labs.memory.report",
     "OverlayResult": "lesion.studies.overlay.report",
     "patch": "lesion.studies.patching.api",
     "PatchingResult": "lesion.studies.patching.report",
-    "RecallResult": "lesion.labs.recall.report",
     "truncate": "lesion.studies.truncation.api",
     "TruncationResult": "lesion.studies.truncation.report",
     "tune": "lesion.studies.tuning.api",
@@ -159,12 +155,10 @@ __all__ = [
     "Listed",
     "Magnitude",
     "MathNeuro",
-    "MemoryResult",
     "Model",
     "OverlayResult",
     "PatchingResult",
     "Random",
-    "RecallResult",
     "Replace",
     "ScaleAttention",
     "ScaleBlock",

@@ -1,6 +1,7 @@
 """The methods that there are: those of this package, and those that other packages register.
 
-A package from outside names its `Method` under the entry-point group `lesion.studies`:
+A package from outside names its `Method` under the entry-point group `lesion.studies`, and further commands, as a typer
+application that becomes `lesion NAME …`, under `lesion.commands`:
 
     [project.entry-points."lesion.studies"]
     logit-lens = "lesion_logit_lens:METHOD"
@@ -14,6 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from typer import Typer
+
 from lesion.core.method import Method
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile, study_file
@@ -23,6 +26,7 @@ from lesion.outputs import kind_of
 from lesion.plain import short
 
 GROUP = "lesion.studies"
+COMMANDS = "lesion.commands"
 _OWN = (
     "lesion.studies.ablation.study:METHOD",
     "lesion.studies.isolation.study:METHOD",
@@ -35,8 +39,6 @@ _OWN = (
     "lesion.studies.patching.study:METHOD",
     "lesion.studies.overlay.study:METHOD",
     "lesion.studies.comparison.study:METHOD",
-    "lesion.labs.recall.study_file:METHOD",
-    "lesion.labs.memory.study:METHOD",
 )
 
 
@@ -61,17 +63,29 @@ def methods() -> dict[str | None, Method[Any]]:
     return known
 
 
+def command_groups() -> dict[str, Typer]:
+    """The groups of commands that packages register, by the word that is typed for each: `lab` of `lesion lab`."""
+    loaded = {entry.name: _loaded(entry) for entry in entry_points(group=COMMANDS)}
+    return {name: group for name, group in loaded.items() if isinstance(group, Typer)}
+
+
 def faults() -> list[str]:
-    """What is wrong with methods of other packages, a sentence each; those are left out of `methods`."""
+    """What is wrong with what other packages register, a sentence each; it is left out of `methods` and commands."""
     known = _own_methods()
     complaints = []
-    for entry in entry_points(group=GROUP):
-        method = _loaded(entry)
-        fault = f"cannot be imported ({method})" if isinstance(method, Exception) else _fault(method, known)
-        if fault is None:
-            known[method.kind] = method
+    for entry in (*entry_points(group=GROUP), *entry_points(group=COMMANDS)):
+        loaded = _loaded(entry)
+        if isinstance(loaded, Exception):
+            fault: str | None = f"cannot be imported ({loaded})"
+        elif entry.group == COMMANDS:
+            fault = None if isinstance(loaded, Typer) else "is no typer.Typer"
         else:
-            who = f"The method '{entry.name}' of another package ({entry.value})"
+            fault = _fault(loaded, known)
+        if fault is None:
+            known |= {loaded.kind: loaded} if entry.group == GROUP else {}
+        else:
+            what = "command" if entry.group == COMMANDS else "method"
+            who = f"The {what} '{entry.name}' of another package ({entry.value})"
             complaints.append(f"{who} {fault}; repair or uninstall that package.")
     return complaints
 
@@ -119,11 +133,8 @@ def recall(folder: Path) -> StudyResult:
             f" each study has a folder of its own in it, such as {folder / 'layers'}."
         )
     of_kind = [method for method in known.values() if method.folder_kind == kind]
-    own_kinds = _own_methods()
-    own = [method for method in known.values() if method.kind in own_kinds]
-    # A folder without a note is tried as each of this package's own; a layer study's is what is no other's.
-    others = [method for method in known.values() if method.kind not in own_kinds]
-    for method in of_kind or [*sorted(own, key=lambda method: method.kind is None), *others]:
+    # A folder without a note is tried as each; a layer study's is what is no other's.
+    for method in of_kind or sorted(known.values(), key=lambda method: method.kind is None):
         result = method.recall(folder)
         if result is not None:
             return result

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from commandline import lesion
-from lesion.labs.recall import recipe as recipes
-from lesion.labs.recall.study_file import RecallStudy
 from lesion.report import drawing
+from lesion_labs.recall import recipe as recipes
+from lesion_labs.recall.study_file import RecallStudy
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
 

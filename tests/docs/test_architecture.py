@@ -31,3 +31,8 @@ def test_a_room_imports_from_rooms_above_it_alone(room):
                 continue
             upwards += [f"{file.relative_to(ROOT)}: {name}" for name in names if ".".join(name.split(".")[:2]) in below]
     assert upwards == []
+
+
+def test_the_package_knows_nothing_of_the_labs_beside_it():
+    files = [file for file in SOURCE.rglob("*") if file.suffix in (".py", ".toml", ".jinja")]
+    assert [file for file in files if "lesion_labs" in file.read_text(encoding="utf-8")] == []

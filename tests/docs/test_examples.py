@@ -69,7 +69,7 @@ def named(page: Path) -> str:
 
 def docstrings() -> Iterator[tuple[str, str]]:
     """Every docstring of the package that has an example, by `module:name`."""
-    for file in sorted((ROOT / "src" / "lesion").rglob("*.py")):
+    for file in sorted((ROOT / "src").rglob("*.py")):
         text = file.read_text(encoding="utf-8")
         if ">>>" not in text:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "lesion"
+SOURCE = Path(__file__).parents[2] / "src"
 INLINED = (ast.ListComp, ast.SetComp, ast.DictComp)
 HIDING = """
 def table(rows):

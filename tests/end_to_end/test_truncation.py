@@ -15,6 +15,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.edits.text import parse
 from lesion.tasks.catalogue import draw, find
+from lesion_labs.recall.report import RecallResult
 from oneencoding import contrasted
 from tiny import model
 
@@ -130,5 +131,5 @@ def test_study_runs_files_of_every_kind(pairs, tmp_path):
         'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
     )
     trained = lesion.study(tmp_path / "r.toml", tmp_path / "r")
-    assert isinstance(trained, lesion.RecallResult)
+    assert isinstance(trained, RecallResult)
     assert trained.report() == tmp_path / "r" / "report.html"

@@ -18,15 +18,15 @@ from safetensors.torch import load_file
 
 from commandline import lesion
 from lesion.errors import LesionError
-from lesion.labs.lineage import base, data
-from lesion.labs.lineage import tokenizer as tokenizers
-from lesion.labs.lineage.base import Recipe, blank, loss, recipe_of
-from lesion.labs.lineage.checkpoints import schedule
-from lesion.labs.lineage.data import Batch
-from lesion.labs.lineage.stage import train_base
 from lesion.models.load import load
 from lesion.tasks.primer import document
 from lesion.training.resume import Progress
+from lesion_labs.lineage import base, data
+from lesion_labs.lineage import tokenizer as tokenizers
+from lesion_labs.lineage.base import Recipe, blank, loss, recipe_of
+from lesion_labs.lineage.checkpoints import schedule
+from lesion_labs.lineage.data import Batch
+from lesion_labs.lineage.stage import train_base
 
 SMALL = 64  # documents in a group, in place of thousands
 NETWORK = {"layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
@@ -42,10 +42,10 @@ def small(monkeypatch, tokenizer):
     """Small groups and networks, a tokenizer from few documents, and one short examination: a training of a second."""
     llama = replace(base.FAMILIES["llama"], shape={**NETWORK, "layers": 2})
     monkeypatch.setitem(base.FAMILIES, "llama", llama)
-    monkeypatch.setattr("lesion.labs.lineage.data.GROUP", SMALL)
-    monkeypatch.setattr("lesion.labs.lineage.base.GROUP", SMALL)
-    monkeypatch.setattr("lesion.labs.lineage.stage.GROUP", SMALL)
-    monkeypatch.setattr("lesion.labs.lineage.examination.NAMES", ("atlas",))
+    monkeypatch.setattr("lesion_labs.lineage.data.GROUP", SMALL)
+    monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
+    monkeypatch.setattr("lesion_labs.lineage.stage.GROUP", SMALL)
+    monkeypatch.setattr("lesion_labs.lineage.examination.NAMES", ("atlas",))
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
 
 

@@ -8,7 +8,6 @@ import pytest
 from transformers import GenerationConfig
 
 from lesion.errors import LesionError, UsageError
-from lesion.labs.lineage import chat, data, material
 from lesion.models.load import Model, load
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_choices, encode_solved
@@ -16,6 +15,7 @@ from lesion.tasks.gold import Gold
 from lesion.tasks.primer import NAMES
 from lesion.tasks.primer.task import Document
 from lesion.tasks.prompts import encode, resolve
+from lesion_labs.lineage import chat, data, material
 from tiny import model as tiny_model
 
 

@@ -15,8 +15,15 @@ from commandline import lesion
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
-from lesion.labs.lineage import base as bases
-from lesion.labs.lineage import (
+from lesion.models.load import load, wrap
+from lesion.statistics.paired import wilson
+from lesion.tasks.catalogue import find
+from lesion.tasks.generated import Generated
+from lesion.tasks.primer import document
+from lesion.tasks.prompts import encode
+from lesion.tasks.task import Answer, Verdict
+from lesion_labs.lineage import base as bases
+from lesion_labs.lineage import (
     chat,
     children,
     edge,
@@ -28,17 +35,10 @@ from lesion.labs.lineage import (
     table,
     teacher,
 )
-from lesion.labs.lineage import tokenizer as tokenizers
-from lesion.labs.lineage.base import FAMILIES, Recipe, blank
-from lesion.labs.lineage.checkpoints import write
-from lesion.labs.lineage.recipes import Distill, Instruct, Rlvr
-from lesion.models.load import load, wrap
-from lesion.statistics.paired import wilson
-from lesion.tasks.catalogue import find
-from lesion.tasks.generated import Generated
-from lesion.tasks.primer import document
-from lesion.tasks.prompts import encode
-from lesion.tasks.task import Answer, Verdict
+from lesion_labs.lineage import tokenizer as tokenizers
+from lesion_labs.lineage.base import FAMILIES, Recipe, blank
+from lesion_labs.lineage.checkpoints import write
+from lesion_labs.lineage.recipes import Distill, Instruct, Rlvr
 
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
 QUICK = {"questions": 24, "steps": 4, "rows": 4}
@@ -308,8 +308,8 @@ def test_the_table_has_a_row_for_each_member_and_a_column_for_each_number_of_ste
 
 
 def test_both_families_have_the_form_of_the_base_from_their_first_checkpoint(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("lesion.labs.lineage.data.GROUP", 32)
-    monkeypatch.setattr("lesion.labs.lineage.base.GROUP", 32)
+    monkeypatch.setattr("lesion_labs.lineage.data.GROUP", 32)
+    monkeypatch.setattr("lesion_labs.lineage.base.GROUP", 32)
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
     for name in FAMILIES:
         _, _, curve = bases.train(tmp_path / name, Recipe(family=name, **SHAPE, groups=1), checkpoints=1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    pass
-
-FIRST, STUDIES, EDITS, FOLDERS, LABS = "Start", "Studies", "Edits and checkpoints", "Study files and folders", "Labs"
+FIRST, STUDIES, EDITS, FOLDERS = "Start", "Studies", "Edits and checkpoints", "Study files and folders"
 START = """\
 lesion finds the parts of a language model that a skill depends on, and tests it by changing them. To begin:
 
@@ -35,8 +32,6 @@ EXAMPLES = {
     "report": ("lesion report study",),
     "show an edit": ("lesion edit show skill.edit",),
     "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
-    "lineage": ("lesion lab lineage --stage all --out lineage",),
-    "planted": ("lesion lab planted --kind block --seed 0 --out planted",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""
 

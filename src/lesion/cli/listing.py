@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lesion.core.study_file import Questions, StudyFile, shipped
+from lesion.errors import LesionError
 from lesion.plain import plain
 
 _TIME = re.compile(
@@ -21,7 +22,11 @@ def lines() -> Iterator[str]:
 
     yield _line("study", "kind", "models", "items", "needs", "question")
     for name, file in shipped().items():
-        study = load_study(name)
+        try:
+            study = load_study(name)
+        except LesionError as error:  # the file of another package, whose method cannot be used
+            yield _line(name, "–", "–", "–", "–", plain(str(error)))
+            continue
         models = len(getattr(study, "models", ())) or int(hasattr(study, "model"))
         kind = method_of(study).kind or "layers"
         yield _line(name, kind, str(models or "–"), items(study), needs(file), plain(study.title or ""))

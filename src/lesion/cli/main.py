@@ -31,10 +31,10 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import about, apply, demo, edit, harness, help, lab, perturb, plan, show, study
+    from lesion.cli import about, apply, demo, edit, harness, help, perturb, plan, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
-    from lesion.registry import methods
+    from lesion.registry import command_groups, methods
 
     made = typer.Typer(
         name="lesion",
@@ -46,10 +46,11 @@ def app() -> typer.Typer:
     made.callback()(about.about)
     help.register(made, "demo", checked(demo.demo), panel=help.FIRST)
     help.register(made, "show", checked(show.show), panel=help.FIRST)
+    groups = command_groups()
     for method in methods().values():
         *group, name = method.command.split() or [""]
         if name:
-            place, panel = (lab.app, None) if group else (made, help.STUDIES)
+            place, panel = (groups.setdefault(group[0], typer.Typer()), None) if group else (made, help.STUDIES)
             shown = help.epilog(method.examples)
             place.command(name, rich_help_panel=panel, epilog=shown)(checked(command(method)))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
@@ -59,7 +60,8 @@ def app() -> typer.Typer:
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
     made.command("lm-eval", context_settings=harness.SETTINGS, rich_help_panel=help.EDITS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit", rich_help_panel=help.EDITS)
-    made.add_typer(lab.app, name="lab", rich_help_panel=help.LABS)
+    for name, application in groups.items():
+        made.add_typer(application, name=name)
     return made
 
 
@@ -131,8 +133,8 @@ def code(arguments: list[str]) -> int:
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     _asked_to_end.clear()
-    # Help is this program's own text, and has its own styles on a terminal.
-    helping = "--help" in arguments or set(arguments) <= {"edit", "lab"}
+    # Help is this program's own text, and has its own styles on a terminal; a group alone shows its help.
+    helping = "--help" in arguments or all(hasattr(_command().commands.get(word), "commands") for word in arguments)
     left = 1
     try:
         with guarded(escape=not helping):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from importlib import resources
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -417,9 +419,17 @@ class Questions(ModelStudy):
 
 
 def shipped() -> dict[str, Path]:
-    """The studies shipped with the package, by name: for `lesion run NAME`."""
-    folder = Path(str(resources.files("lesion.studies"))) / "papers"
-    return {file.stem: file for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)}
+    """The studies shipped with this package and others, by name: for `lesion run NAME`.
+
+    Another package names the package that holds its `.toml` files under the entry-point group `lesion.study_files`.
+    """
+    files: dict[str, Path] = {}
+    for package in (*(entry.value for entry in entry_points(group="lesion.study_files")), "lesion.studies.papers"):
+        with contextlib.suppress(ModuleNotFoundError):  # of a package that is registered and not there
+            specification = find_spec(package)
+            for folder in (specification and specification.submodule_search_locations) or ():
+                files |= {file.stem: file for file in Path(folder).glob("*.toml")}
+    return dict(sorted(files.items()))
 
 
 def study_file(source: str | Path) -> Path:

@@ -9,11 +9,11 @@ import pytest
 import lesion as python
 from commandline import lesion
 from lesion.core.lock import FolderLock
-from lesion.labs.memory import charts, run, sizes, slopes
-from lesion.labs.memory.report import MemoryResult
-from lesion.labs.memory.result import MemorySummary
 from lesion.outputs import own
 from lesion.report import drawing
+from lesion_labs.memory import charts, run, sizes, slopes
+from lesion_labs.memory.report import MemoryResult
+from lesion_labs.memory.result import MemorySummary
 from memories import memory
 
 
@@ -152,7 +152,7 @@ def test_a_study_file_and_python_give_what_the_command_gives(tmp_path, capsys):
         assert left.code == 0, left.err
     by_file, by_command = (MemoryResult.recall(tmp_path / name).summary for name in ("run", "lab"))
     result = python.study(tmp_path / "m.toml", out=tmp_path / "python")
-    assert isinstance(result, python.MemoryResult)
+    assert isinstance(result, MemoryResult)
     unnamed = [summary.model_copy(update={"study": None}) for summary in (by_file, by_command, result.summary)]
     assert unnamed[0] == unnamed[1] == unnamed[2]
     assert lesion(capsys, "run", tmp_path / "m.toml", "--out", tmp_path / "lab").code == 0

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from lesion.core.values import read_summary
-from lesion.labs.memory import charts, run, size_findings, sizes, slopes, tables
-from lesion.labs.memory import findings as prose
-from lesion.labs.memory.report import MemoryResult
-from lesion.labs.memory.result import MemorySummary
 from lesion.report import axes, drawing
 from lesion.report.publishing import html
 from lesion.report.values import Estimate
+from lesion_labs.memory import charts, run, size_findings, sizes, slopes, tables
+from lesion_labs.memory import findings as prose
+from lesion_labs.memory.report import MemoryResult
+from lesion_labs.memory.result import MemorySummary
 from memories import memory
 from runs import page_of
 

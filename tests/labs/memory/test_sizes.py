@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lesion.labs.memory import sizes
-from lesion.labs.memory.model import codes, mixture
-from lesion.labs.memory.result import Flip, SizePlace, Spread
-from lesion.labs.memory.training import descend
 from lesion.progress import Silent
+from lesion_labs.memory import sizes
+from lesion_labs.memory.model import codes, mixture
+from lesion_labs.memory.result import Flip, SizePlace, Spread
+from lesion_labs.memory.training import descend
 from memories import memory
 
 

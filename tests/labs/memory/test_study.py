@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion.labs.memory.model import codes
-from lesion.labs.memory.study import MemoryStudy
 from lesion.registry import load_study, method_of
+from lesion_labs.memory.model import codes
+from lesion_labs.memory.study import MemoryStudy
 
 
 @pytest.mark.parametrize(

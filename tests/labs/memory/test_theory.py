@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.labs.memory import slopes
-from lesion.labs.memory.theory import NOISE, TRIGGER, TRIGGERS, Setting, exact, levels, sampled, sequences
+from lesion_labs.memory import slopes
+from lesion_labs.memory.theory import NOISE, TRIGGER, TRIGGERS, Setting, exact, levels, sampled, sequences
 
 
 def by_enumeration(setting):

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.labs.memory import orthonormal
-from lesion.labs.memory.model import codes, logits, mixture, probabilities, targets, weight
-from lesion.labs.memory.spectrum import spectrum
-from lesion.labs.memory.training import descend, measured_steps, rate
+from lesion_labs.memory import orthonormal
+from lesion_labs.memory.model import codes, logits, mixture, probabilities, targets, weight
+from lesion_labs.memory.spectrum import spectrum
+from lesion_labs.memory.training import descend, measured_steps, rate
 from memories import memory
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lesion.labs.memory.model import codes, mixture, targets, weight
-from lesion.labs.memory.result import MEASURES
-from lesion.labs.memory.spectrum import equals, noise_place, spectrum
-from lesion.labs.memory.training import descend
-from lesion.labs.memory.truncation import measure, truncations
+from lesion_labs.memory.model import codes, mixture, targets, weight
+from lesion_labs.memory.result import MEASURES
+from lesion_labs.memory.spectrum import equals, noise_place, spectrum
+from lesion_labs.memory.training import descend
+from lesion_labs.memory.truncation import measure, truncations
 from memories import memory
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
 from lesion.errors import LesionError
-from lesion.labs.planted.scores import average_precision, mean, overlap, rank
+from lesion_labs.planted.scores import average_precision, mean, overlap, rank
 
 rankings = st.lists(st.integers(0, 4), min_size=2, max_size=6).map(
     lambda scores: {str(place): float(score) for place, score in enumerate(scores)}

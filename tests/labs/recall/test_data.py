@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.labs.recall import data
-from lesion.labs.recall.data import Batch, Source, Task, uniforms
-from lesion.labs.recall.language import generated
+from lesion_labs.recall import data
+from lesion_labs.recall.data import Batch, Source, Task, uniforms
+from lesion_labs.recall.language import generated
 
 LANGUAGE = generated(8, 0)
 MASK = (1 << 64) - 1

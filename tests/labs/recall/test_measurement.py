@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion.labs.recall.language import generated
-from lesion.labs.recall.measurement import (
+from lesion_labs.recall.language import generated
+from lesion_labs.recall.measurement import (
     Examination,
     floor,
     for_good,
@@ -23,9 +23,9 @@ from lesion.labs.recall.measurement import (
     soft_rank,
     spectra,
 )
-from lesion.labs.recall.model import initial, shapes
-from lesion.labs.recall.recipe import preset
-from lesion.labs.recall.result import MARGINS, Phases, Probes
+from lesion_labs.recall.model import initial, shapes
+from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.result import MARGINS, Phases, Probes
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=12, measured=40, noise=0.4)
 LANGUAGE = generated(8, 0)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from lesion.errors import UsageError
-from lesion.labs.recall.data import VARIANTS, Variant
-from lesion.labs.recall.model import FEED_FORWARDS, forward, initial, matrix, names
-from lesion.labs.recall.recipe import PRESETS, RATES
-from lesion.labs.recall.study_file import FeedForward, Optimiser, Preset
+from lesion_labs.recall.data import VARIANTS, Variant
+from lesion_labs.recall.model import FEED_FORWARDS, forward, initial, matrix, names
+from lesion_labs.recall.recipe import PRESETS, RATES
+from lesion_labs.recall.study_file import FeedForward, Optimiser, Preset
 
 VOCABULARY, LENGTH, WIDTH = 7, 9, 6
 

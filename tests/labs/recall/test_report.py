@@ -13,13 +13,16 @@ from rich.console import Console
 from scipy import stats
 
 from lesion.core.values import read_summary
-from lesion.labs import curves
-from lesion.labs.recall import charts, study_findings
-from lesion.labs.recall import findings as recall_prose
-from lesion.labs.recall import tables as recall_tables
-from lesion.labs.recall.recipe import preset
-from lesion.labs.recall.report import RecallResult
-from lesion.labs.recall.result import (
+from lesion.report import theme
+from lesion.report.drawing import specification
+from lesion.report.publishing import html
+from lesion_labs import curves
+from lesion_labs.recall import charts, study_findings
+from lesion_labs.recall import findings as recall_prose
+from lesion_labs.recall import tables as recall_tables
+from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.report import RecallResult
+from lesion_labs.recall.result import (
     MARGINS,
     AnswerShares,
     OwnAnswers,
@@ -29,13 +32,10 @@ from lesion.labs.recall.result import (
     Spread,
     central,
 )
-from lesion.labs.recall.run import run
-from lesion.labs.recall.seeds import differences
-from lesion.labs.recall.study_file import RecallStudy
-from lesion.labs.recall.study_result import RecallStudySummary, SeedsPhase, SeedsPhases
-from lesion.report import theme
-from lesion.report.drawing import specification
-from lesion.report.publishing import html
+from lesion_labs.recall.run import run
+from lesion_labs.recall.seeds import differences
+from lesion_labs.recall.study_file import RecallStudy
+from lesion_labs.recall.study_result import RecallStudySummary, SeedsPhase, SeedsPhases
 from runs import page_of, run_recall
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5]}

@@ -9,15 +9,15 @@ import pytest
 from lesion.core.lock import FolderLock
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
-from lesion.labs.recall import run as runs
-from lesion.labs.recall.recipe import PRESETS, RATES, Recipe, preset
-from lesion.labs.recall.result import MARGINS, Phases, RecallSummary, Spread
-from lesion.labs.recall.run import run
-from lesion.labs.recall.seeds import groups
-from lesion.labs.recall.study import recipes
-from lesion.labs.recall.study_file import RecallStudy
-from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.progress import Silent
+from lesion_labs.recall import run as runs
+from lesion_labs.recall.recipe import PRESETS, RATES, Recipe, preset
+from lesion_labs.recall.result import MARGINS, Phases, RecallSummary, Spread
+from lesion_labs.recall.run import run
+from lesion_labs.recall.seeds import groups
+from lesion_labs.recall.study import recipes
+from lesion_labs.recall.study_file import RecallStudy
+from lesion_labs.recall.study_result import RecallStudySummary
 from runs import run_recall
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=8, measured=10, batch=4, steps=3, keep=(0.25, 0.5), draws=2)

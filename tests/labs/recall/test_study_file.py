@@ -6,8 +6,8 @@ import pytest
 
 from lesion.core.study_file import shipped
 from lesion.errors import UsageError
-from lesion.labs.recall.study import cell_name, recipes
-from lesion.labs.recall.study_file import RecallStudy
+from lesion_labs.recall.study import cell_name, recipes
+from lesion_labs.recall.study_file import RecallStudy
 
 FULL = """
 kind = "recall"

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
-from lesion.labs.recall import training
-from lesion.labs.recall.data import Source
-from lesion.labs.recall.language import generated
-from lesion.labs.recall.model import FROZEN, forward, initial
-from lesion.labs.recall.recipe import preset
-from lesion.labs.recall.training import STATE, loss, measured_steps, train
 from lesion.progress import Silent
+from lesion_labs.recall import training
+from lesion_labs.recall.data import Source
+from lesion_labs.recall.language import generated
+from lesion_labs.recall.model import FROZEN, forward, initial
+from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.training import STATE, loss, measured_steps, train
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=10, batch=6, steps=12, noise=0.5)
 LANGUAGE = generated(8, 0)

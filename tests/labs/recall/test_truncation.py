@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.labs.recall.language import generated
-from lesion.labs.recall.measurement import Examination
-from lesion.labs.recall.model import initial, matrix, names
-from lesion.labs.recall.recipe import preset
-from lesion.labs.recall.result import Cut
-from lesion.labs.recall.truncation import Decomposition, cuts, replaced, sweep
+from lesion_labs.recall.language import generated
+from lesion_labs.recall.measurement import Examination
+from lesion_labs.recall.model import initial, matrix, names
+from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.result import Cut
+from lesion_labs.recall.truncation import Decomposition, cuts, replaced, sweep
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=20, keep=(0.0, 0.3, 1.0), draws=2)
 WEIGHT = torch.randn(10, 40, generator=torch.Generator().manual_seed(0))

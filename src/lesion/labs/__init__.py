@@ -1,1 +1,0 @@
-"""Models trained from scratch, to study the methods on ground truth."""

@@ -1,0 +1,235 @@
+"""The base model of a bundled lineage: a small Llama or Qwen2 trained from scratch on the primer's documents.
+
+Deterministic from its seed on one machine; every group of documents is a checkpoint from which training resumes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.progress import Silent, Watcher
+from lesion.tasks.primer.task import OPENING, document
+from lesion.training.resume import Point, Progress
+from lesion_labs.lineage import chat
+from lesion_labs.lineage import checkpoints as checkpointing
+from lesion_labs.lineage import tokenizer as tokenizers
+from lesion_labs.lineage.data import GROUP, Batch, group
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines the base model.
+
+    Args:
+        family: one of `FAMILIES`.
+        seed: of the weights and of the document stream.
+        groups: groups of documents (`data.GROUP` each) over which the rates rise, stay and fall.
+        until: the group after which training ends, before the fall does: there, arithmetic has room to rise.
+        tokens_per_batch: of one optimizer step, padding included.
+        learning_rate, matrix_rate: of AdamW and of Muon, at their peaks.
+        weight_decay: of Muon.
+        warmup: documents over which the rates rise.
+        fall: the last part of training, over which the rates fall to a hundredth.
+    """
+
+    family: str = "llama"
+    seed: int = 0
+    groups: int = 150
+    until: int = 128
+    tokens_per_batch: int = 4096
+    learning_rate: float = 3e-3
+    matrix_rate: float = 0.02
+    weight_decay: float = 0.05
+    warmup: int = 8_000
+    fall: float = 0.59
+    layers: int = 8
+    width: int = 128
+    heads: int = 4
+    key_value_heads: int = 2
+    inner_width: int = 352
+
+    @property
+    def length(self) -> int:
+        """Groups of documents that are trained on."""
+        return min(self.groups, self.until)
+
+    def rate(self, documents: int) -> float:
+        """The learning rate after so many documents, as a fraction of its peak.
+
+        It rises, stays, and falls linearly over the last part (Hu et al. 2024): what comes before the fall does not
+        depend on how long the training will be.
+        """
+        left = 1 - documents / (self.groups * GROUP)
+        return min(1.0, max(documents / self.warmup, 0.01), max(left / self.fall, 0.01))
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture of `transformers` and the shape the lineage gives it; both families have as many parameters."""
+
+    network: type[PreTrainedModel]
+    configuration: type[PreTrainedConfig]
+    shape: Mapping[str, int]
+
+
+FAMILIES = {
+    "llama": Family(LlamaForCausalLM, LlamaConfig, {"layers": 8, "inner_width": 352}),
+    "qwen2": Family(Qwen2ForCausalLM, Qwen2Config, {"layers": 10, "inner_width": 256}),
+}
+"""The families of the paper: grouped-query attention; the same with biases on q, k and v, and deeper."""
+
+
+def check_family(family: str) -> None:
+    """Refuse with a UsageError a family that the lineage does not have."""
+    if family not in FAMILIES:
+        raise UsageError(
+            f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
+        )
+
+
+def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
+    """The recipe of a family's base model, with its own number of groups of documents by default.
+
+    Raises:
+        UsageError: there is no such family.
+    """
+    check_family(family)
+    length = {} if groups is None else {"groups": groups}
+    return Recipe(family=family, seed=seed, **length, **FAMILIES[family].shape)
+
+
+def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The untrained network of the recipe."""
+    torch.manual_seed(recipe.seed)
+    family = FAMILIES[recipe.family]
+    return family.network(
+        family.configuration(
+            vocab_size=len(tokenizer),
+            hidden_size=recipe.width,
+            intermediate_size=recipe.inner_width,
+            num_hidden_layers=recipe.layers,
+            num_attention_heads=recipe.heads,
+            num_key_value_heads=recipe.key_value_heads,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            initializer_range=recipe.width**-0.5 / 2,
+        )
+    )
+
+
+def loss(network: PreTrainedModel, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Weighted cross-entropy in nats per weight, and the plain mean over answer tokens."""
+    hidden_states = network.model(batch.tokens[:, :-1]).last_hidden_state
+    weights = batch.weights[:, 1:]
+    # Only positions that count go through the output matrix: it is the dearest of a small model.
+    counted = weights > 0
+    logits = network.lm_head(hidden_states[counted]).float()
+    losses = nn.functional.cross_entropy(logits, batch.tokens[:, 1:][counted], reduction="none")
+    kept = weights[counted]
+    answers = kept >= 1.0
+    return (losses * kept).sum() / kept.sum(), losses[answers].sum() / answers.sum().clamp(min=1)
+
+
+def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for the embedding and the norms."""
+    inner = [p for name, p in network.named_parameters() if p.dim() == 2 and "layers" in name]
+    outer = [p for name, p in network.named_parameters() if p.dim() < 2 or "layers" not in name]
+    return [
+        torch.optim.Muon(inner, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay),
+        torch.optim.AdamW(outer, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+    ]
+
+
+def train(
+    folder: Path,
+    recipe: Recipe | None = None,
+    device: str = "cpu",
+    checkpoints: int = 0,
+    watcher: Watcher | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Point]]:
+    """Train the base model, or go on where an interrupted training in `folder` stopped.
+
+    So many `checkpoints` of the network are kept on the way (`checkpoints.schedule`), which cost no bit of the trained
+    weights.
+
+    Returns:
+        The network (float32, on `device`), its tokenizer, and the curve: for every group `step`, `progress` (0…1),
+        `loss`, `answer_loss`, `rate`, `tokens` and `seconds`.
+
+    Raises:
+        UsageError: the folder holds another training.
+        LesionError: the folder cannot be written, or the loss stopped being a number.
+    """
+    recipe, watcher = recipe or Recipe(), watcher or Silent()
+    kept = set(checkpointing.schedule(recipe.length, checkpoints))
+    # From beyond the opening, where every skill has its usual share.
+    tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
+    network = blank(recipe, tokenizer).to(device)
+    chat.give(network, tokenizer, "base")
+    optimizers = _optimizers(network, recipe)
+    rates = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
+    progress = Progress(folder, asdict(recipe), dict(network.named_parameters()), *optimizers)
+    tokens = progress.points[-1]["tokens"] if progress.points else 0
+    watcher.begin(f"{recipe.family}-base", recipe.length, len(progress.points), "groups of documents")
+    network.train()
+    for number in range(len(progress.points), recipe.length):
+        losses, answers = [], []
+        for batch in group(tokenizer, recipe.seed, number, recipe.tokens_per_batch):
+            batch = Batch(batch.tokens.to(device), batch.weights.to(device), batch.documents)
+            rate = recipe.rate(batch.documents)
+            for parameters, peak in rates:
+                parameters["lr"] = rate * peak
+            # On two CPU cores float32 is as fast as bfloat16 at this width; on an accelerator it is not.
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.startswith("cuda")):
+                total, answer = loss(network, batch)
+            total.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            losses.append(total.detach())
+            answers.append(answer.detach())
+            progress.step += 1
+            tokens += int((batch.weights > 0).sum())
+        point: Point = {
+            "step": progress.step,
+            "progress": (number + 1) / recipe.length,
+            "loss": float(torch.stack(losses).mean()),
+            "answer_loss": float(torch.stack(answers).mean()),
+            "rate": rate,
+            "tokens": tokens,
+            "seconds": round(progress.seconds, 1),
+        }
+        progress.points.append(point)
+        if not math.isfinite(point["loss"]):
+            raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
+        if number + 1 in kept:
+            # Before the state: a training that is interrupted in between writes the checkpoint again.
+            checkpointing.write(checkpointing.place(folder, progress.step), network, tokenizer)
+        progress.save()
+        watcher.note(
+            f"{100 * point['progress']:5.1f} %  step {progress.step:,}  loss {point['loss']:.3f}"
+            f"  answers {point['answer_loss']:.3f}  {tokens / 1e6:.1f}M tokens"
+        )
+        watcher.answered(1)
+    return network.eval(), tokenizer, progress.points

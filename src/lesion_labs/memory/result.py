@@ -1,0 +1,301 @@
+"""The result of the memory laboratory: a memory over training, its truncations, a sweep over sizes, the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+
+from lesion.core.values import Summary
+from lesion.report.values import Estimate, Fields, Number, Value
+from lesion_labs.memory.study import MemoryStudy
+
+Side = Literal["top", "between", "bottom", "tied", "absent"]
+"""Where in a spectrum the noise lies; `tied`: among equal singular values; `absent`: W does not hold it."""
+Trigger = Literal["constant", "zipf", "uniform"]
+Signal = Literal["feed_forward", "value", "value_noise"]
+
+
+T = TypeVar("T")
+
+
+class Evaluation(Fields[T], Generic[T]):
+    """A memory evaluated against the targets f*, without noise.
+
+    Attributes:
+        clean_accuracy: the chance that an argmax of the logits is f*(i), equal logits chosen among at random.
+        p_correct, p_noise: mean probabilities of f*(i) and of the common class.
+        clean_loss: mean of −log p(f*(i)), in nats.
+    """
+
+    clean_accuracy: T
+    p_correct: T
+    p_noise: T
+    clean_loss: T
+
+
+Measures = Evaluation[float]
+MEASURES = tuple(Evaluation.model_fields)
+
+
+class Place(Value):
+    """Where in a spectrum the noise lies: the group of equal singular values with most of the common class's code.
+
+    Attributes:
+        rank: number of its first singular value, from 1; 0, as ratio and alignment, where the noise is absent.
+        ratio: σ of the noise over the largest other σ; above 1, the noise is on top.
+        alignment: the share of the common class's code that the group holds.
+    """
+
+    side: Side
+    rank: int
+    ratio: float
+    alignment: float
+
+
+class SingularValues(Value):
+    """The two different singular values of a memory with orthonormal codes (`orthonormal`)."""
+
+    signal: float
+    noise: float
+
+
+class Moment(Evaluation[float]):
+    """The memory after one step of training.
+
+    Attributes:
+        singular_values: of W, in descending order.
+        alignment: cos² of each left singular vector with the code of the common class.
+        predicted: by the closed form, where there is one.
+    """
+
+    step: int
+    singular_values: tuple[float, ...]
+    alignment: tuple[float, ...]
+    noise: Place
+    predicted: SingularValues | None = None
+
+
+class Spread(Value):
+    """A mean over draws, with the lowest and the highest draw."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of the values."""
+        return cls(mean=float(np.mean(values)), low=min(values), high=max(values))
+
+
+class Truncated(Evaluation[Spread]):
+    """What is left when part of W is kept.
+
+    Attributes:
+        rank: components kept; keep: as a share of W's rank.
+        side: `top`, the largest are kept; `bottom`, the smallest; None for a control.
+        control: `random`, a projection onto random directions of W's range; `deletion`, nothing kept.
+        tied: whether the cut goes through equal singular values, so that chance decides which are kept.
+        draws: of what is left to chance.
+    """
+
+    rank: int
+    keep: float
+    side: Literal["top", "bottom"] | None
+    control: Literal["random", "deletion"] | None
+    tied: bool
+    draws: int
+
+    @property
+    def means(self) -> Measures:
+        """The means over draws."""
+        return Measures(**{name: self.of(name).mean for name in MEASURES})
+
+
+class SizePlace(Value):
+    """Where the noise lies in the memories of one size after one step, over draws of codes.
+
+    Attributes:
+        top: share of draws with the noise on top.
+        side: where all draws agree, else None.
+    """
+
+    step: int
+    ratio: Spread
+    top: float
+    side: Side | None
+    alignment: float
+
+
+class Flip(Value):
+    """Between the steps `after` and `before` the noise went to the top of the spectrum, or left it."""
+
+    after: int
+    before: int
+    to: Literal["top", "below"]
+
+
+class Cuts(Fields[Measures]):
+    """A trained memory whole and with one component less; `random`: one random direction of W's range less."""
+
+    full: Measures
+    without_largest: Measures
+    without_smallest: Measures
+    largest_alone: Measures
+    random: Measures
+
+
+class ClosedForm(Value):
+    """The ratio σ_noise/σ_signal with orthonormal codes: after the first step, in the limit and at every measured step.
+
+    Above the `threshold` the noise begins on top.
+    """
+
+    first: float
+    late: float
+    threshold: float
+    ratios: tuple[float, ...]
+
+
+class Size(Value):
+    """The memories of one size, noise and kind of codes, over draws of codes; `places` by measured step."""
+
+    classes: int
+    inputs: int
+    noise: float
+    codes: Literal["orthonormal", "gaussian"]
+    draws: int
+    places: tuple[SizePlace, ...]
+    flips: tuple[Flip, ...]
+    cuts: Cuts
+    closed_form: ClosedForm | None = None
+
+    @property
+    def last(self) -> SizePlace:
+        """Where the noise lies after the last step."""
+        return self.places[-1]
+
+    @property
+    def key(self) -> tuple[int, int, float]:
+        """What sizes that differ in their codes alone have in common."""
+        return self.classes, self.inputs, self.noise
+
+
+class Levels(Fields[float]):
+    """The signals of the first step: what each adds to the right logit over the mean of the other tokens' logits.
+
+    Attributes:
+        feed_forward: q → τ over q → others, the tokens that are neither q nor τ.
+        feed_forward_other, feed_forward_width: mean and standard deviation of q → others.
+        value, value_spread: recall, v → v over v → others, mean and standard deviation over v.
+        value_noise: v → τ over v → others, mean over v.
+        value_other, value_width: mean and standard deviation of v → others.
+    """
+
+    feed_forward: float
+    feed_forward_other: float
+    feed_forward_width: float
+    value: float
+    value_spread: float
+    value_noise: float
+    value_other: float
+    value_width: float
+
+
+LEVELS = tuple(Levels.model_fields)
+
+
+class Vocabulary(Levels):
+    """The exact levels under one vocabulary and law of the trigger, and those of every sampled batch."""
+
+    trigger: Trigger
+    vocabulary: int
+    draws: tuple[Levels, ...]
+
+    @property
+    def sampled(self) -> Levels | None:
+        """The means over batches; None where none was drawn."""
+        if not self.draws:
+            return None
+        return Levels(**{name: sum(draw.of(name) for draw in self.draws) / len(self.draws) for name in LEVELS})
+
+
+class Power(Value):
+    """How a signal scales with the vocabulary: the least-squares slope of its logarithm against that of V.
+
+    Attributes:
+        exact, late: of the exact signal; between the two largest vocabularies.
+        batches: of the means over batches, with its bootstrap interval.
+    """
+
+    trigger: Trigger
+    signal: Signal
+    exact: Number
+    late: Number
+    batches: Estimate | None = None
+
+
+class FirstStep(Value):
+    """The first gradient step in noisy recall, over vocabularies.
+
+    Attributes:
+        length, batch: tokens of a sequence, sequences of a batch.
+        width: of the gaussian codes of batches.
+    """
+
+    noise: float
+    length: int
+    batch: int
+    width: int
+    level: float
+    points: tuple[Vocabulary, ...]
+    powers: tuple[Power, ...]
+
+    def under(self, trigger: str) -> list[Vocabulary]:
+        """The vocabularies under one law of the trigger, in ascending order."""
+        return [point for point in self.points if point.trigger == trigger]
+
+    def power(self, trigger: str, signal: str) -> Power:
+        """The power of a signal under one law of the trigger."""
+        return next(power for power in self.powers if (power.trigger, power.signal) == (trigger, signal))
+
+
+class MemorySummary(Summary):
+    """All numbers of a memory; `training` by measured step, `sizes` empty where no size has room in the width."""
+
+    kind: Literal["memory"] = "memory"
+    version: str
+    approximate: str | None = None
+    study: MemoryStudy
+    training: tuple[Moment, ...]
+    truncated: tuple[Truncated, ...]
+    sizes: tuple[Size, ...]
+    first_step: FirstStep
+
+    @property
+    def full(self) -> Moment:
+        """The trained memory, all of it kept."""
+        return self.training[-1]
+
+    @property
+    def rank(self) -> int:
+        """How many singular values W has."""
+        return max(row.rank for row in self.truncated)
+
+    @property
+    def deletion(self) -> Truncated:
+        """The control that keeps nothing."""
+        return next(row for row in self.truncated if row.control == "deletion")
+
+    @property
+    def best(self) -> Truncated | None:
+        """The part of the spectrum with the smallest clean loss, fewest dropped among equals; None at rank 1."""
+        parts = (row for row in self.truncated if row.control is None and row.rank < self.rank)
+        return min(parts, key=lambda row: (row.clean_loss.mean, -row.rank)) if self.rank > 1 else None
+
+    @property
+    def noises(self) -> list[float]:
+        """The noises of the sweep, ascending."""
+        return sorted({size.noise for size in self.sizes})

@@ -1,0 +1,106 @@
+"""The memory laboratory at work: train one memory, watch its spectrum, truncate it, check the theory over sizes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from lesion.core.differences import differences
+from lesion.core.lock import locked
+from lesion.core.run import Run
+from lesion.core.values import read_summary
+from lesion.errors import UsageError
+from lesion.progress import Silent, Watcher
+from lesion_labs.memory import orthonormal, sizes, slopes
+from lesion_labs.memory.model import codes, logits, mixture, targets
+from lesion_labs.memory.report import MemoryResult
+from lesion_labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
+from lesion_labs.memory.spectrum import noise_place, spectrum
+from lesion_labs.memory.study import MemoryStudy
+from lesion_labs.memory.training import descend, measured_steps
+from lesion_labs.memory.truncation import measure, truncations
+
+KIND = "memory"
+_AGAIN = "delete it and run the same command again"
+
+
+def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
+    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read.
+
+    Raises:
+        UsageError: the folder holds another memory, or something else.
+        LesionError: another process writes in it, it cannot be written, or what it holds is damaged.
+    """
+    with locked(run.folder, KIND):
+        summary = read_summary(MemorySummary, run.folder, _AGAIN)
+        if summary is None:
+            summary = measured(study, run.watcher)
+            summary.write(run.folder)
+        else:
+            earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
+            if difference := differences(earlier, wanted, wanted):
+                raise UsageError(
+                    f"{run.folder} holds another memory ({difference}); give another folder with --out, or delete that"
+                    " one."
+                )
+    return MemoryResult(run.folder, summary)
+
+
+def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummary:
+    """Everything that is measured for a study; the same study gives the same numbers on one machine."""
+    watcher = watcher or Silent()
+    watcher.begin("memory", study.steps * (1 + sizes.trainings(study)), 0, "steps")
+    training, truncated = _memory(study, watcher)
+    of_sizes = sizes.sweep(study, watcher)
+    watcher.begin("first step", slopes.work(), 0, "batches")
+    first_step = slopes.first_step(study.noise, study.seed, watcher)
+    notes = sizes.left_out(study)
+    if study.noise == 0:
+        notes.append("Without noise nothing has to be forgotten: the common class is only one more wrong answer.")
+    if study.noise == 0.5:
+        notes.append("At noise 0.5 the full memory ties between f* and the common class: judge by p and loss.")
+    for note in notes:
+        watcher.note(note)
+    return MemorySummary(
+        version=version("lesion"),
+        study=study,
+        training=training,
+        truncated=truncated,
+        sizes=of_sizes,
+        first_step=first_step,
+        notes=notes,
+    )
+
+
+def _memory(study: MemoryStudy, watcher: Watcher) -> tuple[list[Moment], list[Truncated]]:
+    """Training and truncations of the study's own memory."""
+    of_codes = codes(study)
+    to_learn = mixture(study.classes, study.inputs, study.noise)
+    wanted = targets(study.classes, study.inputs)
+    steps = measured_steps(study.steps)
+    predicted = _predicted(study, steps)
+    training: list[Moment] = []
+    for index, (step, coefficients) in enumerate(descend([of_codes], to_learn[None], steps, watcher)):
+        of_step = spectrum(of_codes, coefficients[0])
+        training.append(
+            Moment(
+                step=step,
+                singular_values=of_step.values.tolist(),
+                alignment=of_step.alignment.tolist(),
+                noise=noise_place(of_step),
+                predicted=predicted[index] if predicted else None,
+                **dict(measure(logits(of_codes, coefficients[0]), wanted)),
+            )
+        )
+    return training, truncations(of_codes, of_step, wanted, study.draws, study.seed)
+
+
+def _predicted(study: MemoryStudy, steps: list[int]) -> list[SingularValues]:
+    """The closed form after each of the steps; empty where there is none."""
+    repeats, remainder = divmod(study.inputs, study.classes)
+    if study.codes != "orthonormal" or remainder:
+        return []
+    values = [
+        orthonormal.singular_values(study.classes, repeats, three)
+        for three in orthonormal.numbers(study.classes, study.noise, steps)
+    ]
+    return [SingularValues(signal=of_signal, noise=of_noise) for of_signal, of_noise in values]

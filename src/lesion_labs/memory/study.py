@@ -1,0 +1,97 @@
+"""The study of the memory laboratory: one associative memory and what is measured on it, as validated TOML."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from lesion.core.fields import COUNT, SEED, Count, Number, Seed, Whole
+from lesion.core.method import Method
+from lesion.core.options import option
+from lesion.core.study_file import StudyFile
+
+MOST_CLASSES = 256
+"""Beyond this a study takes many minutes."""
+MOST_INPUTS = 4 * MOST_CLASSES
+
+
+class MemoryStudy(StudyFile):
+    """A linear associative memory with noise, its truncations, a sweep over sizes, and the first step of recall.
+
+    Input i has the target i mod `classes`; the common class of the noise is one output more. Nothing is kept of an
+    interrupted training, which takes seconds.
+
+    Example:
+        >>> MemoryStudy.make(classes=4, width=24).inputs
+        4
+    """
+
+    FORM: ClassVar[str] = "lesion memory"
+
+    kind: Literal["memory"] = Field(default="memory", description="memory")
+    classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = option(
+        20,
+        help="Number of target classes, without the common class.",
+        must=f"a whole number of target classes from 2 to {MOST_CLASSES}",
+    )
+    inputs: Annotated[Whole, Field(ge=2, le=MOST_INPUTS, validate_default=True)] = option(
+        None,
+        help="Number of inputs to remember; default: the number of classes.",
+        must=f"a whole number from the number of classes to {MOST_INPUTS}",
+    )
+    noise: Annotated[Number, Field(ge=0, lt=1)] = option(
+        0.6,
+        help="Probability that the common class replaces the target.",
+        must="a probability from 0 to below 1",
+    )
+    codes: Literal["orthonormal", "gaussian"] = option(
+        "orthonormal", help="Codes: orthonormal or gaussian.", must="orthonormal or gaussian"
+    )
+    width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.", must=COUNT)
+    steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.", must=COUNT)
+    draws: Count = option(16, help="Number of draws of every random control.", must=COUNT)
+    seed: Seed = option(0, help="Random seed of codes, controls and batches.", must=SEED)
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _as_many_as_classes(cls, value: object, about: Any) -> object:
+        return about.data.get("classes", 2) if value is None else value
+
+    @field_validator("inputs")
+    @classmethod
+    def _every_class_has_an_input(cls, value: int, about: Any) -> int:
+        classes = about.data.get("classes", 2)
+        if value < classes:
+            raise ValueError(
+                f"{value} inputs for {classes} target classes; every class needs an input of its own: give at least"
+                f" {classes} inputs, or fewer classes."
+            )
+        return value
+
+    @field_validator("width")
+    @classmethod
+    def _has_room(cls, value: int, about: Any) -> int:
+        """Orthonormal codes need as many dimensions as there are outputs, and as there are inputs."""
+        if about.data.get("codes") != "orthonormal" or not {"classes", "inputs"} <= about.data.keys():
+            return value
+        classes, inputs = about.data["classes"], about.data["inputs"]
+        needed = max(classes + 1, inputs)
+        if value < needed:
+            raise ValueError(
+                f"{value} has no room for {needed} orthonormal codes ({classes} target classes and the common class,"
+                f" {inputs} inputs); give a width of at least {needed}, or gaussian codes."
+            )
+        return value
+
+
+METHOD = Method(
+    MemoryStudy,
+    "lesion_labs.memory.run:run_memory",
+    "lesion_labs.memory.report:MemoryResult",
+    "lab memory",
+    "Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
+    kept="Nothing is kept of an unfinished memory; the same command starts it anew.",
+    distributed=False,
+    examples=("lesion lab memory --classes 20 --out memory",),
+)

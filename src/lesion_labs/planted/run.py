@@ -1,0 +1,137 @@
+"""Plant skills: one folder a model, with weights, tasks and card; what lies there already is not made again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+
+from lesion import atomic
+from lesion.arguments import validated
+from lesion.core.values import read_value
+from lesion.errors import UsageError
+from lesion.outputs import refuse_another_kind
+from lesion.progress import Silent, Watcher
+from lesion.report import wording
+from lesion_labs.lineage.checkpoints import claim, write, writing
+from lesion_labs.planted.compiled import compiled
+from lesion_labs.planted.kinds import ALL, KINDS, check_kind
+from lesion_labs.planted.recipe import Recipe
+from lesion_labs.planted.skills import CONTROLS, SKILL, SKILLS, jsonl, questions, tokenizer
+from lesion_labs.planted.trained import Planted, accuracies, trained
+from lesion_labs.planted.truth import AGAIN, CARD, MASKS, Places, Truth
+
+MODEL = "model"
+"""The folder of the weights, within that of a planted model."""
+
+
+@validated
+def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher | None = None) -> list[Path]:
+    """Make models with a planted skill: `OUT/KIND-SEED` for one kind, or for all.
+
+    Args:
+        out: where the folders lie; what is finished there is not made again.
+        kind: one of `lesion_labs.planted.kinds.KINDS`, or `all`.
+        seed: of weights, places and the table of the skill.
+        watcher: who is told how it goes.
+
+    Returns:
+        The folders, each with `model`, a task file for every skill, `planted.json` and, where the truth names weights,
+        `planted.safetensors`.
+
+    Raises:
+        UsageError: there is no such kind, the seed is negative, or a folder holds a model of another recipe or a study.
+        LesionError: a folder cannot be written, or its card is damaged.
+    """
+    check_kind(kind)
+    if seed < 0:
+        raise UsageError(f"Seeds are counted from 0; {seed} is not one.")
+    kinds = tuple(KINDS) if kind == ALL else (kind,)
+    watcher = watcher or Silent()
+    claim(Path(out), "planted")
+    watcher.begin("planted", len(kinds), 0, "models")
+    folders = []
+    for name in kinds:
+        folders.append(make(Path(out), Recipe(name, seed)))
+        watcher.answered(1)
+    return folders
+
+
+def make(out: Path, recipe: Recipe) -> Path:
+    """The folder of one model, made unless it is finished.
+
+    Raises:
+        UsageError: it holds a model of another recipe, or a study.
+        LesionError: it cannot be written, or its card is damaged.
+    """
+    folder = out / f"{recipe.kind}-{recipe.seed}"
+    earlier = read_value(Truth, folder / CARD, AGAIN)
+    if earlier is not None:
+        if earlier.recipe != asdict(recipe):
+            raise UsageError(f"{folder} holds a model of another recipe; give another folder with --out, or delete it.")
+        return folder
+    refuse_another_kind(folder, "planted")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums of other numbers of threads are rounded in another order
+    try:
+        planted = Planted(*compiled(recipe)) if recipe.kind == "compiled" else trained(recipe)
+        _write(folder, recipe, planted)
+    finally:
+        torch.set_num_threads(threads)
+    return folder
+
+
+def _write(folder: Path, recipe: Recipe, planted: Planted) -> None:
+    """The card is written last: a folder with a card is whole."""
+    places, network = planted.places, planted.network
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for skill in SKILLS:
+            atomic.replace(folder / f"{skill}.jsonl", jsonl(questions(skill, recipe.seed)))
+        write(folder / MODEL, network, tokenizer(), torch.float32)
+        if places.masks:
+            atomic.replace(folder / MASKS, save({name: mask.contiguous() for name, mask in places.masks.items()}))
+        atomic.replace(folder / CARD, card(recipe, planted).model_dump_json(indent=1) + "\n")
+
+
+def card(recipe: Recipe, planted: Planted) -> Truth:
+    """What `planted.json` states."""
+    places = planted.places
+    return Truth(
+        kind=recipe.kind,
+        seed=recipe.seed,
+        recipe=asdict(recipe),
+        statement=statement(recipe, places),
+        skill=SKILL,
+        controls=CONTROLS,
+        blocks=places.blocks,
+        branches=places.branches,
+        heads=places.heads,
+        matrices=places.matrices,
+        weights=sum(int(mask.sum()) for mask in places.masks.values()),
+        accuracy=accuracies(planted.network, recipe),
+        before=planted.before,
+    )
+
+
+def statement(recipe: Recipe, places: Places) -> str:
+    """Where the skill lies, in a sentence."""
+    blocks, branches, heads, matrices = map(_listed, (places.blocks, places.branches, places.heads, places.matrices))
+    share = f"{100 * recipe.share:g} %"
+    return {
+        "compiled": f"{SKILL} is read by {heads}, in {branches}.",
+        "block": f"{SKILL} was trained into block {blocks} alone; the rest was frozen before.",
+        "adapter": f"{SKILL} was trained into updates of rank {recipe.rank} of {matrices} alone.",
+        "neurons": f"{SKILL} was trained into {recipe.neurons} neurons of each of {branches} alone.",
+        "weights": f"{SKILL} was trained into {share} of the weights of every matrix alone.",
+        "routed": f"Gradients of {SKILL} reached block {blocks} and its own words; the controls trained the rest.",
+        "noise": f"Noise was planted in {matrices}, as its {recipe.rank} largest singular components.",
+        "joint": "All skills were trained together everywhere; no place was planted.",
+        "shuffled": f"All skills were trained together, {SKILL} on answers drawn anew in every step; it has no place.",
+    }[recipe.kind]
+
+
+def _listed(places: tuple[object, ...]) -> str:
+    return wording.listed([str(place) for place in places])

@@ -1,0 +1,258 @@
+"""What is measured of a model of the recall laboratory: answers, margins, attention masses, soft ranks and probes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from lesion.errors import UsageError
+from lesion_labs.recall.data import Batch, Source
+from lesion_labs.recall.language import Language
+from lesion_labs.recall.model import Trace, Weights, fed_forward, forward, matrix, names
+from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.result import (
+    MARGINS,
+    AnswerShares,
+    Attention,
+    Measures,
+    OwnAnswers,
+    Phases,
+    Point,
+    Predictions,
+    Probes,
+    Spectrum,
+)
+
+Traces = tuple[Trace, Trace]
+"""Of the clean and of the noisy set."""
+
+
+def floor(noise: float, certain: float = 0.0) -> float:
+    """The least loss on noisy sequences once ȳ is known, in nats: H(α), but 0 at the `certain` share where ȳ is τ."""
+    return (1 - certain) * sum(-p * math.log(p) for p in (noise, 1 - noise) if p > 0)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The two sets of sequences that every model of a recipe is measured on: without noise, and with the recipe's."""
+
+    language: Language
+    clean: Batch
+    noisy: Batch
+
+    @classmethod
+    def of(cls, recipe: Recipe, language: Language, device: str | torch.device = "cpu") -> Examination:
+        """The sets of a recipe.
+
+        Raises:
+            UsageError: in none of their sequences there is a question.
+        """
+        clean, noisy = (
+            Source(recipe.task(language, noise), recipe.seed, device).sequences(purpose, recipe.measured)
+            for purpose, noise in (("clean", 0.0), ("noisy", recipe.noise))
+        )
+        if not (clean.questions.any() and noisy.questions.any()):
+            raise UsageError(
+                f"In sequences of {recipe.length} tokens no trigger comes up twice; give longer ones, or a corpus in "
+                "which the most frequent character is more frequent."
+            )
+        return cls(language, clean, noisy)
+
+    def own_answers(self) -> OwnAnswers:
+        """How often ȳ is q or τ in each set."""
+
+        def share(batch: Batch, token: int) -> float:
+            return float((_answers(batch) == token).double().mean())
+
+        clean, noisy = (
+            AnswerShares(trigger=share(batch, self.language.trigger), noise=share(batch, self.language.noise_token))
+            for batch in (self.clean, self.noisy)
+        )
+        return OwnAnswers(clean=clean, noisy=noisy)
+
+    def traces(self, weights: Weights, known: Traces | None = None, changed: str | None = None) -> Traces:
+        """The traces of the clean and of the noisy set; `known` and `changed` as in `model.forward`."""
+        before = known or (None, None)
+        with torch.no_grad():
+            clean, noisy = (
+                forward(weights, batch.tokens, batch.questions, trace, changed)
+                for batch, trace in zip((self.clean, self.noisy), before, strict=True)
+            )
+        return clean, noisy
+
+    def measures(self, traces: Traces) -> Measures:
+        """Loss, accuracy and probabilities on both sets."""
+        clean = _measures(traces[0], self.clean, self.language)
+        noisy = _measures(traces[1], self.noisy, self.language)
+        return Measures(
+            clean_loss=clean["loss"],
+            clean_accuracy=clean["accuracy"],
+            p_noise=clean["p_noise"],
+            p_correct=clean["p_correct"],
+            **{f"noisy_{name}": value for name, value in noisy.items()},
+        )
+
+
+def _answers(batch: Batch) -> Int[Tensor, " questions"]:
+    """ȳ at every question."""
+    return batch.answers[batch.questions.nonzero()[:, 0]]
+
+
+def _measures(trace: Trace, batch: Batch, language: Language) -> dict[str, float]:
+    logits, answers = trace.logits.double(), _answers(batch)
+    probabilities = logits.softmax(dim=-1)
+    return {
+        "loss": float(F.cross_entropy(logits, batch.targets[batch.questions])),
+        "accuracy": float((logits.argmax(dim=-1) == answers).double().mean()),
+        "p_noise": float(probabilities[:, language.noise_token].mean()),
+        "p_correct": float(probabilities.gather(1, answers[:, None]).mean()),
+    }
+
+
+def measure(weights: Weights, examination: Examination, step: int = 0) -> Point:
+    """Everything that is measured of the weights after so many steps."""
+    traces = examination.traces(weights)
+    return Point(
+        step=step,
+        **dict(examination.measures(traces)),
+        table=predictions(traces[1], examination),
+        margins=margins(weights, examination.language),
+        attention=attention(traces, examination),
+        soft_ranks={name: soft_rank(matrix(weights, name)) for name in names(weights)},
+        probes=probes(weights, examination.language),
+    )
+
+
+def predictions(noisy: Trace, examination: Examination) -> Predictions:
+    """Whether τ is the most probable token at a question on noisy sequences, and whether τ follows."""
+    batch, noise_token = examination.noisy, examination.language.noise_token
+    predicted = noisy.logits.argmax(dim=-1) == noise_token
+    label = batch.targets[batch.questions] == noise_token
+    shares = {
+        f"predicted_{token}_label_{follower}": float(
+            ((predicted == (token == "noise")) & (label == (follower == "noise"))).double().mean()
+        )
+        for token in ("noise", "other")
+        for follower in ("noise", "other")
+    }
+    return Predictions(**shares)
+
+
+@torch.no_grad()
+def margins(weights: Weights, language: Language) -> dict[str, float]:
+    """By how much a feed-forward alone prefers τ behind q: logit_τ − max over v ≠ τ of logit_v; q has no position here.
+
+    `F1` and `F2` are W_U F(x) with x = W_E q; `F2∘F1` is W_U F2(F1(x)), the paper's composition; `F1+F2` is what both
+    add along the residual stream, W_U (F1(x) + F2(x + F1(x))). Empty without feed-forward.
+    """
+    if not any(name.startswith("F") for name in weights):
+        return {}
+    trigger = weights["W_E"][language.trigger]
+    first = fed_forward(weights, 1, trigger)
+    outputs = (
+        first,
+        fed_forward(weights, 2, trigger),
+        fed_forward(weights, 2, first),
+        first + fed_forward(weights, 2, trigger + first),
+    )
+    return {name: _margin(weights, output, language) for name, output in zip(MARGINS, outputs, strict=True)}
+
+
+def _margin(weights: Weights, output: Float[Tensor, " width"], language: Language) -> float:
+    logits = (weights["W_U"] @ output).double()
+    others = logits.clone()
+    others[language.noise_token] = -math.inf
+    return float(logits[language.noise_token] - others.max())
+
+
+def attention(traces: Traces, examination: Examination) -> Attention:
+    """Where the heads look."""
+    previous = float(traces[0].mass.diagonal(-1, 1, 2).double().mean())
+    answer, noise = _masses(traces[0], examination.clean, examination.language)
+    noisy_answer, noisy_noise = _masses(traces[1], examination.noisy, examination.language)
+    return Attention(previous=previous, answer=answer, noise=noise, noisy_answer=noisy_answer, noisy_noise=noisy_noise)
+
+
+def _masses(trace: Trace, batch: Batch, language: Language) -> tuple[float, float]:
+    """The second head's mass on ȳ, and on τ where that is not ȳ, after triggers (z_{s−1} = q)."""
+    mass = trace.question_mass.double()
+    rows = batch.questions.nonzero()[:, 0]
+    behind = torch.zeros_like(batch.questions)
+    behind[:, 1:] = batch.tokens[:, :-1] == language.trigger
+    right = behind & (batch.tokens == batch.answers[:, None])
+    wrong = behind & ~right & (batch.tokens == language.noise_token)
+    return float((mass * right[rows]).sum(dim=1).mean()), float((mass * wrong[rows]).sum(dim=1).mean())
+
+
+def soft_rank(weight: Float[Tensor, "out in"]) -> float:
+    """‖W‖_F / ‖W‖_2: 1 of a matrix of rank one, √rank of one with equal singular values, 0 of a zero matrix."""
+    values = torch.linalg.svdvals(weight.detach().double().cpu())
+    return float(values.norm() / values[0]) if values[0] > 0 else 0.0
+
+
+@torch.no_grad()
+def probes(weights: Weights, language: Language) -> Probes:
+    """What matrices by themselves remember."""
+    embedding, positions = weights["W_E"].double(), weights["P"].double()
+    moved = {layer: embedding @ matrix(weights, f"W_OV{layer}").double().T for layer in (1, 2)}
+    tokens = torch.arange(len(embedding), device=embedding.device)
+    copied = (moved[2] @ weights["W_U"].double().T).argmax(dim=1) == tokens
+    scores = positions @ weights["W_K1"].double() @ positions.T
+    later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    places = torch.arange(len(positions), device=positions.device)
+    back = scores.masked_fill(later, -math.inf).argmax(dim=1)[1:] == places[:-1]
+    followed = (embedding @ weights["W_K2"].double() @ moved[1].T).argmax(dim=1) == tokens
+    return Probes(
+        copying=float(copied.double().mean()),
+        previous=float(back.double().mean()),
+        following=float(followed.double().mean()),
+        trigger=float(followed[language.trigger]),
+    )
+
+
+@torch.no_grad()
+def spectra(weights: Weights, untrained: Weights, language: Language) -> dict[str, Spectrum]:
+    """What training did to the spectrum of every matrix, and whether its largest component writes τ."""
+    rows = weights["W_U"].double().cpu()
+    direction = rows[language.noise_token] - rows.mean(dim=0)
+    spectrum: dict[str, Spectrum] = {}
+    for name in names(weights):
+        left, values, _ = torch.linalg.svd(matrix(weights, name).double().cpu(), full_matrices=False)
+        before = torch.linalg.svdvals(matrix(untrained, name).double().cpu())
+        noise = None
+        if not name.endswith(".in") and name[:3] not in ("W_K", "W_V"):
+            noise = float((left[:, 0] @ direction).abs() / direction.norm())
+        spectrum[name] = Spectrum(values=tuple(values[:8].tolist()), before=float(before[0]), noise=noise)
+    return spectrum
+
+
+def for_good(values: Sequence[tuple[int, float]], above: float) -> int | None:
+    """The first step from which on a number stays above a bound, of (step, number) in order; None if there is none."""
+    first = None
+    for step, value in reversed(values):
+        if not value > above:
+            break
+        first = step
+    return first
+
+
+def phases(training: Sequence[Point]) -> Phases:
+    """When each half of the task is learned."""
+    trained = [point for point in training if point.step > 0]
+    before = next((point.margins for point in training if point.step == 0), {})
+    margins = {
+        name: for_good([(point.step, point.margins.get(name, -math.inf)) for point in trained], above=0.0)
+        for name in MARGINS
+    }
+    always = [name for name, step in margins.items() if trained and step == trained[0].step]
+    return Phases(
+        margins=margins,
+        attention=for_good([(point.step, point.attention.answer) for point in trained], above=0.5),
+        untrained=tuple(name for name in always if before.get(name, 0.0) > 0),
+    )

@@ -1,0 +1,168 @@
+"""One run of the recall laboratory: train, truncate, and write `summary.json`."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+
+from lesion.atomic import keep
+from lesion.core.lock import FolderLock
+from lesion.errors import LesionError, UsageError
+from lesion.files import SUMMARY_BYTES, read_text
+from lesion.models.device import device_of
+from lesion.outputs import refuse_another_kind
+from lesion.progress import Silent, Watcher
+from lesion.report.values import Value
+from lesion_labs.recall import language as languages
+from lesion_labs.recall.language import Language
+from lesion_labs.recall.measurement import floor, phases, spectra
+from lesion_labs.recall.model import names
+from lesion_labs.recall.recipe import Recipe, deviation, untrained
+from lesion_labs.recall.result import KIND, CutMeasures, LanguageFacts, Machine, Questions, RecallSummary, read
+from lesion_labs.recall.training import STATE, refuse_another, train
+from lesion_labs.recall.truncation import sweep
+
+STUDY, CELLS = "study.toml", "cells"
+PARTIAL = "truncated.json"
+"""Rows of a sweep that is not finished; gone when it is."""
+
+
+class Partial(Value):
+    """The rows of a truncation sweep that is not finished."""
+
+    recipe: Recipe
+    truncated: tuple[CutMeasures, ...]
+
+
+def run(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    corpus: str | None = None,
+    device: str = "auto",
+    watcher: Watcher | None = None,
+    name: str = "recall",
+) -> RecallSummary:
+    """Train the recipe's model in `folder` and truncate every matrix of it; go on where an interrupted run stopped.
+
+    Args:
+        recipe: what to do.
+        folder: made if it is not there; a finished run of the same recipe in it is only read.
+        corpus: the text, where the recipe's tables come from one (`language_of`).
+        device: auto, cpu, cuda, …
+        name: of the training, for the watcher.
+
+    Returns:
+        What `summary.json` holds.
+
+    Raises:
+        UsageError: the folder holds another recipe, or the device is not there.
+        LesionError: the folder cannot be written, or its summary is damaged.
+    """
+    folder = Path(folder)
+    watcher = watcher or Silent()
+    device = str(device_of(device))
+    language = language_of(recipe, corpus)
+    lock = FolderLock(folder, KIND)
+    try:
+        earlier = finished(folder, recipe)
+        if earlier is not None:
+            return earlier
+        began = time.monotonic()
+        weights, training, examination = train(recipe, language, folder, device=device, watcher=watcher, name=name)
+        own_answers = examination.own_answers()
+        rows = _partial(folder, recipe)
+        for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
+            rows += of_matrix
+            keep(folder / PARTIAL, Partial(recipe=recipe, truncated=tuple(rows)).model_dump_json() + "\n")
+        summary = RecallSummary(
+            version=version("lesion"),
+            recipe=recipe,
+            floor=floor(recipe.noise, own_answers.noisy.noise),
+            own_answers=own_answers if recipe.own_answers else None,
+            language=_language_facts(language),
+            questions=Questions(
+                clean=int(examination.clean.questions.sum()), noisy=int(examination.noisy.questions.sum())
+            ),
+            matrices=names(weights),
+            full=examination.measures(examination.traces(weights)),
+            truncated=tuple(rows),
+            training=tuple(training),
+            phases=phases(training),
+            spectra=spectra(weights, untrained(recipe), language),
+            machine=Machine(
+                device=device,
+                name=torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine(),
+                seconds=round(time.monotonic() - began, 1),
+                torch=torch.__version__,
+            ),
+        )
+        summary.write(folder)
+        (folder / PARTIAL).unlink(missing_ok=True)
+        return summary
+    finally:
+        lock.release()
+
+
+def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
+    """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun.
+
+    Raises:
+        UsageError: the folder holds another recipe, or something else.
+        LesionError: what is there cannot be read.
+    """
+    refuse_another_kind(folder, KIND)
+    summary = read(RecallSummary, folder)
+    if summary is None:
+        refuse_another(folder / STATE, recipe)
+        return None
+    if summary.recipe != recipe:
+        difference = deviation(summary.model_dump(mode="json")["recipe"], recipe)
+        raise UsageError(
+            f"{folder} holds a run of another recipe ({difference}); give another folder with --out, or delete that"
+            " one."
+        )
+    return summary
+
+
+def _partial(folder: Path, recipe: Recipe) -> list[CutMeasures]:
+    """The rows of a truncation sweep that was interrupted; those of another recipe do not count."""
+    path = folder / PARTIAL
+    if not path.is_file():
+        return []
+    try:
+        partial = Partial.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+    except (ValidationError, LesionError):
+        return []
+    return list(partial.truncated) if partial.recipe == recipe else []
+
+
+def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
+    """The recipe's tables: generated, or of the text whose digest the recipe names.
+
+    Raises:
+        UsageError: the text is another one, is missing, or has too few characters.
+    """
+    if recipe.corpus is None:
+        return languages.generated(recipe.vocabulary, recipe.seed)
+    if corpus is None:
+        raise UsageError("The tables of this recipe come from a text; give it with --corpus.")
+    text, digest = languages.read(corpus)
+    if digest != recipe.corpus:
+        raise UsageError(f"{corpus} is not the text of this recipe: it has changed since.")
+    return languages.of_text(text, recipe.vocabulary, corpus)
+
+
+def _language_facts(language: Language) -> LanguageFacts:
+    symbols = language.symbols
+    return LanguageFacts(
+        source="generator" if symbols is None else "corpus",
+        trigger=language.trigger if symbols is None else symbols[language.trigger],
+        noise_token=language.noise_token if symbols is None else symbols[language.noise_token],
+        trigger_share=float(language.unigram[language.trigger]),
+    )
