@@ -90,7 +90,8 @@ class StudyResult(Generic[S]):
     def question(self) -> str:
         """The title of the page: what the study asks, in short names."""
         first = next(iter(self.parts()), None)
-        return getattr(self.summary.study, "title", None) or (first.title if first else wording.capital(self.EYEBROW))
+        study = getattr(self.summary, "study", None)
+        return getattr(study, "title", None) or (first.title if first else wording.capital(self.EYEBROW))
 
     @property
     def basis(self) -> str:
@@ -110,7 +111,7 @@ class StudyResult(Generic[S]):
             self.EYEBROW,
             self.parts(),
             version=self.summary.version,
-            study=self.summary.study,
+            study=getattr(self.summary, "study", None),
             basis=self.basis,
             checks=self.checks(),
             notes=self.summary.notes,

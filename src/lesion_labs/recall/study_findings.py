@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lesion.report import table, wording
+from lesion.report import forms, wording
 from lesion.report.finding import Finding
 from lesion_labs.recall.findings import APART, TIE
 from lesion_labs.recall.result import Spread
@@ -35,7 +35,7 @@ def spread_text(spread: Spread, *, signed: bool = False, bare: bool = False) -> 
 
 def decimals(value: float | None, *, signed: bool = False, bare: bool = False) -> str:
     """A number with three decimals; `bare` of the 0 before the point."""
-    text = table.decimals(3, signed=signed)(value)
+    text = forms.decimals(3, signed=signed)(value)
     return text.replace("0.", ".", 1) if bare and value is not None and abs(round(value, 3)) < 1 else text
 
 

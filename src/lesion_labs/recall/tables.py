@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from lesion.report import wording
+from lesion.report.forms import Write
 from lesion.report.forms import decimals as with_decimals
 from lesion.report.table import Column, Table
 from lesion_labs.recall import study_findings

@@ -93,7 +93,7 @@ class AblationResult(StudyResult[AblationSummary]):
         return perplexity.frame(self.summary)
 
     @property
-    def parts(self) -> pd.DataFrame:
+    def units(self) -> pd.DataFrame:
         """One row per model, task, unit, factor, block and head, neuron, expert or matrix: what `parts.csv` holds."""
         return parts_report.frame(self.summary)
 
