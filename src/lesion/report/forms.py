@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lesion.report import wording
-from lesion.report.values import Estimate
+from lesion.report.values import Estimate, Mean
 
 Write = Callable[[Any], str]
 
@@ -60,8 +60,14 @@ class Form:
         """`83.0 [79.1, 88.2]`."""
         return f"{self(value)} {self.interval(low, high)}".rstrip()
 
-    def text(self, value: float | Estimate | None, interval: bool = True) -> str:
+    def spread(self, value: Mean) -> str:
+        """`0.512 ± 0.010`; of a single run `0.512`."""
+        return self(value.mean) if value.std is None else f"{self(value.mean)} ± {self._digits(self.per * value.std)}"
+
+    def text(self, value: float | Estimate | Mean | None, interval: bool = True) -> str:
         """A number in a sentence: `83.0 %`, and of an estimate with its interval, `83.0 % [79.1, 88.2]`."""
+        if isinstance(value, Mean):
+            return f"{self.spread(value)}{f'{wording.SPACE}{self.unit}' * bool(self.unit)}"
         low, high = (value.low, value.high) if isinstance(value, Estimate) and interval else (None, None)
         number = value.value if isinstance(value, Estimate) else value
         unit = f"{wording.SPACE}{self.unit}" if self.unit and not unknown(number) else ""

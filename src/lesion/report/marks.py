@@ -27,7 +27,7 @@ from lesion.report.axes import Axis, ratio_axis
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.report.forms import Form, unknown
 from lesion.report.rows import Record, Shown, columns_of, p_text, parts_of, shown_of, value_of
-from lesion.report.values import Estimate
+from lesion.report.values import Estimate, Mean
 
 OPENED = ("model", "task", "edit")
 """Fields by which a click on a mark opens the answers behind it."""
@@ -139,7 +139,7 @@ class Profile(Mark):
                 x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")
             ),
             *(plots.level(value, upright, dash=DASHES[at % len(DASHES)]) for at, (_, value) in enumerate(lines)),
-            plots.level(0.0, upright, dash=(1, 0)) if not self.base and min(bounds) < 0 else None,
+            plots.level(0.0, upright, dash=(1.0, 0.0)) if not self.base and min(bounds) < 0 else None,
             alt.Chart(frame).mark_rect(opacity=0).encode(
                 x=plots.x(across, "begin"), x2=alt.X2(field="end"), tooltip=plots.tip()
             ),
@@ -217,28 +217,33 @@ class Curves(Mark):
     """A line per series with its interval as a band.
 
     Attributes:
-        y: the number; over: the horizontal axis; by: fields that tell series apart.
+        y: the number, or several of one unit, each of which is a series; over: the horizontal axis; by: fields that
+            tell series apart.
         log: whether the horizontal axis is logarithmic.
         low, high: ends of the upright axis; by default those of the numbers.
         lines: as for `Profile`.
+        axis: the title of the upright axis; by default that of the number.
     """
 
-    y: str
+    y: str | tuple[str, ...]
     over: str
     by: str | tuple[str, ...] = ()
     log: bool = False
     low: float | None = None
     high: float | None = None
     lines: Mapping[str, str] = field(default_factory=dict)
+    axis: str = ""
 
     @override
     @plots.unvalidated
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
-        y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
-        names = series_of(every, self.by)
+        numbers = [shown_of(records[0], name) for name in names_of(self.y)]
+        y, over = numbers[0], shown_of(records[0], self.over)
+        names = self._names(every)
         rows = [
-            {**_point(record, over.name, y, _number(value_of(record, over.name), over)), "series": name}
-            for record, name in zip(records, _series(records, self.by), strict=True)
+            {**_point(record, over.name, number, _number(value_of(record, over.name), over)), "series": name}
+            for number in numbers
+            for record, name in zip(records, self._series_of(records, number), strict=True)
         ]
         frame = pd.DataFrame(rows)
         whole = all(isinstance(value_of(record, over.name), int) for record in every)
@@ -248,9 +253,12 @@ class Curves(Mark):
             across = ratio_axis(over.heading.lower(), places, whole=whole)
         else:
             across = Axis(over.heading.lower(), min(places) - room, max(places) + room, whole=whole)
-        ends = _room([*_ends(every, y), *(end for end in (self.low, self.high) if end is not None)])
+        bounds = [end for number in numbers for end in _ends(every, number)]
+        ends = _room([*bounds, *(end for end in (self.low, self.high) if end is not None)])
         upright = Axis(
-            y.heading, ends[0] if self.low is None else self.low, ends[1] if self.high is None else self.high
+            self.axis or y.heading,
+            ends[0] if self.low is None else self.low,
+            ends[1] if self.high is None else self.high,
         )
         guide = _guide(rows, over)
         levels = [
@@ -258,6 +266,8 @@ class Curves(Mark):
             for name in self.lines.values()
             if not math.isnan(value := _number(value_of(records[0], name), y))
         ]
+        if min(bounds) < 0 < max(bounds):
+            levels.append(plots.level(0.0, upright, dash=(1.0, 0.0)))
         drawn = [name for name in names if name in set(frame["series"])]
         lines = plots.curves(
             frame.drop(columns="tip"),
@@ -271,9 +281,18 @@ class Curves(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        names = series_of(records, self.by)
         lines = [Series(label, colour=theme.SOFT, dashed=True) for label in self.lines]
-        return (*(Series(name, index) for index, name in enumerate(names) if name), *lines)
+        return (*(Series(name, index) for index, name in enumerate(self._names(records)) if name), *lines)
+
+    def _names(self, records: Sequence[Record]) -> list[str]:
+        numbers = [shown_of(records[0], name) for name in names_of(self.y)]
+        return list(dict.fromkeys(name for number in numbers for name in self._series_of(records, number)))
+
+    def _series_of(self, records: Sequence[Record], number: Shown) -> list[str]:
+        names = _series(records, self.by)
+        return (
+            [" · ".join(filter(None, (number.title, name))) for name in names] if isinstance(self.y, tuple) else names
+        )
 
 
 @dataclass(frozen=True)
@@ -385,9 +404,18 @@ def _several(wanted: Any) -> Sequence[Any]:
     return tuple(wanted) if isinstance(wanted, tuple | list | set | frozenset) else (wanted,)
 
 
+def _with_ends(value: Any) -> tuple[Any, float | None, float | None]:
+    """A number with the ends of its interval, or of one standard deviation on either side of a mean over runs."""
+    if isinstance(value, Estimate):
+        return (value.value, value.low, value.high) if value.high is not None else (value.value, None, None)
+    if isinstance(value, Mean):
+        return value.mean, *((None, None) if value.std is None else (value.mean - value.std, value.mean + value.std))
+    return value, None, None
+
+
 def _number(value: Any, shown: Shown | None) -> float:
     """A number as it is drawn: in the unit of its form; NaN where it is missing."""
-    number: Any = value.value if isinstance(value, Estimate) else value
+    number = _with_ends(value)[0]
     per = shown.form.per if shown is not None and isinstance(shown.form, Form) else 1.0
     return math.nan if unknown(number) else per * float(number)
 
@@ -395,12 +423,10 @@ def _number(value: Any, shown: Shown | None) -> float:
 def _point(record: Record, place: str, shown: Shown, x: Any) -> dict[str, Any]:
     """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers a click opens."""
     value = value_of(record, shown.name)
-    ends: dict[str, float | None] = {"low": None, "high": None}
-    if isinstance(value, Estimate) and value.low is not None and value.high is not None:
-        ends = {"low": _number(value.low, shown), "high": _number(value.high, shown)}
+    low, high = (None if end is None else _number(end, shown) for end in _with_ends(value)[1:])
     opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}
     opened = opened if len(opened) == len(OPENED) else {}
-    return {"x": x, "y": _number(value, shown), **ends, "tip": tip(record, shown.name), **opened}
+    return {"x": x, "y": _number(value, shown), "low": low, "high": high, "tip": tip(record, shown.name), **opened}
 
 
 def _has(record: Record, name: str) -> bool:
@@ -435,11 +461,7 @@ def _guide(rows: Sequence[dict[str, Any]], over: Shown) -> pd.DataFrame:
 def _ends(records: Sequence[Record], shown: Shown) -> list[float]:
     """Every number and end of an interval."""
     values = [value_of(record, shown.name) for record in records]
-    numbers = [
-        number
-        for value in values
-        for number in ((value.value, value.low, value.high) if isinstance(value, Estimate) else (value,))
-    ]
+    numbers = [number for value in values for number in _with_ends(value)]
     return [_number(number, shown) for number in numbers if not unknown(number)] or [0.0]
 
 
@@ -455,7 +477,7 @@ def _room(numbers: Sequence[float]) -> tuple[float, float]:
 
 def _short(shown: Shown, value: Any) -> str:
     """A number in a cell of a map: without its interval, as short as can be."""
-    number = value.value if isinstance(value, Estimate) else value
+    number = _with_ends(value)[0]
     form = shown.form
     return Form(0, form.per, signed=form.signed)(number) if isinstance(form, Form) and form.per > 1 else form(number)
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
 from lesion.report.forms import Form, Write, plain, unknown
-from lesion.report.values import Estimate, Value
+from lesion.report.values import Estimate, Mean, Value
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Shown:
         form: how it is written.
         label: whether it tells rows apart: it stands left, and is left out where all rows have the same.
         low, high, p: the columns of an estimate's interval and p; `p_corrected` stands beside p. Empty: none.
+        estimate, mean: whether it is an `Estimate`, or a `Mean`, whose standard deviation is in `KEY_std`.
         about: what it is, for the documentation; by default what the class says under `Attributes`.
     """
 
@@ -42,6 +43,7 @@ class Shown:
     p: str = ""
     name: str = ""
     estimate: bool = False
+    mean: bool = False
 
     @property
     def heading(self) -> str:
@@ -51,6 +53,10 @@ class Shown:
 
     def columns(self, value: Any) -> Iterator[tuple[str, Any]]:
         """The columns of a file that a value fills."""
+        if self.mean:
+            yield self.key, value and value.mean
+            yield f"{self.key}_std", value and value.std
+            return
         if not self.estimate:
             yield self.key, value
             return
@@ -68,6 +74,8 @@ class Shown:
             if isinstance(self.form, Form):
                 return self.form.cell(value.value, value.low, value.high)
             return self.form(value.value)
+        if isinstance(value, Mean):
+            return self.form.spread(value) if isinstance(self.form, Form) else self.form(value.mean)
         return self.form(value)
 
     def sentence(self, value: Any) -> str:
@@ -140,17 +148,14 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
         shown: Any = extra.get("column") if isinstance(extra, dict) else None
         if isinstance(shown, Shown):
             key = shown.key or name
-            made = replace(shown, name=name, key=key, estimate=_estimates(field.annotation))
+            of = (field.annotation, *get_args(field.annotation))
+            made = replace(shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of)
             if made.estimate:
                 p = f"{key}_p" if made.p == "=" else made.p
                 made = replace(made, low=made.low or f"{key}_low", high=made.high or f"{key}_high", p=p)
             declared.append(made)
     names = {name: value for base in reversed(row.__mro__) for name, value in vars(base).items()}
     return (*declared, *(value.shown for value in names.values() if isinstance(value, derived)))
-
-
-def _estimates(annotation: Any) -> bool:
-    return annotation is Estimate or Estimate in get_args(annotation)
 
 
 def parts_of(record: Record) -> tuple[Row, ...]:

@@ -22,6 +22,7 @@ from lesion.plain import plain as one_line
 from lesion.report import wording
 from lesion.report.forms import Form, Write, plain, unknown
 from lesion.report.rows import Rows, Shown, flat
+from lesion.report.values import Mean
 
 HEADING = 20
 """A heading of more characters is broken, if no cell below it is as wide."""
@@ -59,6 +60,9 @@ def _keys(columns: Sequence[Shown]) -> list[str]:
 def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     """The columns that people see of one that rows declare: an estimate with its interval, and its test beside it."""
     written = Column(shown.key, shown.heading, shown.form, number=not shown.label)
+    if shown.mean:
+        spread = lambda row: shown.write(_mean(row[shown.key], row[f"{shown.key}_std"]))  # noqa: E731
+        return [Column(shown.key, shown.heading, row=spread)]
     if not shown.estimate:
         text = frame[shown.key].map(lambda value: isinstance(value, str)).any()
         return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
@@ -73,6 +77,10 @@ def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     elif shown.p and frame[shown.p].notna().any():
         columns.append(Column(shown.p, "p", wording.p_value))
     return columns
+
+
+def _mean(mean: float | None, std: float | None) -> Mean | None:
+    return None if mean is None or unknown(mean) else Mean(mean=mean, std=std)
 
 
 def plain_columns(*, number: bool = True, **titles: str) -> tuple[Column, ...]:
@@ -115,7 +123,9 @@ class Table:
     def of(cls, rows: Rows) -> Table:
         """The table of rows with the columns that they declare."""
         frame = pd.DataFrame([flat(record, rows.of) for record in rows.records], columns=_keys(rows.columns))
-        numbers = {key: float for shown in rows.columns if shown.estimate for key, _ in shown.columns(None)}
+        numbers = {
+            key: float for shown in rows.columns if shown.estimate or shown.mean for key, _ in shown.columns(None)
+        }
         return cls(
             rows.name,
             frame.astype(numbers),
