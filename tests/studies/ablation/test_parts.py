@@ -181,7 +181,7 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     assert "How much each part of a block takes" in page
     assert "This study is not finished" not in page
     again = AblationResult.recall(folder)
-    assert again.parts.equals(outcome.units)
+    assert again.units.equals(outcome.units)
 
 
 def test_an_unfinished_sweep_counts_the_heads_that_have_no_answers_yet(sums, tinies, tmp_path):
