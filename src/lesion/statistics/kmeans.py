@@ -54,10 +54,10 @@ def kmeans(
     tolerance: float = 1e-4,
     overwrite: bool = False,
 ) -> Clustering:
-    """Cluster points: distances in float32, sums and inertia in float64, on the CPU.
+    """Cluster points where they lie: distances in float32, sums and inertia in float64.
 
-    Points that occur several times are clustered once, weighted by their number. No cluster is empty. A seed gives the
-    same clusters again on the same machine with as many threads.
+    Points that occur several times are clustered once, weighted by their number. No cluster is empty. On a CPU a seed
+    gives the same clusters again on the same machine with as many threads; an accelerator adds in any order.
 
     Args:
         points: one vector a token.
@@ -90,15 +90,15 @@ def kmeans(
     kept = points.detach()
     if len(first) < len(points):
         kept = kept[torch.from_numpy(first[order]).to(kept.device)]
-    own = kept.to("cpu", torch.float32)
+    own = kept.float()
     if not overwrite and own.data_ptr() == points.data_ptr():
         own = own.clone()
-    cloud = Cloud.around_mean(own, torch.from_numpy(counts[order]).float())
+    cloud = Cloud.around_mean(own, torch.from_numpy(counts[order]).to(own))
     best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
     centres = (best.sums / best.sizes[:, None]).float()
     return Clustering(
-        best.labels.numpy()[place[inverse]],
-        (centres.double() + cloud.mean).float().numpy(),
+        best.labels.cpu().numpy()[place[inverse]],
+        (centres.double() + cloud.mean).float().cpu().numpy(),
         cloud.inertia(best.labels, centres),
         best.steps,
     )
@@ -142,12 +142,12 @@ class _Search:
     def __init__(self, cloud: Cloud, labels: Int[Tensor, " points"], clusters: int) -> None:
         self.cloud, self.labels, self.steps = cloud, labels.clone(), 0
         self.sums = cloud.sums(self.labels, clusters)
-        self.sizes = torch.zeros(clusters).index_add_(0, self.labels, cloud.weights)
+        self.sizes = cloud.x.new_zeros(clusters).index_add_(0, self.labels, cloud.weights)
         self.moment = cloud.moment
         self._fill()
         self.inertia = self._inertia(self.sums, self.sizes)
-        self._distances = torch.empty(clusters, len(cloud.x))
-        self._moved = torch.arange(clusters)  # clusters whose distances are out of date
+        self._distances = cloud.x.new_empty(clusters, len(cloud.x))
+        self._moved = torch.arange(clusters, device=cloud.x.device)  # clusters whose distances are out of date
 
     def go(self, iterations: int, tolerance: float, lloyd: bool = False) -> None:
         """Steps until one lowers the inertia by less than a share of it, or none is left."""
@@ -160,7 +160,7 @@ class _Search:
     def _step(self, lloyd: bool) -> bool:
         """Move every point that gains by moving; where together they lose, those that gain most. Whether any moved."""
         distances, labels, weights = self._measured(), self.labels, self.cloud.weights
-        points = torch.arange(len(labels))
+        points = torch.arange(len(labels), device=labels.device)
         costs = distances
         if not lloyd:
             # What a point adds to a cluster when it comes, and what it takes from its own when it goes.
@@ -227,5 +227,5 @@ class _Search:
             )
             far[torch.bincount(self.labels, minlength=len(self.sizes))[self.labels] < 2] = -1
             point = far.argmax()[None]
-            self.sums, self.sizes = self._after(point, torch.tensor([cluster]))
+            self.sums, self.sizes = self._after(point, torch.full_like(point, cluster))
             self.labels[point] = cluster

@@ -33,7 +33,7 @@ class Cloud:
     @classmethod
     def around_mean(cls, x: Float[Tensor, "points width"], weights: Float[Tensor, " points"]) -> Cloud:
         """Takes `x` over and centres it: distances are differences of products, which must not be far from 0."""
-        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        total = x.new_zeros(x.shape[1], dtype=torch.float64)
         for piece in pieces(len(x)):
             total += weights[piece].double() @ x[piece].double()
         mean = total / weights.double().sum()
@@ -48,7 +48,7 @@ class Cloud:
 
     def sums(self, labels: Int[Tensor, " points"], clusters: int) -> Float64[Tensor, "clusters width"]:
         """Σ w x over every cluster."""
-        sums = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
+        sums = self.x.new_zeros(clusters, self.x.shape[1], dtype=torch.float64)
         for piece in pieces(len(self.x)):
             sums.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
         return sums
@@ -79,7 +79,7 @@ def beginnings(cloud: Cloud, clusters: int, starts: int, generator: torch.Genera
         cloud: the points.
         clusters: at most as many as points. A cluster may come back empty.
         starts: seedings tried.
-        generator: of all that is drawn.
+        generator: of all that is drawn; of the CPU.
     """
     x, weights = cloud.x, cloud.weights
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
@@ -102,7 +102,7 @@ def _subspace(
     width = x.shape[1]
     if 2 * size > width or len(x) <= size:
         return x
-    directions = torch.randn(width, size, generator=generator)
+    directions = torch.randn(width, size, generator=generator).to(x.device)
     basis, _ = torch.linalg.qr(x.T @ (x @ directions * weights[:, None]))
     return x @ basis
 
@@ -121,21 +121,21 @@ def _seeds(
     """
     points, trials = len(inside), 2 + int(math.log(clusters))
     squares = (inside * inside).sum(1) + outside
-    rows = torch.arange(starts)
+    rows = torch.arange(starts, device=inside.device)
 
     def distances(chosen: Tensor) -> Tensor:
         flat = chosen.reshape(-1)
         squared = torch.addmm(squares.expand(len(flat), points), inside[flat], inside.T, alpha=-2)
         squared.add_(squares[flat, None]).clamp_(min=0)
-        squared[torch.arange(len(flat)), flat] = 0
+        squared[torch.arange(len(flat), device=flat.device), flat] = 0
         return squared.view(*chosen.shape, points)
 
-    first = torch.multinomial(weights.double(), starts, replacement=True, generator=generator)
+    first = torch.multinomial(weights.double().cpu(), starts, replacement=True, generator=generator).to(inside.device)
     seeds = [first]
     nearest = distances(first)
     for _ in range(1, clusters):
         mass = (nearest * weights).double().cumsum(1)
-        drawn = torch.rand(starts, trials, generator=generator, dtype=torch.float64) * mass[:, -1:]
+        drawn = _drawn((starts, trials), generator, mass) * mass[:, -1:]
         tried = torch.searchsorted(mass, drawn, right=True).clamp_(max=points - 1)
         left = torch.minimum(distances(tried), nearest[:, None])
         best = (left @ weights).argmin(1)
@@ -152,7 +152,7 @@ def _first_steps(
     weighted = inside * weights[:, None]
     moment = float((weighted * inside).double().sum())
     centres = inside[seeds.view(-1)]
-    own = (torch.arange(starts) * clusters)[:, None]
+    own = (torch.arange(starts, device=inside.device) * clusters)[:, None]
     for step in range(FIRST_STEPS):
         # The nearest centre has the largest x·c − ‖c‖²/2; twice its weighted sum is what it takes from Σ w ‖x‖².
         half = (centres * centres).sum(1).mul_(-0.5)
@@ -160,7 +160,7 @@ def _first_steps(
         most, labels = closeness.max(1)
         if step == FIRST_STEPS - 1:
             break
-        sums, sizes = torch.zeros(starts * clusters, size), torch.zeros(starts * clusters)
+        sums, sizes = inside.new_zeros(starts * clusters, size), inside.new_zeros(starts * clusters)
         for each in labels + own:
             sums.index_add_(0, each, weighted)
             sizes.index_add_(0, each, weights)
@@ -184,17 +184,17 @@ def _exchanged(
     points, size = inside.shape
     squares = (inside * inside).sum(1)
     weighted = inside * weights[:, None]
-    every = torch.arange(points)
+    every = torch.arange(points, device=inside.device)
 
     def distances(centres: Tensor) -> Tensor:
         offset = (centres * centres).sum(1)[:, None] + squares
         return torch.addmm(offset, centres, inside.T, alpha=-2).clamp_(min=0)
 
     def means(labels: Tensor, instead: Tensor) -> Tensor:
-        sums = torch.zeros(clusters, size).index_add_(0, labels, weighted)
-        return _means(sums, torch.zeros(clusters).index_add_(0, labels, weights), instead)
+        sums = inside.new_zeros(clusters, size).index_add_(0, labels, weighted)
+        return _means(sums, inside.new_zeros(clusters).index_add_(0, labels, weights), instead)
 
-    centres = means(labels, torch.zeros(clusters, size))
+    centres = means(labels, inside.new_zeros(clusters, size))
     failures = 0
     for _ in range(EXCHANGES):
         away = distances(centres)
@@ -203,7 +203,7 @@ def _exchanged(
         away[labels, every] = torch.inf
         second = away.amin(0)
         mass = (nearest * weights).double().cumsum(0)
-        drawn = torch.rand(TRIED, generator=generator, dtype=torch.float64) * mass[-1]
+        drawn = _drawn((TRIED,), generator, mass) * mass[-1]
         tried = inside[torch.searchsorted(mass, drawn, right=True).clamp_(max=points - 1)]
         for _ in range(2):  # a new centre, and then the mean of the points that it would take
             takes = (distances(tried) < nearest) * weights
@@ -211,7 +211,7 @@ def _exchanged(
         new = distances(tried)
         least = torch.minimum(new, nearest)
         more = (torch.minimum(new, second) - least) * weights
-        left = torch.zeros(TRIED, clusters).index_add_(1, labels, more) + (least @ weights)[:, None]
+        left = inside.new_zeros(TRIED, clusters).index_add_(1, labels, more) + (least @ weights)[:, None]
         best, gone = divmod(int(left.argmin()), clusters)
         if float(left[best, gone]) < float(nearest @ weights) * (1 - 1e-6):
             centres[gone] = tried[best]
@@ -222,6 +222,11 @@ def _exchanged(
                 break
     nearest, labels = distances(centres).min(0)
     return float(nearest.double() @ weights.double()), labels
+
+
+def _drawn(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+    """Uniform numbers below 1, drawn on the CPU: the same for any device."""
+    return torch.rand(shape, generator=generator, dtype=torch.float64).to(like.device)
 
 
 def _means(
