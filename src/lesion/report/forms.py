@@ -7,7 +7,7 @@ This is the one place that writes a value with its interval, in a sentence (`83.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,17 @@ CHANGE = Form(1, 100.0, "points", signed=True)
 NATS = Form(2, unit="nats", signed=True)
 WHOLE_SHARE = Form(0, 100.0, "%")
 """A share of 1 in whole percent, for sentences."""
+
+
+@dataclass(frozen=True)
+class ByUnit:
+    """Forms of a number whose unit differs from row to row: the row's field `unit` says which."""
+
+    forms: Mapping[str, Form]
+
+    def __call__(self, value: Any) -> str:
+        """The number as it is, where no row says its unit."""
+        return plain(value)
 
 
 def decimals(digits: int, unit: str = "", *, signed: bool = False) -> Form:

@@ -26,7 +26,7 @@ from lesion.report import heatmap, plots, theme, wording
 from lesion.report.axes import Axis, ratio_axis
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.report.forms import Form, unknown
-from lesion.report.rows import Record, Shown, columns_of, p_text, parts_of, shown_of, value_of
+from lesion.report.rows import Record, Shown, columns_of, p_text, parts_of, shown_of, unit_of, value_of
 from lesion.report.values import Estimate, Mean
 
 OPENED = ("model", "task", "edit")
@@ -43,6 +43,12 @@ HUES = {
 """Colours of numbers above and below 0 in a map."""
 HALF = 0.42
 """Half the width of a bar, in places."""
+DENSE = 8
+"""From so many rows on, bars stand close."""
+LOW = 84
+"""The height of one of many charts beneath one another, in pixels."""
+HEADING = 70
+"""Characters of a line above such a chart."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Mark:
         caption: what a reader of the figure must know beyond its axes; one or two sentences.
         name: of the files, `figures/NAME.png`; by default that of the part.
         only: fields and the values that rows must have to be drawn.
+        also: fields that pointing at a mark shows beneath its number.
         wide: whether the figure takes the whole width of the page.
     """
 
@@ -61,6 +68,7 @@ class Mark:
     caption: str = field(default="", kw_only=True)
     name: str = field(default="", kw_only=True)
     only: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    also: tuple[str, ...] = field(default=(), kw_only=True)
     wide: bool = field(default=False, kw_only=True)
 
     def figure(self, records: Sequence[Record], name: str) -> Figure | None:
@@ -70,7 +78,8 @@ class Mark:
             return None
         panels = []
         for values, own in grouped(drawn, names_of(self.panel)).items():
-            panels.append(Panel((self.chart(own, drawn),), wording.capital(" · ".join(values))))
+            alike = [record for record in drawn if unit_of(record) == unit_of(own[0])]
+            panels.append(Panel(self.charts(own, alike), wording.capital(" · ".join(values))))
         legend = self.legend(drawn)
         return Figure(
             self.name or name,
@@ -82,8 +91,12 @@ class Mark:
             wide=self.wide or len(panels) == 1,
         )
 
+    def charts(self, records: Sequence[Record], every: Sequence[Record]) -> tuple[alt.LayerChart, ...]:
+        """The charts of one panel, beneath one another."""
+        return (self.chart(records, every),)
+
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
-        """The chart of one panel; `every` are the records of all panels, which share their axes."""
+        """A chart; `every` are the records of all panels of the same unit, which share their axes."""
         raise NotImplementedError
 
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
@@ -92,6 +105,15 @@ class Mark:
 
     def _drawn(self, record: Record) -> bool:
         return all(value_of(record, name) in _several(wanted) for name, wanted in self.only.items())
+
+    def _point(self, record: Record, shown: Shown, x: Any) -> dict[str, Any]:
+        """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers it opens."""
+        value = value_of(record, shown.name)
+        low, high = (None if end is None else _number(end, shown) for end in _with_ends(value)[1:])
+        opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}
+        opened = opened if len(opened) == len(OPENED) else {}
+        text = tip(record, (shown.name, *self.also))
+        return {"x": x, "y": _number(value, shown), "low": low, "high": high, "tip": text, **opened}
 
 
 @dataclass(frozen=True)
@@ -103,6 +125,7 @@ class Profile(Mark):
         base: the field that bars begin at (the unedited model's accuracy); 0 without one.
         lines: fields that are drawn as dashed lines across, by what the key calls them (`{"chance": "guessing"}`).
         filled: a field: bars for which it is true are full, the others pale. Its title stands in the key.
+        each: fields whose values have a low chart each, beneath one another, with their own upright axes.
     """
 
     y: str
@@ -110,24 +133,40 @@ class Profile(Mark):
     base: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
     filled: str = ""
+    each: str | tuple[str, ...] = ()
 
     @override
-    @plots.unvalidated
+    def charts(self, records: Sequence[Record], every: Sequence[Record]) -> tuple[alt.LayerChart, ...]:
+        if not self.each:
+            return (self.chart(records, every),)
+        shown = [*records, *every]
+        return tuple(
+            self._bars(own, own, shown).properties(height=LOW, title=_heading(" · ".join(names)))
+            for names, own in grouped(records, names_of(self.each)).items()
+        )
+
+    @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        return self._bars(records, every, every)
+
+    @plots.unvalidated
+    def _bars(self, records: Sequence[Record], every: Sequence[Record], placed: Sequence[Record]) -> alt.LayerChart:
+        """The bars; the upright axis holds the numbers of `every` record, the other one the places of all `placed`."""
         y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
-        rows = [_point(record, over.name, y, value_of(record, over.name)) for record in records]
+        rows = [self._point(record, y, value_of(record, over.name)) for record in records]
         frame = pd.DataFrame(rows).assign(
             base=[0.0 if not self.base else _number(value_of(record, self.base), y) for record in records],
             full=[not self.filled or bool(value_of(record, self.filled)) for record in records],
         )
-        places = sorted({value_of(record, over.name) for record in every})
-        at = frame["x"].map({place: number for number, place in enumerate(places)})
-        numbered = all(isinstance(place, int) for place in places)
-        at = frame["x"] if numbered else at
-        frame = frame.assign(x=at, left=at - HALF, right=at + HALF, begin=at - 0.5, end=at + 0.5)
+        places = sorted({value_of(record, over.name) for record in placed})
+        if not all(isinstance(place, int) for place in places):
+            frame["x"] = frame["x"].map({place: number for number, place in enumerate(places)})
+            places = list(range(len(places)))
+        at = frame["x"]
+        frame = frame.assign(left=at - HALF, right=at + HALF, begin=at - 0.5, end=at + 0.5)
         lines = [(label, value) for label, value in self._levels(records)]
         bounds = [*_ends(every, y), *(value for _, value in self._all_levels(every)), *frame["base"]]
-        across = Axis(over.title.lower(), float(at.min()) - 0.6, float(at.max()) + 0.6, whole=True)
+        across = Axis(over.title.lower(), places[0] - 0.6, places[-1] + 0.6, whole=True)
         upright = Axis(y.heading, *_room(bounds))
         bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
             x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "base"), y2=alt.Y2(field="y"),
@@ -194,7 +233,7 @@ class Map(Mark):
         written = shown_of(records[0], self.shown or self.value)
         rows = [
             {
-                **_point(record, over.name, value, value_of(record, over.name)),
+                **self._point(record, value, value_of(record, over.name)),
                 "y": _label(up.form(value_of(record, up.name))),
                 "value": number if not math.isnan(number := _number(value_of(record, value.name), None)) else None,
                 "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
@@ -241,7 +280,7 @@ class Curves(Mark):
         y, over = numbers[0], shown_of(records[0], self.over)
         names = self._names(every)
         rows = [
-            {**_point(record, over.name, number, _number(value_of(record, over.name), over)), "series": name}
+            {**self._point(record, number, _number(value_of(record, over.name), over)), "series": name}
             for number in numbers
             for record, name in zip(records, self._series_of(records, number), strict=True)
         ]
@@ -260,7 +299,7 @@ class Curves(Mark):
             ends[0] if self.low is None else self.low,
             ends[1] if self.high is None else self.high,
         )
-        guide = _guide(rows, over)
+        guide = _guide(rows, [_told(record, number.name) for number in numbers for record in records], over)
         levels = [
             plots.level(value, upright)
             for name in self.lines.values()
@@ -314,7 +353,7 @@ class Points(Mark):
         y, across = shown_of(records[0], self.y), shown_of(records[0], self.x)
         names = series_of(every, self.by)
         rows = [
-            {**_point(record, across.name, y, _number(value_of(record, across.name), across)), "series": name}
+            {**self._point(record, y, _number(value_of(record, across.name), across)), "series": name}
             for record, name in zip(records, _series(records, self.by), strict=True)
         ]
         places = [_number(value_of(record, across.name), across) for record in every]
@@ -340,21 +379,28 @@ class Bars(Mark):
     Attributes:
         value: the estimate; up: fields that name a row; by: a field by which rows are coloured.
         runs: a field of single runs that an estimate is the mean of, drawn small beneath it.
+        most: so many rows have room; of more, those furthest from 0 are drawn.
     """
 
     value: str
     up: str | tuple[str, ...]
     by: str = ""
     runs: str = ""
+    most: int = 24
+
+    @override
+    def _drawn(self, record: Record) -> bool:
+        return super()._drawn(record) and not math.isnan(_number(value_of(record, self.value), None))
 
     @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         value = shown_of(records[0], self.value)
+        records = _furthest(records, value, self.most)
         names = series_of(every, self.by)
         colours = {name: theme.tone(index) for index, name in enumerate(names)}
         rows = []
         for record, name in zip(records, _series(records, self.by), strict=True):
-            point = _point(record, names_of(self.up)[0], value, 0.0)
+            point = self._point(record, value, 0.0)
             label = _label(" · ".join(texts(record, names_of(self.up))))
             rows.append({**point, "x": point["y"], "y": label, "colour": colours[name]})
         repeats = [
@@ -363,7 +409,9 @@ class Bars(Mark):
             for run in (value_of(record, self.runs) if self.runs else ())
         ]
         axis = Axis(value.heading, *_room([0.0, *_ends(every, value)]))
-        return plots.forest(pd.DataFrame(rows), axis, repeats=pd.DataFrame(repeats) if repeats else None)
+        chart = plots.forest(pd.DataFrame(rows), axis, repeats=pd.DataFrame(repeats) if repeats else None)
+        dense = len(rows) > DENSE and not repeats and not any("\n" in row["y"] for row in rows)
+        return chart.properties(height=20 * len(rows)) if dense else chart
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
@@ -420,38 +468,33 @@ def _number(value: Any, shown: Shown | None) -> float:
     return math.nan if unknown(number) else per * float(number)
 
 
-def _point(record: Record, place: str, shown: Shown, x: Any) -> dict[str, Any]:
-    """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers a click opens."""
-    value = value_of(record, shown.name)
-    low, high = (None if end is None else _number(end, shown) for end in _with_ends(value)[1:])
-    opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}
-    opened = opened if len(opened) == len(OPENED) else {}
-    return {"x": x, "y": _number(value, shown), "low": low, "high": high, "tip": tip(record, shown.name), **opened}
-
-
 def _has(record: Record, name: str) -> bool:
     return any(hasattr(row, name) for row in parts_of(record))
 
 
-def tip(record: Record, name: str) -> str:
-    """What pointing at a mark shows: what tells its line apart, the number with its interval and its test."""
+def tip(record: Record, names: Sequence[str]) -> str:
+    """What pointing at a mark shows: what tells its line apart, the number with its interval and its test, the rest."""
     labels = [
         f"{shown.title.lower()}{wording.SPACE}{shown.write(getattr(row, shown.name))}"
         for row in parts_of(record)
         for shown in columns_of(type(row))
         if shown.label and shown.title and not unknown(getattr(row, shown.name)) and getattr(row, shown.name) != ""
     ]
-    shown, value = shown_of(record, name), value_of(record, name)
+    return "\n".join([*labels, *(f"{shown_of(record, name).title}: {_told(record, name)}" for name in names)])
+
+
+def _told(record: Record, name: str) -> str:
+    """A number with its interval, its unit and its test."""
+    value = value_of(record, name)
     p = p_text(value) if isinstance(value, Estimate) else ""
-    return "\n".join([*labels, f"{shown.title}: {shown.sentence(value)}{f'; {p}' if p else ''}"])
+    return f"{shown_of(record, name).sentence(value)}{f'; {p}' if p else ''}"
 
 
-def _guide(rows: Sequence[dict[str, Any]], over: Shown) -> pd.DataFrame:
+def _guide(rows: Sequence[dict[str, Any]], numbers: Sequence[str], over: Shown) -> pd.DataFrame:
     """What pointing at a place of the horizontal axis shows of all series."""
     lines: dict[float, list[str]] = {}
     opened: dict[float, dict[str, str]] = {}
-    for row in rows:
-        number = row["tip"].rsplit("\n", 1)[-1].partition(": ")[2]
+    for row, number in zip(rows, numbers, strict=True):
         head = f"{over.title.lower()}{wording.SPACE}{wording.figures(row['x'], 6)}"
         lines.setdefault(row["x"], [head]).append(f"{row['series']}: {number}" if row["series"] else number)
         opened.setdefault(row["x"], {name: row[name] for name in OPENED if name in row})
@@ -463,6 +506,12 @@ def _ends(records: Sequence[Record], shown: Shown) -> list[float]:
     values = [value_of(record, shown.name) for record in records]
     numbers = [number for value in values for number in _with_ends(value)]
     return [_number(number, shown) for number in numbers if not unknown(number)] or [0.0]
+
+
+def _furthest(records: Sequence[Record], shown: Shown, most: int) -> list[Record]:
+    """As many records as have room, those furthest from 0, as they come."""
+    places = sorted(range(len(records)), key=lambda at: -abs(_number(value_of(records[at], shown.name), None)))
+    return [records[at] for at in sorted(places[:most])]
 
 
 def _room(numbers: Sequence[float]) -> tuple[float, float]:
@@ -480,6 +529,10 @@ def _short(shown: Shown, value: Any) -> str:
     number = _with_ends(value)[0]
     form = shown.form
     return Form(0, form.per, signed=form.signed)(number) if isinstance(form, Form) and form.per > 1 else form(number)
+
+
+def _heading(text: str) -> alt.TitleParams:
+    return alt.TitleParams(textwrap.wrap(wording.printable(text), HEADING), fontSize=12, offset=6, frame="bounds")
 
 
 def _label(text: str) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
-from lesion.report.forms import Form, Write, plain, unknown
+from lesion.report.forms import ByUnit, Form, Write, plain, unknown
 from lesion.report.values import Estimate, Mean, Value
 
 
@@ -44,6 +44,12 @@ class Shown:
     name: str = ""
     estimate: bool = False
     mean: bool = False
+
+    def within(self, unit: str | None) -> Shown:
+        """The same, with the form of that unit where it has one for each."""
+        if not isinstance(self.form, ByUnit):
+            return self
+        return replace(self, form=plain if unit is None else self.form.forms[unit])
 
     @property
     def heading(self) -> str:
@@ -135,8 +141,8 @@ class Row(Value):
     """A value whose fields made by `column`, and properties made by `derived.column`, are columns."""
 
 
-Record = Row | tuple[Row, ...]
-"""What fills a line of a table: a row, or several rows side by side (`(task, cell)`)."""
+Record = Row | tuple[Row | None, ...]
+"""What fills a line of a table: a row, or several rows side by side (`(task, cell)`); None: columns without values."""
 
 
 @cache
@@ -159,26 +165,38 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
 
 
 def parts_of(record: Record) -> tuple[Row, ...]:
-    """The rows side by side in a line."""
+    """The rows side by side in a line, without missing ones."""
+    return tuple(row for row in _sides(record) if row is not None)
+
+
+def _sides(record: Record) -> tuple[Row | None, ...]:
     return record if isinstance(record, tuple) else (record,)
 
 
 def value_of(record: Record, name: str) -> Any:
-    """The field or property of that name, of the last row of a line that has it.
+    """The field or property of that name, of the last row of a line that has it; None where a row is missing.
 
     Raises:
         AttributeError: none has.
     """
-    for row in reversed(parts_of(record)):
+    rows = parts_of(record)
+    for row in reversed(rows):
         if hasattr(row, name):
             return getattr(row, name)
+    if len(rows) < len(_sides(record)):
+        return None
     raise AttributeError(f"no row of {[type(row).__name__ for row in parts_of(record)]} has {name}")
 
 
 def shown_of(record: Record, name: str) -> Shown:
     """How that field or property is shown; one that no row declares is shown as it is."""
     columns = [shown for row in reversed(parts_of(record)) for shown in columns_of(type(row)) if shown.name == name]
-    return columns[0] if columns else Shown(name.replace("_", " "), name=name, key=name)
+    return columns[0].within(unit_of(record)) if columns else Shown(name.replace("_", " "), name=name, key=name)
+
+
+def unit_of(record: Record) -> str | None:
+    """In which unit the numbers of a line are, where it says so."""
+    return next((row.unit for row in parts_of(record) if hasattr(row, "unit")), None)
 
 
 def text_of(record: Record, name: str) -> str:
@@ -197,9 +215,9 @@ def flat(record: Record, of: Sequence[type[Row]]) -> dict[str, Any]:
     """A line of a file: every column of these classes with its value, estimates as several columns."""
     return {
         key: value
-        for row, kind in zip(parts_of(record), of, strict=True)
+        for row, kind in zip(_sides(record), of, strict=True)
         for shown in columns_of(kind)
-        for key, value in shown.columns(getattr(row, shown.name))
+        for key, value in shown.columns(None if row is None else getattr(row, shown.name))
     }
 
 
@@ -217,6 +235,7 @@ class Rows:
         only_marked: what a box is called that leaves only the marked lines on a page.
         hidden: columns that stay in the file and are not shown.
         most: a field or property: an excerpt has the lines with the largest; by default the first.
+        order: a field or property: people see the lines with the smallest first; the file keeps their order.
         whole: all lines, where these are an excerpt: by them it is decided which columns are shown.
     """
 
@@ -229,6 +248,7 @@ class Rows:
     only_marked: str = ""
     hidden: frozenset[str] = frozenset()
     most: str = ""
+    order: str = ""
     whole: Sequence[Record] = ()
 
     @property
@@ -249,8 +269,16 @@ class Rows:
                 kept.append(shown)
         return tuple(kept)
 
+    @property
+    def ordered(self) -> list[int]:
+        """The places of the lines, in the order in which people see them."""
+        places = range(len(self.records))
+        return sorted(places, key=lambda at: value_of(self.records[at], self.order)) if self.order else list(places)
+
     def first(self, count: int) -> list[Record]:
         """An excerpt: marked lines before others, then those with the largest `most`; in the order of all."""
+        if self.order:
+            return [self.records[at] for at in self.ordered[:count]]
 
         def rank(at: int) -> tuple[bool, float, int]:
             record = self.records[at]

@@ -20,9 +20,9 @@ from rich.text import Text
 
 from lesion.plain import plain as one_line
 from lesion.report import wording
-from lesion.report.forms import Form, Write, plain, unknown
+from lesion.report.forms import ByUnit, Write, plain, unknown
 from lesion.report.rows import Rows, Shown, flat
-from lesion.report.values import Mean
+from lesion.report.values import Estimate, Mean
 
 HEADING = 20
 """A heading of more characters is broken, if no cell below it is as wide."""
@@ -59,18 +59,13 @@ def _keys(columns: Sequence[Shown]) -> list[str]:
 
 def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     """The columns that people see of one that rows declare: an estimate with its interval, and its test beside it."""
-    written = Column(shown.key, shown.heading, shown.form, number=not shown.label)
-    if shown.mean:
-        spread = lambda row: shown.write(_mean(row[shown.key], row[f"{shown.key}_std"]))  # noqa: E731
-        return [Column(shown.key, shown.heading, row=spread)]
-    if not shown.estimate:
+    units = list(frame["unit"].unique()) if isinstance(shown.form, ByUnit) else []
+    if len(units) == 1:
+        shown = shown.within(units[0])
+    if not shown.estimate and not shown.mean and not isinstance(shown.form, ByUnit):
         text = frame[shown.key].map(lambda value: isinstance(value, str)).any()
         return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
-    columns = [written]
-    if isinstance(form := shown.form, Form):
-        cell = form.cell
-        write = lambda row: cell(row[shown.key], row[shown.low], row[shown.high])  # noqa: E731
-        columns = [Column(shown.key, shown.heading, row=write)]
+    columns = [Column(shown.key, shown.heading, row=lambda row: _cell(shown, row))]
     corrected = f"{shown.p}_corrected"
     if shown.p and frame[corrected].notna().any():
         columns.append(Column(corrected, "Corrected p", wording.p_value))
@@ -79,8 +74,15 @@ def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     return columns
 
 
-def _mean(mean: float | None, std: float | None) -> Mean | None:
-    return None if mean is None or unknown(mean) else Mean(mean=mean, std=std)
+def _cell(shown: Shown, row: Any) -> str:
+    """A number, with its interval or spread where it has one; with its unit, where that differs from row to row."""
+    value = row[shown.key]
+    if shown.estimate:
+        value = Estimate(value=value, low=row[shown.low], high=row[shown.high])
+    elif shown.mean:
+        value = None if unknown(value) else Mean(mean=value, std=row[f"{shown.key}_std"])
+    own = shown.within(row.get("unit"))
+    return own.write(value) if own is shown else own.sentence(value)
 
 
 def plain_columns(*, number: bool = True, **titles: str) -> tuple[Column, ...]:
@@ -108,6 +110,7 @@ class Table:
         caption: beneath it on a page.
         mark: whether a row is marked (bold in a terminal, boxed on a page).
         marked: what a box is called that leaves only the marked rows on a page; no box where it is empty.
+        order: the places of the rows in the order in which people see them; by default that of the file.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Table:
     caption: str = ""
     mark: Callable[[Any], bool] | None = None
     marked: str = ""
+    order: Sequence[int] = ()
     kind: str = field(default="table", init=False)
 
     @classmethod
@@ -134,12 +138,14 @@ class Table:
             rows.caption,
             (lambda row: bool(row[rows.marked])) if rows.marked else None,
             rows.only_marked,
+            rows.ordered,
         )
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The rows as dictionaries, with Python's own numbers; what is missing is None."""
-        rows = self.frame.astype(object).to_dict("records")
+        frame = self.frame.iloc[list(self.order)] if self.order else self.frame
+        rows = frame.astype(object).to_dict("records")
         return [{str(key): _own(value) for key, value in row.items()} for row in rows]
 
     @property
