@@ -420,8 +420,8 @@ class Bars(Mark):
 
 
 def names_of(names: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Fields as a tuple."""
-    return (names,) if isinstance(names, str) else names
+    """Fields as a tuple; none of an empty name."""
+    return names if isinstance(names, tuple) else (names,) * bool(names)
 
 
 def texts(record: Record, names: Iterable[str]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Part:
     @property
     def name(self) -> str:
         """What its files begin with."""
-        title = (self.rows.name if self.rows else "") or self.short or self.title
+        title = (self.rows.name if self.rows and self.table else "") or self.short or self.title
         return title.lower().replace(" ", "-")
 
     def figures(self) -> list[Figure]:

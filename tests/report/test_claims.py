@@ -1,0 +1,60 @@
+"""Claims: at most three sentences, made by rules that say what they can say and what they need to."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+from made_rows import made, task
+
+import lesion
+from lesion.report.claims import MOST, RULES, Claim, rule
+
+
+@pytest.fixture(scope="module")
+def rules():
+    """Every rule of the package, after all of its modules named `claims` were read."""
+    for module in pkgutil.walk_packages(lesion.__path__, "lesion."):
+        if module.name.endswith("claims"):
+            importlib.import_module(module.name)
+    return {key: each for key, each in RULES.items() if each.module.startswith("lesion.")}
+
+
+def test_a_claim_has_no_more_than_three_sentences():
+    assert len(Claim(("One.", "Two.", "Three.")).sentences) == MOST
+    with pytest.raises(ValueError, match="at most 3 sentences, not 4: One"):
+        Claim(("One.", "Two.", "Three.", "Four."))
+
+
+def test_its_text_begins_with_its_subject():
+    assert Claim(("It holds.", "By 3."), subject="sums").text == "sums: It holds. By 3."
+    assert Claim(("It holds.",)).text == "It holds."
+
+
+def test_what_a_rule_makes_has_the_name_of_the_rule_and_the_rows_that_it_rests_on():
+    @rule("Block L matters.", needs="a drop")
+    def some_block_matters(records):
+        """Which block matters."""
+        yield Claim(("Block 1 matters.",), (records[1],))
+
+    (claim,) = some_block_matters(made())
+    assert (claim.rule, claim.rows) == ("some block matters", (made()[1],))
+    assert some_block_matters.__doc__ == "Which block matters."
+    (key,) = (key for key in RULES if key.endswith(":some block matters"))
+    assert RULES.pop(key).says == ("Block L matters.",)
+
+
+def test_every_rule_says_what_it_can_say_and_what_it_needs(rules):
+    assert rules
+    for key, each in rules.items():
+        assert each.says, key
+        assert all(sentence == sentence.strip() and sentence for sentence in each.says), key
+        assert each.needs.strip(), key
+        assert len(set(each.says)) == len(each.says), key
+
+
+def test_claims_are_values():
+    assert Claim(("A.",), (task(),)) == Claim(("A.",), (task(),))
+    with pytest.raises(AttributeError):
+        Claim(("A.",)).subject = "b"  # type: ignore[misc]
