@@ -134,7 +134,7 @@ class OtherResult(StudyResult):
     def page(self):
         return Page("Other", "other", ())
 
-    def text(self):
+    def text(self, *, every=False):
         return "what was found"
 
 

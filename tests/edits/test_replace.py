@@ -9,10 +9,9 @@ import pytest
 import torch
 from replaced import some_reference
 
-from lesion.brief import LONGEST
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, as_edit, of_places, of_replacements, with_factor
 from lesion.edits.files.artefact import save_edit
-from lesion.edits.files.meant import edit_files
+from lesion.edits.files.as_weights import edit_files
 from lesion.edits.matched import matched_controls
 from lesion.edits.reference import read_reference
 from lesion.edits.replace import Replace
@@ -20,6 +19,7 @@ from lesion.edits.simplify import simplified
 from lesion.edits.table import tabulate
 from lesion.edits.text import from_json, parse, to_json
 from lesion.errors import LesionError, UsageError
+from lesion.reprs import LONGEST
 from tiny import model
 
 

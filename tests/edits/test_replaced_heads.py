@@ -11,7 +11,7 @@ from torch import Tensor
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleMlp, of_replacements
 from lesion.edits.files.artefact import save_edit
-from lesion.edits.files.meant import edit_files
+from lesion.edits.files.as_weights import edit_files
 from lesion.edits.gates import gated
 from lesion.edits.matched import matched_controls
 from lesion.edits.replace import Replace

@@ -11,7 +11,7 @@ import transformers as hf
 from safetensors.torch import load_file, save_file
 
 import lesion.models.quantised as storages
-from lesion.core.look_ahead import blocks_of
+from lesion.core.preflight import blocks_of
 from lesion.edits.apply import as_it_is
 from lesion.errors import LesionError
 from lesion.models.facts import facts_of

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lesion.arguments import validated
-from lesion.brief import described
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
+from lesion.reprs import described
 from lesion.tasks import catalogue
 from lesion.tasks.continuations import solved_parts
 from lesion.tasks.prompts import resolve

@@ -60,7 +60,7 @@ def apply(
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
-    from lesion.core.look_ahead import blocks_of
+    from lesion.core.preflight import blocks_of
 
     given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
     given = {flag: value for flag, value in given.items() if value is not None}
@@ -135,7 +135,7 @@ def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revis
         )
     if unfit:
         raise UsageError(f"{unfit[0]} belongs to --edit; leave it out with {next(iter(given))}.")
-    from lesion.core.look_ahead import blocks_of
+    from lesion.core.preflight import blocks_of
 
     if (blocks := blocks_of(model, revision)) is None:
         from lesion.models.load import peek

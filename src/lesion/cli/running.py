@@ -38,7 +38,7 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
         )
     # Help need not wait for the catalogue of tasks and for pandas.
-    from lesion.core.look_ahead import look_ahead
+    from lesion.core.preflight import look_ahead
     from lesion.core.temporary_folder import folder_of
 
     folder = out or default_folder(study.name, study.identity())

@@ -76,7 +76,7 @@ def report(
     every: Annotated[bool, typer.Option("--all", help="Print every claim and every row.")] = False,
 ) -> None:
     """Regenerate report.html from an output folder."""
-    from lesion.core.look_ahead import refuse_no_folder
+    from lesion.core.preflight import refuse_no_folder
 
     refuse_no_folder(folder)
     from lesion.registry import recall

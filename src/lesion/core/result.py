@@ -14,12 +14,12 @@ from rich.console import RenderableType
 from typing_extensions import TypeVar
 
 from lesion.arguments import validated
-from lesion.brief import described
 from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.outputs import LOCK, kind_of, refuse_another_kind
 from lesion.plain import plain, short
 from lesion.report import wording
+from lesion.reprs import described
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,6 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
-from lesion.brief import brief, described
 from lesion.core.fields import (
     BATCHES,
     DEVICES,
@@ -64,6 +63,7 @@ from lesion.core.validation_errors import explain
 from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
 from lesion.plain import short
+from lesion.reprs import brief, described
 from lesion.tasks.style import Style
 from lesion.tasks.task import Task
 

@@ -18,8 +18,8 @@ from lesion.errors import UsageError
 from lesion.models.build import has_own_forward
 from lesion.models.fingerprint import fingerprint, surroundings
 from lesion.models.load import Model
+from lesion.models.not_finite import not_finite
 from lesion.models.owner import held, refuse_edited
-from lesion.models.soundness import not_finite
 
 
 @validated

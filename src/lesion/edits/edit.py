@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from lesion.arguments import several, shown, validated
-from lesion.brief import LONGEST, described
 from lesion.edits.place import Unit, address
 from lesion.edits.replace import Replace
 from lesion.errors import UsageError
 from lesion.plain import short
+from lesion.reprs import LONGEST, described
 
 if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selections.selection import Selection

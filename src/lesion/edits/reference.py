@@ -21,11 +21,11 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import described
 from lesion.edits.files.container import write_bytes
 from lesion.edits.replace import KINDS
 from lesion.errors import LesionError
 from lesion.files import read_bytes, reason
+from lesion.reprs import described
 
 FORMAT = "lesion reference"
 

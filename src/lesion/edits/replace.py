@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lesion.arguments import shown, validated
-from lesion.brief import described
 from lesion.edits.place import address
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
+from lesion.reprs import described
 
 if TYPE_CHECKING:  # needs torch, as whoever has a reference does
     from torch import Tensor

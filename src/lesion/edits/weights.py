@@ -21,8 +21,8 @@ from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
+from lesion.models.not_finite import not_finite_in
 from lesion.models.owner import Hold, held
-from lesion.models.soundness import not_finite_in
 
 # The share of the selected weights that has to move, or an edit is refused.
 MOVED = 0.99

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from lesion.brief import described
 from lesion.errors import UsageError, nearest
 from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.coverage import tied, uncovered
@@ -20,6 +19,7 @@ from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
 from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
+from lesion.reprs import described
 
 if TYPE_CHECKING:  # their library takes seconds to load
     from transformers import PreTrainedConfig, PreTrainedModel

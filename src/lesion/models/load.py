@@ -25,11 +25,11 @@ from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
 from lesion.models.names import refuse_dtype
+from lesion.models.not_finite import not_finite
 from lesion.models.owner import refuse_edited
-from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
-from lesion.models.soundness import not_finite
+from lesion.models.size_check import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, listing, refuse_packed, with_index
 from lesion.models.tokenizer import read_tokenizer

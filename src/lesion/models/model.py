@@ -11,22 +11,22 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from lesion.arguments import LongText, validated
-from lesion.brief import described
 from lesion.errors import LesionError
 from lesion.markup import facts
 from lesion.models.anatomy import Anatomy
 from lesion.models.facts import facts_of
 from lesion.models.matrices import weights_in
+from lesion.models.not_finite import NotFinite, complaint
 from lesion.models.owner import watch
 from lesion.models.quantised import FULL_PRECISION, Quantisation
-from lesion.models.soundness import NotFinite, complaint
+from lesion.reprs import described
 
 if TYPE_CHECKING:  # their libraries take seconds to load
     import pandas as pd
     from transformers import PreTrainedModel
 
 # Engines stand above models: what a model says is computed there, by name, so that nothing here imports it.
-_PLAYING = "lesion.playing"
+_GENERATE = "lesion.generate"
 MOST_MATRICES = 12
 """Of a block, that a notebook names."""
 
@@ -116,7 +116,7 @@ class Model:
                 the chat template does not heed a setting.
             LesionError: the prompt does not fit the context, or the edit was made for another model.
         """
-        answer: str = import_module(_PLAYING).generate(
+        answer: str = import_module(_GENERATE).generate(
             self,
             prompt,
             edit,
@@ -159,7 +159,7 @@ class Model:
             UsageError: as `generate`, or there is no edit, or one is in force.
             LesionError: as `generate`.
         """
-        frame: pd.DataFrame = import_module(_PLAYING).compare(
+        frame: pd.DataFrame = import_module(_GENERATE).compare(
             self,
             prompt,
             edits,

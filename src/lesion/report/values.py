@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from lesion.brief import brief, described
+from lesion.reprs import brief, described
 
 if TYPE_CHECKING:  # they take long to load
     import numpy as np

@@ -65,7 +65,7 @@ class Benchmark(ABC):
     max_new_tokens: ClassVar[int] = 1
     stop: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[str] = ""
-    """What items of one cluster share, in a word (`relation`); "" where groups are no clusters (`tasks.sharing`)."""
+    """What items of one cluster share, in a word; "" where groups are no clusters (`tasks.item_clusters`)."""
 
     def __post_init__(self) -> None:
         if self.setting is None:

@@ -13,7 +13,6 @@ from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.plain import short
 from lesion.tasks import given
-from lesion.tasks.around import calibration_items as calibration_items
 from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.fewshot import FewShot
@@ -28,6 +27,7 @@ from lesion.tasks.question_files import is_question_file
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import calibration_items as calibration_items
 
 PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")
 NAMES = (*BENCHMARKS, *GENERATED, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))

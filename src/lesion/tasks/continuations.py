@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from lesion.errors import LesionError
-from lesion.tasks.around import Around
 from lesion.tasks.contrast import SECOND, TEMPTING, Contrast
 from lesion.tasks.gold import Gold
 from lesion.tasks.gold_classes import gold_text
@@ -16,6 +15,7 @@ from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, longest_text, refuse_immense, resolve, templates, write
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import WrappedTask
 from lesion.tasks.written import Written, apart, beginning, continued, section, spell
 
 # So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
@@ -138,7 +138,7 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
 
 def _another_tempting(task: Task) -> str:
     """What to do about a text that cannot tempt: where it comes from differs from task to task."""
-    while isinstance(task, Around):
+    while isinstance(task, WrappedTask):
         task = task.of
     if isinstance(task, JsonLines):
         return "write another 'tempting' in its line of the file, or leave the line out"

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from lesion.errors import UsageError
 from lesion.tasks.aligned import Aligning
-from lesion.tasks.around import Around, calibration_items
 from lesion.tasks.task import Answer, Item, Task
+from lesion.tasks.wrapped import WrappedTask, calibration_items
 
 # Where a model goes on with a next question, as it saw several, its answer has ended.
 NEXT_QUESTION = "\nQuestion:"
 NEXT_PROMPT = "\n\n"
 
 
-class FewShot(Around):
+class FewShot(WrappedTask):
     """A task asked after some of its questions with their solutions.
 
     The shots are drawn from the calibration items of the task by the id of the item that is asked, which is never among

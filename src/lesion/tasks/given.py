@@ -16,9 +16,9 @@ from types import CodeType
 from typing import Any
 
 from lesion.arguments import several, shown, validated
-from lesion.brief import short_repr
 from lesion.errors import UsageError
 from lesion.plain import short
+from lesion.reprs import short_repr
 from lesion.tasks.corruption import others_of_group
 from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lesion.errors import UsageError
 from lesion.tasks import running
-from lesion.tasks.around import Around
 from lesion.tasks.task import Answer, Item, Task, Verdict
+from lesion.tasks.wrapped import WrappedTask
 
 
 def gold_name(task: str) -> str:
@@ -13,7 +13,7 @@ def gold_name(task: str) -> str:
     return f"gold:{task}"
 
 
-class Gold(Around):
+class Gold(WrappedTask):
     """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
 
     `lesion.tasks.continuations.encode_gold` says what the continuation is. Items keep the ids of the task, so that a

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from scipy.stats import binom
 
 from lesion.statistics.paired import ALPHA
-from lesion.tasks.around import Around
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import WrappedTask
 
 
 def guessing(task: Task, items: Sequence[Item]) -> float:
@@ -27,7 +27,7 @@ def guessing(task: Task, items: Sequence[Item]) -> float:
         share = sum(len(right) / len(item.choices) for right, item in zip(every, items, strict=True) if right)
     else:
         every = [{item.gold, *item.aliases} for item in items]
-        while isinstance(task, Around):
+        while isinstance(task, WrappedTask):
             task = task.of
         share = float(getattr(task, "guessing", 0.0)) * len(items)
     if not share:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lesion import files
-from lesion.brief import short_repr
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
+from lesion.reprs import short_repr
 from lesion.tasks import contrast
 from lesion.tasks.corruption import others_of_group
 from lesion.tasks.field_values import chosen

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lesion.tasks.around import Around
 from lesion.tasks.task import Answer, Item, Task, Verdict
+from lesion.tasks.wrapped import WrappedTask
 
 
-class Relation(Around):
+class Relation(WrappedTask):
     """Facts whose answer is the likeliest right text of all items of the same group, each as a whole (kind `choose`).
 
     Items keep their ids; those of a relation with one object are left out.

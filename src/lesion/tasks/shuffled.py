@@ -10,14 +10,14 @@ from itertools import chain
 from typing import TypeVar
 
 from lesion.errors import UsageError
-from lesion.tasks.around import Around
 from lesion.tasks.task import Item, Kind, Task
+from lesion.tasks.wrapped import WrappedTask
 
 SEED = "shuffled gold answers"
 LabelT = TypeVar("LabelT", bound=Hashable)
 
 
-class Shuffled(Around):
+class Shuffled(WrappedTask):
     """A task with its gold answers dealt out anew among its items, always in the same way.
 
     Questions, choices, ids and prompts stay; so does how often every answer is right. Generated answers move with

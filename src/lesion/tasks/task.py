@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from lesion.brief import short_repr
+from lesion.reprs import short_repr
 
 Finish = Literal["stop", "length", "loop", "nonfinite"]
 TRUNCATED: tuple[Finish, ...] = ("length", "loop")

@@ -10,7 +10,7 @@ from torch import nn
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.training.blocks import adapter_size, linear_modules, trainable
-from lesion.training.lending import needed
+from lesion.training.in_place import require_trl
 from lesion.training.schedule import seed_all
 
 SCALE = 2  # of an adapter's product
@@ -34,7 +34,7 @@ def training(model: Model, blocks: Sequence[int] | None, rank: int | None, seed:
         yield
         return
     adapter_size(model, rank, blocks)
-    needed()
+    require_trl()
     from peft import LoraConfig, LoraModel
 
     modules = linear_modules(model, blocks)

@@ -22,7 +22,7 @@ from lesion.progress import Silent, Watcher
 from lesion.training.adapters import training
 from lesion.training.blocks import chosen
 from lesion.training.examples import IGNORED, Example
-from lesion.training.lending import enough_memory, lent, needed
+from lesion.training.in_place import enough_memory, require_trl, trained_in_place
 from lesion.training.resume import Point, Progress, begun, curve, digest
 from lesion.training.schedule import order, refuse_rate, schedule_of
 
@@ -102,10 +102,10 @@ def supervise(
         "examples": digest([[example.prompt, example.completion] for example in examples]),
         "starting weights": fingerprint(model.network),
     }
-    with lent(model), training(model, indices, rank, tuning.seed):
+    with trained_in_place(model), training(model, indices, rank, tuning.seed):
         progress = begun(model, out, identity, tuning.learning_rate, tuning.steps, watcher)
         if progress.step < tuning.steps:
-            needed()
+            require_trl()
             with quiet(), enough_memory(f"{tuning.rows} rows"):
                 _train(model, examples, tuning, progress, watcher, every)
     return curve(progress.points)

@@ -9,7 +9,7 @@ In both `trl.SFTTrainer` and `trl.GRPOTrainer` (1.16) are replaced
 - the message to the Hugging Face hub that a trainer was made, progress bars, printed logs, model cards, and the
   estimate of floating point operations, which walks through all parameters at every step.
 
-This module needs TRL: import it inside a function, behind `lending.needed()`.
+This module needs TRL: import it inside a function, behind `in_place.require_trl()`.
 """
 
 from __future__ import annotations

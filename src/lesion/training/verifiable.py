@@ -34,7 +34,7 @@ from lesion.tasks.thinking import opening, parted
 from lesion.training.adapters import training
 from lesion.training.blocks import chosen
 from lesion.training.examples import end_token
-from lesion.training.lending import enough_memory, lent, needed
+from lesion.training.in_place import enough_memory, require_trl, trained_in_place
 from lesion.training.resume import Point, Progress, begun, curve, digest
 from lesion.training.schedule import order, refuse_rate, schedule_of
 
@@ -142,10 +142,10 @@ def reinforce(
         "items": digest([[*prompt, item.gold, *item.aliases] for prompt, item in zip(prompts, items, strict=True)]),
         "starting weights": fingerprint(model.network),
     }
-    with lent(model), training(model, indices, rank, recipe.seed):
+    with trained_in_place(model), training(model, indices, rank, recipe.seed):
         progress = begun(model, out, identity, recipe.learning_rate, recipe.steps, watcher)
         if progress.step < recipe.steps:
-            needed()
+            require_trl()
             rows = f"{recipe.prompts} prompts × {recipe.generations} generations"
             asker = _Asker(model, task, items, prompts, recipe, room, progress)
             with quiet(), enough_memory(rows):

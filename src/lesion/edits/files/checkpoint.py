@@ -17,10 +17,10 @@ from lesion.arguments import validated
 from lesion.edits.cuts import cuts, refuse_both
 from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
+from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.checkpoint_pass import Course, deeds_of
 from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.layout import Place, bias_factors, places, skeleton
-from lesion.edits.files.meant import edit_files
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.files.thin_factors import refuse_nothing, write_factors
@@ -100,7 +100,7 @@ def apply(
         source: `bundled:NAME`, a folder, or a hub id.
         edits: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these. For what
             is no file the model is loaded first, since selections are made, and scaled blocks and branches are tried
-            as weights (`lesion.edits.files.meant`), on it.
+            as weights (`lesion.edits.files.as_weights`), on it.
         out: a folder that does not exist or is empty. It gets its name when everything is written.
         factor: in place of the edits' own.
         force: apply an edit made for other weights of the same shapes too, its selection made anew.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lesion.arguments import validated
-from lesion.brief import described
 from lesion.edits.cuts import Cut, cuts
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
 from lesion.edits.selections.inputs import Inputs
@@ -16,6 +15,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 from lesion.plain import short
+from lesion.reprs import described
 
 
 @dataclass(frozen=True)

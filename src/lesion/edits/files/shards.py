@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lesion.errors import LesionError
-from lesion.models.soundness import NotFinite, not_finite_in
+from lesion.models.not_finite import NotFinite, not_finite_in
 from lesion.models.stored import Entry
 
 STRIDE = 16 << 20  # bytes copied at a time

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.edit import MATRIX
 from lesion.edits.selections.selection import Selection
 from lesion.errors import LesionError, UsageError
 from lesion.plain import short
+from lesion.reprs import short_repr
 
 
 @validated

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lesion.brief import described
 from lesion.errors import LesionError, UsageError
+from lesion.reprs import described
 
 
 @dataclass(frozen=True, eq=False)

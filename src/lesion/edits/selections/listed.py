@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.selection import Selection
 from lesion.errors import LesionError, UsageError
 from lesion.plain import short
+from lesion.reprs import short_repr
 
 MOST_WEIGHTS = 10_000
 """They are all written into the header of an edit file."""

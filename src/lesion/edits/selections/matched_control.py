@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.random_control import drawing_keys, left_out
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 from lesion.errors import LesionError
+from lesion.reprs import short_repr
 
 BINS = 100
 """Of the scores of a matrix. Scores that are equal to 8 significant bits are in one bin."""

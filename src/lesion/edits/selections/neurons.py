@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Selection, check_keep
 from lesion.edits.selections.thresholds import top_count
 from lesion.errors import LesionError, UsageError
+from lesion.reprs import short_repr
 
 # What ends a feed-forward branch, and what begins it: columns of the one and rows of the others are neurons.
 BEGINNINGS = {"down": ("gate", "up"), "out": ("in",)}

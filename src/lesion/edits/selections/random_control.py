@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Without
+from lesion.reprs import short_repr
 
 
 @validated

@@ -32,10 +32,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.reprs import short_repr
 
 if TYPE_CHECKING:
     from lesion.edits.selections.topk import Wanda

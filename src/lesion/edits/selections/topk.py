@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.brief import short_repr
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Selection, Thresholds, check_keep
 from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
 from lesion.errors import LesionError, UsageError
+from lesion.reprs import short_repr
 
 
 def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tensor:

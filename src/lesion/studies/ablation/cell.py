@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from lesion.core.sharing import OverClusters
+from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
 from lesion.report.values import Endings, Estimate, Number, Value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lesion.core import sharing
-from lesion.core.sharing import OverClusters
+from lesion.core import clustered_intervals
+from lesion.core.clustered_intervals import OverClusters
 from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.statistics.critical import SHARE
@@ -28,9 +28,9 @@ def findings(summary: AblationSummary) -> list[Finding]:
             own = [curve for curve in curves if curve.task == result.task]
             intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
             doubts = [doubt for curve in own for doubt in _doubts(curve)]
-            text = sharing.widened(result.task, result.items, result.shared, intervals)
-            if text and result.shared and intervals and result.shared.clusters >= sharing.FEWEST:
-                text += f" {sharing.verdicts(result.shared.what, doubts)}"
+            text = clustered_intervals.widened(result.task, result.items, result.shared, intervals)
+            if text and result.shared and intervals and result.shared.clusters >= clustered_intervals.FEWEST:
+                text += f" {clustered_intervals.verdicts(result.shared.what, doubts)}"
             if text:
                 sentences.append(text)
         if sentences:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.sharing import Sharing
+from lesion.core.clustered_intervals import Sharing
 from lesion.core.values import SUMMARY, Summary, read_summary, summary_kind
 from lesion.edits.place import Unit
 from lesion.errors import UsageError, nearest

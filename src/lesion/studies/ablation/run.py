@@ -15,10 +15,10 @@ from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
+from lesion.studies.ablation.floor_warning import Reach
 from lesion.studies.ablation.invariance.distances import from_base
 from lesion.studies.ablation.kinds.references import References, pending_of, references_of
 from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
-from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, screen, timed

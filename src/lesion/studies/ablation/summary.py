@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
+from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import loops, rates
-from lesion.core.sharing import OverClusters, Sharing
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS
 from lesion.report.values import Estimate
@@ -47,7 +47,7 @@ from lesion.studies.ablation.stopping.result import Stopped
 from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
-from lesion.tasks.sharing import Shared, shared
+from lesion.tasks.item_clusters import Shared, shared
 
 Right = Bool[np.ndarray, " items"]
 CUT = 0.2

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from lesion.core import sharing
+from lesion.core import clustered_intervals
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
@@ -39,7 +39,7 @@ COLUMNS = (
     ),
     *(f"{kind}{end}" for kind in ("margin", "word_margin") for end in ("", "_low", "_high", "_p_corrected")),
     *forced_report.COLUMNS,
-    *sharing.COLUMNS,
+    *clustered_intervals.COLUMNS,
     *(*RATES, "nonfinite"),
     *(f"baseline_{name}" for name in ("items", "accuracy", "low", "high", *RATES)),
 )
@@ -48,7 +48,7 @@ NUMBERS = (
     "baseline_looped",
     *(f"{kind}{end}" for kind in ("margin", "word_margin") for end in ("", "_low", "_high", "_p_corrected")),
     *forced_report.COLUMNS,
-    *sharing.COLUMNS,
+    *clustered_intervals.COLUMNS,
     *(f"p_{rule}{end}" for rule in ("critical", "spared") for end in ("", "_corrected")),
 )
 """Columns that are numbers also where none is known."""
@@ -86,7 +86,7 @@ def frame(summary: AblationSummary) -> pd.DataFrame:
                 }
                 | {f"baseline_{name}": value for name, value in _accuracy(baseline).items()}
                 | forced_report.columns(cell, curve.result.forced)
-                | sharing.columns(cell.clustered)
+                | clustered_intervals.columns(cell.clustered)
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 

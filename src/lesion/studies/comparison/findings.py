@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from lesion.core import sharing
+from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.forms import decimals
@@ -240,7 +240,7 @@ def _limits(summary: ComparisonSummary, pair: Pair, cells: Sequence[Compared]) -
         else:
             sentences.append(f"{few}: a difference is significant{after} only if at least {least} of them change.")
     over = [(_edit(each), each.difference, each.clustered) for each in cells if each.clustered is not None]
-    text = sharing.changes(cell.task, cell.items, cell.shared, over)
+    text = clustered_intervals.changes(cell.task, cell.items, cell.shared, over)
     return sentences if text is None else [*sentences, text]
 
 

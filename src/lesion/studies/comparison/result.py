@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
 from lesion.report.values import Estimate, Value

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.report.values import Estimate
@@ -19,7 +19,7 @@ from lesion.studies.comparison.pairing import Match, aligned, matches
 from lesion.studies.comparison.reading import Source, digest, read
 from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Counts, Drop, Pair, TaskItems
 from lesion.studies.comparison.study import ComparisonStudy
-from lesion.tasks.sharing import shared
+from lesion.tasks.item_clusters import shared
 
 
 class Gathered(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from lesion.core.sharing import OverClusters, Sharing
+from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording

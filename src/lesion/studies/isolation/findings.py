@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lesion.core import sharing
+from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.finding import Finding, limits
 from lesion.report.values import Estimate
@@ -72,7 +72,7 @@ def _shared(evaluation: Evaluation) -> list[str]:
             for cell in task.cells
             if cell.edit in tried and cell.clustered is not None
         ]
-        texts.append(sharing.changes(task.name, task.items, task.shared, measured))
+        texts.append(clustered_intervals.changes(task.name, task.items, task.shared, measured))
     return [text for text in texts if text is not None]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
+from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import rates
-from lesion.core.sharing import OverClusters, Sharing
 from lesion.edits.edit import BASELINE, MatchedIn
 from lesion.report import wording
 from lesion.report.values import Estimate
@@ -34,7 +34,7 @@ from lesion.studies.isolation.evaluation import (
     TaskUnderEdit,
 )
 from lesion.studies.isolation.plan import Plan
-from lesion.tasks.sharing import Shared, shared
+from lesion.tasks.item_clusters import Shared, shared
 
 RULE = (
     "Of all edits, the one with the highest accuracy on the skill's validation items; of several, the one that costs"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lesion.core import sharing
+from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.forms import decimals
 from lesion.report.table import Column, Table, plain_columns
@@ -37,7 +37,7 @@ EVALUATION = (
     *("random_beyond", "random_beyond_low", "random_beyond_high"),
     *("baseline_accuracy", "baseline_perplexity", "baseline_low", "baseline_high"),
     *(f"baseline_{rate}" for rate in RATES),
-    *sharing.COLUMNS,
+    *clustered_intervals.COLUMNS,
 )
 
 
@@ -208,7 +208,7 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
         | {name: getattr(evaluation.by_edit[cell.edit], name) for name in EDIT}
         | {"task": task.name, "baseline": task.baseline.model_dump()}
         | cell.model_dump(exclude={"random", "matched", "clustered"})
-        | sharing.columns(cell.clustered)
+        | clustered_intervals.columns(cell.clustered)
         | {"random": {} if cell.random is None else cell.random.model_dump()}
         for task in evaluation.tasks
         for cell in task.cells
@@ -219,7 +219,7 @@ def _measured(evaluation: Evaluation) -> pd.DataFrame:
     paths = [f"{name}{end}" for name in estimates for end in ("", "_low", "_high")]
     paths += [f"{of}rates_{rate}" for of in ("", "baseline_") for rate in RATES]
     paths += ["change_p", "change_p_corrected", "random_draws", "random_drop"]
-    return frame.reindex(columns=[*TASK, *EDIT, *paths, *sharing.COLUMNS])
+    return frame.reindex(columns=[*TASK, *EDIT, *paths, *clustered_intervals.COLUMNS])
 
 
 def cells(evaluation: Evaluation) -> Table:

@@ -33,7 +33,7 @@ from lesion.studies.tuning.summary import summarise
 from lesion.studies.tuning.training import Training, training_of
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
-from lesion.training.lending import needed
+from lesion.training.in_place import require_trl
 
 WORSE = 1.5
 """A loss that ends at so many times what it began with was not trained but damaged."""
@@ -243,4 +243,4 @@ def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
     for task in data.tasks.values():
         resolve(model, task, study.styled())
     if any(find_spec(library) is None for library in ("trl", "peft")):
-        needed()
+        require_trl()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lesion.brief import short_repr
+from lesion.reprs import short_repr
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lesion.brief import short_repr
 from lesion.errors import LesionError, UsageError
+from lesion.reprs import short_repr
 from lesion.tasks import running
 from lesion.tasks.harness.library import loaded
 from lesion.tasks.harness.name import HarnessName

@@ -1,4 +1,4 @@
-"""Playing: what a model says to a prompt, as it is and under edits; `Model.generate` and `Model.compare` are these."""
+"""Generate: what a model says to a prompt, as it is and under edits; `Model.generate` and `Model.compare` are these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look ahead: what names, files and configurations alone show to be wrong, before a large library is loaded."""
+"""Preflight: what names, files and configurations alone show to be wrong, before a large library is loaded."""
 
 from __future__ import annotations
 

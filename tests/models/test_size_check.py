@@ -14,7 +14,7 @@ import tiny
 from commandline import save
 from lesion.errors import LesionError
 from lesion.models.load import load
-from lesion.models.plausible import refuse_foreign_tokenizer
+from lesion.models.size_check import refuse_foreign_tokenizer
 
 
 @pytest.fixture(scope="module")

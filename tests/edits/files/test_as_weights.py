@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import lesion
-from lesion.edits.files.meant import as_weights, edit_files
+from lesion.edits.files.as_weights import as_weights, edit_files
 from tiny import model, tiny, tokenizer
 
 IDS = torch.arange(10)[None]

@@ -1,16 +1,16 @@
-"""Around: what a task made from another has in common with it."""
+"""Wrapped tasks: what a task made from another has in common with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-from lesion.brief import described
+from lesion.reprs import described
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
-class Around:
+class WrappedTask:
     """A task made from another, which it is like unless it says otherwise.
 
     Args:

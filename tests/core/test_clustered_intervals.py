@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lesion.core.sharing import OverClusters, Sharing, changes, widened
+from lesion.core.clustered_intervals import OverClusters, Sharing, changes, widened
 from lesion.report import wording
 from lesion.report.values import Estimate
 

@@ -1,4 +1,4 @@
-"""Reach: a warning, while the study still runs, where the baseline keeps something from showing whatever is cut.
+"""A warning, while the study still runs, where the baseline keeps something from showing whatever is cut.
 
 No place can be critical where too few items are right; near guessing a loss cannot be told from chance; at the ceiling
 no edit can be shown to be better. Each warning says the smallest drop that the items can show.

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from lesion.core.look_ahead import blocks_of
+from lesion.core.preflight import blocks_of
 from lesion.models.load import peek
 from lesion.models.source import bundled
 

@@ -1,4 +1,4 @@
-"""Plausibility of a checkpoint before anything is built of it: sizes that its weights have no room for are refused."""
+"""Size check of a checkpoint before anything is built of it: sizes that its weights have no room for are refused."""
 
 from __future__ import annotations
 

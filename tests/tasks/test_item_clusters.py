@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lesion.tasks.catalogue import find
-from lesion.tasks.sharing import shared
+from lesion.tasks.item_clusters import shared
 from lesion.tasks.source import packaged
 
 

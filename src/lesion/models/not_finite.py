@@ -1,4 +1,4 @@
-"""Soundness: which tensors of a model hold values that are not finite, so that nothing it says can be trusted."""
+"""Not finite: which tensors of a model hold values that are not finite, so that nothing it says can be trusted."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lesion
-from lesion import playing
+from lesion import generate
 from lesion.tasks.thinking import parted
 from thinkers import OPENED, SWITCHED, thinker
 from tiny import model
@@ -111,6 +111,6 @@ def test_nothing_to_compare_is_refused(llama):
 
 def test_a_prompt_that_is_no_text_and_edits_of_a_generator(llama):
     with pytest.raises(lesion.UsageError, match="prompt must be text, not None"):
-        playing.generate(llama, None)
+        generate.generate(llama, None)
     said = llama.compare("2 + 2", (edit for edit in ["0x0", "1x0"]), max_new_tokens=1, prompt_style="raw")
     assert list(said["edit"]) == ["baseline", "0×0", "1×0"]

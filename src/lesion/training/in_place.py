@@ -1,4 +1,4 @@
-"""Lending: a network goes into a training and comes back as it was, but for its weights."""
+"""Training in place: a network is as it was afterwards, but for its weights."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SETTINGS = ("pad_token_id", "output_router_logits", "router_aux_loss_coef", "us
 
 
 @contextmanager
-def lent(model: Model) -> Iterator[None]:
-    """Lend a network to a training: afterwards it is in eval mode and without gradients, whatever happened.
+def trained_in_place(model: Model) -> Iterator[None]:
+    """Give a network to a training: afterwards it is in eval mode and without gradients, whatever happened.
 
     Also as before are what trainers leave on a network or its configuration, and the state of the random number
     generators (Python's, NumPy's and PyTorch's). Only the change of the weights stays.
@@ -57,7 +57,7 @@ def lent(model: Model) -> Iterator[None]:
         np.random.set_state(luck[1])
 
 
-def needed() -> None:
+def require_trl() -> None:
     """Refuse to train without TRL and PEFT.
 
     Raises:

@@ -9,7 +9,7 @@ import pytest
 from lesion.core.row import Asked, Row
 from lesion.core.store import Store
 from lesion.edits.edit import ScaleBlock
-from lesion.studies.ablation.reach import Reach
+from lesion.studies.ablation.floor_warning import Reach
 from lesion.tasks.task import Item
 
 ITEMS = [f"i{number}" for number in range(20)]

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import lesion
-from lesion.brief import LONGEST, brief, described
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.report.blocks import Findings
+from lesion.reprs import LONGEST, brief, described
 from lesion.tasks.task import Answer, Item
 from tiny import model
 
