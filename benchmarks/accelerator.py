@@ -210,6 +210,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--prompt", type=int, default=150, help="tokens of a prompt")
     made.add_argument("--answer", type=int, default=300, help="tokens of an answer, fewer where patience ends")
     made.add_argument("--patience", type=float, default=30.0, help="seconds that the plain loop may take")
+    made.add_argument("--patience-lesion", type=float, default=60.0, help="seconds that lesion may take")
     made.add_argument("--rows", default="64,256,512", help="of the captured step without a sweep")
     made.add_argument("--limit-answer", type=int, default=150, help="tokens of its answers")
     made.add_argument(

@@ -184,8 +184,8 @@ def speed(options: Any, note: Findings, left: Left) -> None:
 
     everyone = [prompt for _ in layers for prompt in asked]
     plan: dict[str, Callable[[], Any]] = {
-        "lesion": lambda: _lesion(model, asked, layers, answer, first, whole, note),
         "captured_sweep": lambda: _sweep(model, everyone, layers, each, answer, first, whole, options, note),
+        "lesion": lambda: _lesion(model, asked, layers, answer, first, tokens / whole, options, note),
         "captured_limit": lambda: _limit(model, answer, options, note, left),
     }
     if options.compile:
@@ -199,17 +199,27 @@ def speed(options: Any, note: Findings, left: Left) -> None:
         note.attempt("shared_prefix", lambda: _shared(model, layers, options, note))
 
 
-def _lesion(model: Model, asked: Any, layers: Any, answer: int, first: Answers, whole: float, note: Findings) -> None:
+def _lesion(
+    model: Model, asked: Any, layers: Any, answer: int, first: Answers, rate: float, options: Any, note: Findings
+) -> None:
+    few = min(answer, 12)
     lesions(model, asked[:2], layers[:2], 4)
+    began = clock(model.device)
+    _, work = lesions(model, asked, layers, few)
+    short = clock(model.device) - began
+    # The first rows of all prompts, and then the others: an answer takes twice its tokens in steps.
+    answer = max(few, min(answer, int(options.patience_lesion / (2 * short / max(1, work["steps"])))))
+    note("lesion_short", {"answer": few, "seconds": short, "work": work, "answer_that_fits": answer})
     peak(model.device)
     began = clock(model.device)
     answers, work = lesions(model, asked, layers, answer)
     seconds = clock(model.device) - began
     tokens = sum(map(len, answers.values()))
     note("lesion", {
-        "seconds": seconds, "tokens_a_second": tokens / seconds, "work": work, "gigabytes": peak(model.device),
-        "milliseconds_a_step": 1000 * seconds / max(1, work["steps"]), "of_plain": seconds / whole,
-        "as_plain": alike(answers, first),
+        "answer": answer, "seconds": seconds, "tokens_a_second": tokens / seconds, "work": work,
+        "gigabytes": peak(model.device), "milliseconds_a_step": 1000 * seconds / max(1, work["steps"]),
+        "rate_of_plain": tokens / seconds / rate,
+        "as_plain": alike(answers, {key: row[:answer] for key, row in first.items()}),
     })  # fmt: skip
 
 
