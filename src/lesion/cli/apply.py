@@ -80,15 +80,15 @@ def apply(
     done = checkpoint.apply(
         model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=Shards()
     )
-    for deed in done.deeds:
-        name = f"{deed.edit.label} ({deed.edit.digest})"
-        if deed.achieved is not None:
-            anew = ", its selection made anew on these weights" if deed.afresh else ""
+    for each in done.edits:
+        name = f"{each.file.label} ({each.file.digest})"
+        if each.achieved is not None:
+            anew = ", its selection made anew on these weights" if each.afresh else ""
             say(
-                f"{name} × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
-                f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
+                f"{name} × {each.factor}: {each.selected:,} of {done.total:,} weights "
+                f"selected ({each.selected / done.total:.4%}), achieved factor {each.achieved:.6g}{anew}"
             )
-        elif deed.afresh:
+        elif each.afresh:
             say(f"{name} was made for other weights; it is these that were truncated")
     for matrix in done.truncated:
         saved = f"; {counted(matrix.cut)}" if thin else ""
