@@ -196,7 +196,7 @@ def difference(some: Any, other: Any) -> dict[str, Any]:
             apart = (mine.astype(float) - yours.astype(float)).abs().max()
             if apart > 0 or bool((mine.isna() != yours.isna()).any()):
                 numbers[column] = float(apart)
-        elif changed := int((mine.astype(str).to_numpy() != yours.astype(str).to_numpy()).sum()):
+        elif changed := int((mine.map(str) != yours.map(str)).sum()):
             cells[column] = changed
     return {"rows": len(some), "largest_differences": numbers, "cells_different": cells}
 
