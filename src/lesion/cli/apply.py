@@ -122,11 +122,7 @@ class Shards:
 
 
 def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
-    """Write the model with its blocks in another order, given by one of three options.
-
-    Raises:
-        UsageError: none or several of them are given, or one that does not go with them.
-    """
+    """Write the model with its blocks in another order, given by one of three options."""
     if len(given) != 1:
         several = f"{' and '.join(given)} are given" if given else "Nothing to write is given"
         raise UsageError(
@@ -158,11 +154,7 @@ def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revis
 
 
 def _one(factor: str) -> float:
-    """The factor that was typed.
-
-    Raises:
-        UsageError: it is no number, or there are several.
-    """
+    """The factor that was typed."""
     try:
         return float(factor)
     except ValueError:

@@ -62,11 +62,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
 
 
 def _at(revision: str, models: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a command with the one model that they name at a revision.
-
-    Raises:
-        UsageError: there are several models.
-    """
+    """The options of a command with the one model that they name at a revision."""
     for name, given in models.items():
         (first, *others) = [given] if isinstance(given, str) else given
         if others:
@@ -130,11 +126,7 @@ def _kind(option: Option) -> Any:
 
 
 def _value(option: Option, value: Any) -> Any:
-    """What was typed as the value of the study: numbers as numbers, lists by commas.
-
-    Raises:
-        UsageError: something between two commas is missing or no number.
-    """
+    """What was typed as the value of the study: numbers as numbers, lists by commas."""
     if option.many == "comma":
         if str in option.kinds:
             return _words(value, option.flag)

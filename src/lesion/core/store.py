@@ -419,11 +419,7 @@ def _take_over(connection: sqlite3.Connection, basis: str, study_text: str, *, a
 
 
 def _refuse_incomparable(folder: Path, comparable: bool, stored: str, given: str) -> None:
-    """Refuse a study whose answers would be mixed with others; `comparable`: what all of them share is the same.
-
-    Raises:
-        LesionError: in what the two studies differ is said.
-    """
+    """Refuse a study whose answers would be mixed with others; `comparable`: what all of them share is the same."""
     differing = _difference(stored, given)
     if not comparable or differing:
         because = differing or "this version samples answers in another way"

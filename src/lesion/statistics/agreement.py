@@ -118,9 +118,6 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
     """The profile of a model from rows of right answers: without an edit, then under the edit of each of the layers.
 
     Profiles over the same items under the same seed are resampled together.
-
-    Raises:
-        LesionError: there are no items, or the rows are not the baseline and one per layer.
     """
     if len(right) != len(layers) + 1 or right.shape[1] == 0:
         raise LesionError(
@@ -141,9 +138,6 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
 def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 0) -> Agreement:
     """Rank correlation of two profiles over the same layers, with interval, permutation p (drawn by the seed) and
     ceiling.
-
-    Raises:
-        LesionError: the layers differ, or there are fewer than two.
     """
     if first.layers != second.layers or len(first.layers) < 2:
         raise LesionError(

@@ -24,12 +24,7 @@ _AGAIN = "delete it and run the same command again"
 
 
 def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
-    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read.
-
-    Raises:
-        UsageError: the folder holds another memory, or something else.
-        LesionError: another process writes in it, it cannot be written, or what it holds is damaged.
-    """
+    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read."""
     with locked(run.folder, KIND):
         summary = read_summary(MemorySummary, run.folder, _AGAIN)
         if summary is None:

@@ -55,11 +55,7 @@ def resolve(source: str, revision: str | None = None) -> Path:
 
 
 def config_of(folder: Path, name: str) -> Any:
-    """The configuration in a folder of a decoder that edits can be written into.
-
-    Raises:
-        LesionError: it is none, comes with code of its own, or is of quantised weights.
-    """
+    """The configuration in a folder of a decoder that edits can be written into."""
     inside(folder, "config.json")
     try:
         with quiet():

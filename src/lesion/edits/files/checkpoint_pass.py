@@ -80,11 +80,7 @@ class EditOnCheckpoint:
         self.counts[address] = Count.at(address, union.selected, weight.numel())
 
     def check(self, total: int, name: str) -> float | None:
-        """The factor that its multiplications have achieved, with their sign; None where it only truncates.
-
-        Raises:
-            LesionError: one of them selects nothing, everything, or moved too little.
-        """
+        """The factor that its multiplications have achieved, with their sign; None where it only truncates."""
         if not self.fixed:
             return None
         for part, effects in zip(self.fixed, self.effects, strict=True):
@@ -99,9 +95,6 @@ def applied_edits(
 ) -> tuple[AppliedEdit, ...]:
     """What each edit did by itself, all shards written; `done` are the truncated matrices, `total` as in
     `check_effects`.
-
-    Raises:
-        LesionError: one of them selects nothing, everything, or moved too little; or its truncations change nothing.
     """
     edits = []
     taken: set[str] = set()

@@ -219,12 +219,7 @@ def _fetch(reference: Any) -> Any:
 
 @contextmanager
 def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
-    """The workers that a choice names, until the `with` ends.
-
-    Raises:
-        UsageError: there is no room for so many workers.
-        LesionError: the cluster does not answer, or Ray cannot start.
-    """
+    """The workers that a choice names, until the `with` ends."""
     with connected(choice.ray) as nodes:
         elsewhere = (choice.ray or "").startswith("ray://")
         cluster = Cluster(choice, nodes, watcher, None if elsewhere else Raylet.here())

@@ -34,11 +34,7 @@ DEATHS = 3
 
 
 class RayEngine:
-    """Answers requests with one model on the workers of a cluster.
-
-    Raises:
-        UsageError: the batch size is less than 1, or there is not enough room for the workers.
-    """
+    """Answers requests with one model on the workers of a cluster."""
 
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
         if batch_size != "auto" and int(batch_size) < 1:
@@ -49,13 +45,7 @@ class RayEngine:
         self.batch_size = batch_size
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Responses as they are finished, in any order; every request gets exactly one.
-
-        Raises:
-            UsageError: an edit names a place that the model does not have.
-            LesionError: as of the engine that runs on the workers; or the workers cannot load the model, keep dying,
-                or find no room on the cluster.
-        """
+        """Responses as they are finished, in any order; every request gets exactly one."""
         waiting = list(requests)
         if waiting:
             yield from Call(self.cluster, self.model, self.batch_size, waiting).responses()
