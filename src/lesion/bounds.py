@@ -57,7 +57,11 @@ def excess(name: str, value: Any) -> str:
 
 
 def check(**counts: Any) -> None:
-    """Refuse counts that cannot be meant, by name; None and words (`all`, `auto`) are none."""
+    """Refuse counts that cannot be meant, by name; None and words (`all`, `auto`) are none.
+
+    Raises:
+        UsageError: one is larger than `MOST` allows.
+    """
     for name, value in counts.items():
         if wrong := excess(name, value):
             raise UsageError(f"{name}: {wrong}")

@@ -109,7 +109,11 @@ def _fault(method: object, known: dict[str | None, Method[Any]]) -> str | None:
 
 
 def method_of(study: StudyFile) -> Method[Any]:
-    """The method of a study."""
+    """The method of a study.
+
+    Raises:
+        UsageError: no method has studies of this class.
+    """
     for method in methods().values():
         if type(study) is method.study:
             return method
@@ -117,7 +121,11 @@ def method_of(study: StudyFile) -> Method[Any]:
 
 
 def recall(folder: Path) -> StudyResult:
-    """The result of a folder as far as its study has got: of the method that the folder belongs to."""
+    """The result of a folder as far as its study has got: of the method that the folder belongs to.
+
+    Raises:
+        LesionError: there is no study in the folder, it is damaged, or no installed package has its kind.
+    """
     kind, known = kind_of(folder), methods()
     if kind == "demo":
         raise LesionError(
@@ -134,7 +142,12 @@ def recall(folder: Path) -> StudyResult:
 
 
 def load_study(source: str | Path) -> StudyFile:
-    """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is."""
+    """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is.
+
+    Raises:
+        UsageError: there is neither, or the file is wrong.
+        LesionError: the file cannot be read.
+    """
     file = study_file(source)
     values = read_toml(file)
     kind, known = values.get("kind"), methods()
@@ -159,7 +172,11 @@ def _near(key: str, method: Method[Any]) -> list[str]:
 
 
 def _likely(values: dict[str, Any], known: dict[str | None, Method[Any]]) -> Method[Any]:
-    """The layer study's method, for a file without a kind."""
+    """The layer study's method, for a file without a kind.
+
+    Raises:
+        UsageError: the file has keys that only studies of another kind have.
+    """
     layers = known[None]
     strange = set(values) - set(layers.study.model_fields)
     others = {name: set(method.study.model_fields) for name, method in known.items() if name is not None}

@@ -27,7 +27,11 @@ _REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinit
 
 
 def number(text: str, kind: type[Number]) -> Number:
-    """A number in ASCII digits, spaces around it allowed."""
+    """A number in ASCII digits, spaces around it allowed.
+
+    Raises:
+        ValueError: the text is none.
+    """
     text = text.strip()
     if len(text) > 100 or not (_WHOLE if kind is int else _REAL).fullmatch(text):
         raise ValueError(f"'{short(text)}' is not a number")
@@ -35,7 +39,11 @@ def number(text: str, kind: type[Number]) -> Number:
 
 
 def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
-    """Numbers by commas."""
+    """Numbers by commas.
+
+    Raises:
+        UsageError: something between the commas is not a number.
+    """
     values: list[Any] = []
     for piece in text.split(","):
         try:

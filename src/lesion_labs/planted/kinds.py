@@ -20,7 +20,11 @@ ALL = "all"
 
 
 def check_kind(kind: str) -> None:
-    """Refuse what is no kind of planted truth, nor `all`."""
+    """Refuse what is no kind of planted truth, nor `all`.
+
+    Raises:
+        UsageError: it is none.
+    """
     known = (*KINDS, ALL)
     if kind not in known:
         raise UsageError(f"Nothing is planted by '{kind}'{nearest(kind, known)}; there are {', '.join(known)}.")

@@ -45,7 +45,11 @@ def _content(digits: str) -> bytes:
 
 
 def decode(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header and the tensors of a file, after its content sum was found right."""
+    """The header and the tensors of a file, after its content sum was found right.
+
+    Raises:
+        LesionError: it is no `.edit` file, it is of a later version, or it was cut or changed.
+    """
     header = _header(data, name)
     if header.get("format") != FORMAT:
         raise LesionError(f"{name} is not an edit: its header does not say '{FORMAT}'.")
@@ -134,7 +138,12 @@ def _unreadable(name: str, error: Exception) -> LesionError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that a person named."""
+    """The bytes of a file that a person named.
+
+    Raises:
+        UsageError: there is none, or it is a folder.
+        LesionError: it cannot be read.
+    """
     refuse_absent(path)
     try:
         return path.read_bytes()

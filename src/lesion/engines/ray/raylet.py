@@ -34,7 +34,11 @@ class Raylet:
         return None
 
     def look(self, address: str | None) -> None:
-        """Look after it, now and then, where the person gave this address of Ray."""
+        """Look after it, now and then, where the person gave this address of Ray.
+
+        Raises:
+            LesionError: it is gone, and this process has some seconds left.
+        """
         if self.ended():
             first = "Start Ray there again and run" if address else "Run"
             raise LesionError(

@@ -89,7 +89,11 @@ def _ray(sign: str, end: Node, name: str) -> Region:
 
 
 def order(node: Node) -> float | Fraction | object:
-    """Where an end of an interval lies, for sorting."""
+    """Where an end of an interval lies, for sorting.
+
+    Raises:
+        Unreadable: it has a variable in it, or is no real number.
+    """
     if node == INFINITY:
         return float("inf")
     if node in (_BELOW, Node("-", (number(0), INFINITY))):
