@@ -19,7 +19,6 @@ from lesion.edits.text import parse
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load, wrap
-from lesion.studies.isolation.study import SelectionMethod
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # the tiny models of the tests
 
@@ -160,14 +159,14 @@ def studies() -> dict[str, Callable[[str], Any]]:
     }
 
 
-def _isolation(device: str, methods: Sequence[SelectionMethod]) -> Any:
+def _isolation(device: str, methods: Sequence[str]) -> Any:
     return lesion.isolate(
-        "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, methods=list(methods),
+        "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], keep=0.1, samples=8, methods=list(methods),
         device=device, progress=False,
     )  # fmt: skip
 
 
-def _selected(device: str, methods: Sequence[SelectionMethod]) -> Any:
+def _selected(device: str, methods: Sequence[str]) -> Any:
     """How many weights each method selects in each matrix."""
     return _isolation(device, methods).table
 
@@ -175,7 +174,7 @@ def _selected(device: str, methods: Sequence[SelectionMethod]) -> Any:
 def _evaluated(device: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         result = lesion.isolate(
-            "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, device=device,
+            "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], keep=0.1, samples=8, device=device,
             out=folder, progress=False,
         )  # fmt: skip
         del result
@@ -197,7 +196,7 @@ def difference(some: Any, other: Any) -> dict[str, Any]:
             apart = (mine.astype(float) - yours.astype(float)).abs().max()
             if apart > 0 or bool((mine.isna() != yours.isna()).any()):
                 numbers[column] = float(apart)
-        elif changed := int((mine.astype(str).to_numpy() != yours.astype(str).to_numpy()).sum()):
+        elif changed := int((mine.map(str) != yours.map(str)).sum()):
             cells[column] = changed
     return {"rows": len(some), "largest_differences": numbers, "cells_different": cells}
 

@@ -19,9 +19,6 @@ def replace(path: Path, content: bytes | str) -> None:
 
     A link in the file's place is replaced, and what it leads to stays as it is. Killed in the middle, the process
     leaves `.NAME.partial-PID-…` (`is_leftover`).
-
-    Raises:
-        OSError: it cannot be written; nothing is left of it then.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial-{os.getpid()}-")
     try:
@@ -37,11 +34,7 @@ def replace(path: Path, content: bytes | str) -> None:
 
 
 def keep(path: Path, content: bytes | str) -> None:
-    """Write a file of an output folder as `replace` does; the folder that it lies in is made where it is missing.
-
-    Raises:
-        LesionError: it cannot be written.
-    """
+    """Write a file of an output folder as `replace` does; the folder that it lies in is made where it is missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)

@@ -57,11 +57,7 @@ def excess(name: str, value: Any) -> str:
 
 
 def check(**counts: Any) -> None:
-    """Refuse counts that cannot be meant, by name; None and words (`all`, `auto`) are none.
-
-    Raises:
-        UsageError: one is larger than `MOST` allows.
-    """
+    """Refuse counts that cannot be meant, by name; None and words (`all`, `auto`) are none."""
     for name, value in counts.items():
         if wrong := excess(name, value):
             raise UsageError(f"{name}: {wrong}")

@@ -47,10 +47,6 @@ def named(path: str | Path, what: str = "path") -> Path:
     Args:
         path: as typed.
         what: what it is called in messages, `--out` for example.
-
-    Raises:
-        UsageError: it is empty, has control characters or bytes that are not UTF-8, names an unknown user's home, is
-            too long, or may not be looked at.
     """
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip():
@@ -70,12 +66,7 @@ def named(path: str | Path, what: str = "path") -> Path:
 
 
 def refuse_unreachable(path: Path) -> None:
-    """Refuse a path that the system cannot follow; one that merely does not exist is fine.
-
-    Raises:
-        UsageError: a name in it is too long, its links lead in a circle, a folder above it may not be entered, or it
-            holds a null byte.
-    """
+    """Refuse a path that the system cannot follow; one that merely does not exist is fine."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -85,11 +76,7 @@ def refuse_unreachable(path: Path) -> None:
 
 
 def existing(path: str | Path, what: str = "path") -> Path:
-    """The path of a regular file that is there.
-
-    Raises:
-        UsageError: it is no usable path (`named`), there is no such file, or it is a folder, a device or a pipe.
-    """
+    """The path of a regular file that is there."""
     file = named(path, what)
     if file.is_dir():
         raise UsageError(f"{file} is a folder; give the path of a file in it.")
@@ -127,10 +114,6 @@ def read_bytes(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionErro
         path: of the file.
         limit: the most bytes that it may have.
         fault: what is raised where the file is there and cannot be read.
-
-    Raises:
-        UsageError: there is no such file, or it is none.
-        LesionError: (or `fault`) it is too large, or cannot be read.
     """
     try:
         # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
@@ -159,12 +142,7 @@ def _refuse_unordinary(handle: int, path: Path, limit: int, fault: Fault) -> Non
 
 
 def read_text(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionError) -> str:
-    """The text of a UTF-8 file, a byte order mark removed.
-
-    Raises:
-        UsageError: there is no such file, or it is none.
-        LesionError: (or `fault`) it cannot be read (`read_bytes`), or is not UTF-8 (with the line).
-    """
+    """The text of a UTF-8 file, a byte order mark removed."""
     data = read_bytes(path, limit=limit, fault=fault)
     try:
         return data.decode("utf-8-sig")
@@ -192,10 +170,6 @@ def parse_json(
         line: the line of the file that the text begins on.
         halves: whether half a character is let through, for whoever says better where it stands.
         pairs: what makes an object of its pairs, `object_pairs_hook` of `json.loads`; `hooks` are its others.
-
-    Raises:
-        LesionError: (or `fault`) it is not JSON, is nested too deeply, holds a whole number of thousands of digits, or
-            half a character (a lone surrogate), which nothing can write down again.
     """
     try:
         value = json.loads(text, object_pairs_hook=pairs, **hooks)
@@ -232,11 +206,7 @@ def read_json(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionEr
 
 
 def read_object(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        LesionError: as `read_json`; or it holds something else than an object.
-    """
+    """The object in a JSON file."""
     value = read_json(path, limit=limit, fault=fault)
     if not isinstance(value, dict):
         raise fault(f"{path} holds {kind(value)}, where a JSON object {{…}} is expected.")
@@ -249,9 +219,6 @@ def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
     Args:
         path: of the file.
         advice: what to do when it is damaged, the end of a sentence.
-
-    Raises:
-        LesionError: it is damaged: no JSON object, or one with a key twice; or it cannot be read.
     """
     if not os.path.lexists(path):
         return None
@@ -278,12 +245,7 @@ _DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{5
 
 
 def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str, Any]:
-    """The tables of TOML text.
-
-    Raises:
-        UsageError: (or `fault`) it is not TOML (line and column), is nested too deeply, or holds a whole number of
-            thousands of digits.
-    """
+    """The tables of TOML text."""
     if _DEEP_KEY.search(text):  # tomllib takes time and memory that grow with the square of its parts
         raise fault(f"{where} is not a study: it is nested too deeply.")
     try:
@@ -309,9 +271,6 @@ def understood(path: str | Path, advice: str) -> Iterator[None]:
     Args:
         path: the file, or what else is being read.
         advice: what to do about it, the end of a sentence.
-
-    Raises:
-        LesionError: `PATH is damaged (why); advice.`
     """
     try:
         yield

@@ -54,10 +54,6 @@ class LesionModel(LM):
         add_bos_token: whether texts begin with the tokenizer's special tokens; None: as the tokenizer has it.
         chat_template_args: further arguments of the chat template.
         seed: of sampled answers.
-
-    Raises:
-        UsageError: there is no such model, edit file or argument, or the edit names a place that the model lacks.
-        LesionError: the model cannot be loaded, or the edit was made for another one.
     """
 
     def __init__(
@@ -142,12 +138,7 @@ class LesionModel(LM):
         return self._replies("loglikelihood_rolling", requests, parts, reply, disable_tqdm)
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """For every (context, settings) what the model says, up to a stop string.
-
-        Raises:
-            UsageError: the settings ask for a way of decoding that is not known here, or for more new tokens than the
-                context holds.
-        """
+        """For every (context, settings) what the model says, up to a stop string."""
         before: Counter[str] = Counter()  # a question that is asked several times is to be sampled anew each time
         decodings, parts = [], []
         for context, settings, *_ in (request.args for request in requests):
@@ -232,11 +223,7 @@ class LesionModel(LM):
 
 
 def decoding_of(settings: Settings, seed: int) -> Decoding:
-    """How an answer is decoded, by what a task of the harness states.
-
-    Raises:
-        UsageError: something else is stated than stop strings, a limit and sampling: another way of decoding.
-    """
+    """How an answer is decoded, by what a task of the harness states."""
     limit, stop, others = generation(settings)
     if others:
         raise UsageError(

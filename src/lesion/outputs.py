@@ -62,10 +62,6 @@ def default_folder(name: str, identity: str) -> Path:
     Args:
         name: of the study; it comes from a file that somebody else may have written.
         identity: of the study, in hex digits; the first eight are used.
-
-    Raises:
-        UsageError: the name is no plain name of a folder: it holds a separator or control characters, begins with a
-            dot, is reserved by Windows or is longer than 100 characters (200 bytes).
     """
     if re.search(r"[/\\]", name):
         fault = "holds a separator of folders"
@@ -93,11 +89,6 @@ def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
         kind: one of `KINDS`.
         adopt: the study that lies there has been read as one of this kind: where no note is, one is written, and a
             wrong or damaged one is refused with what a reader of the folder can do.
-
-    Raises:
-        UsageError: it belongs to another kind (`refuse_another_kind`).
-        LesionError: it holds links or other things that an output folder may not hold (`refuse_links`), its note is
-            damaged, or it cannot be written.
     """
     refuse_links(folder)
     refuse_another = _refuse_wrong_note if adopt else refuse_another_kind
@@ -117,10 +108,6 @@ def refuse_another_kind(folder: Path, kind: str) -> bool:
     Args:
         folder: need not be there.
         kind: one of `KINDS`.
-
-    Raises:
-        UsageError: it belongs to another kind, or a study of no noted kind or a model lies in it.
-        LesionError: its note is damaged.
     """
     noted = kind_of(folder)
     if noted == kind:
@@ -168,9 +155,6 @@ def kind_of(folder: Path, advice: str = "give another folder with --out") -> str
     Args:
         folder: need not be there.
         advice: what to do where the note is damaged, the end of a sentence.
-
-    Raises:
-        LesionError: the note is damaged.
     """
     path = folder / MARK
     if not os.path.lexists(path):
@@ -189,10 +173,6 @@ def refuse_links(folder: Path) -> None:
     """Refuse a folder through which a file elsewhere would be written, or in which a write would fail or wait.
 
     A received archive can hold a link where a study would write a file or open a folder.
-
-    Raises:
-        LesionError: a symbolic link, a pipe or a device, a folder in the place of a file or a file in that of a folder,
-            or a store with a second name (SQLite loses answers through hard links).
     """
     for path in _entries(folder):
         status = path.lstat()

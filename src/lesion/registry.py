@@ -109,11 +109,7 @@ def _fault(method: object, known: dict[str | None, Method[Any]]) -> str | None:
 
 
 def method_of(study: StudyFile) -> Method[Any]:
-    """The method of a study.
-
-    Raises:
-        UsageError: no method has studies of this class.
-    """
+    """The method of a study."""
     for method in methods().values():
         if type(study) is method.study:
             return method
@@ -121,11 +117,7 @@ def method_of(study: StudyFile) -> Method[Any]:
 
 
 def recall(folder: Path) -> StudyResult:
-    """The result of a folder as far as its study has got: of the method that the folder belongs to.
-
-    Raises:
-        LesionError: there is no study in the folder, it is damaged, or no installed package has its kind.
-    """
+    """The result of a folder as far as its study has got: of the method that the folder belongs to."""
     kind, known = kind_of(folder), methods()
     if kind == "demo":
         raise LesionError(
@@ -142,12 +134,7 @@ def recall(folder: Path) -> StudyResult:
 
 
 def load_study(source: str | Path) -> StudyFile:
-    """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is.
-
-    Raises:
-        UsageError: there is neither, or the file is wrong.
-        LesionError: the file cannot be read.
-    """
+    """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is."""
     file = study_file(source)
     values = read_toml(file)
     kind, known = values.get("kind"), methods()
@@ -172,11 +159,7 @@ def _near(key: str, method: Method[Any]) -> list[str]:
 
 
 def _likely(values: dict[str, Any], known: dict[str | None, Method[Any]]) -> Method[Any]:
-    """The layer study's method, for a file without a kind.
-
-    Raises:
-        UsageError: the file has keys that only studies of another kind have.
-    """
+    """The layer study's method, for a file without a kind."""
     layers = known[None]
     strange = set(values) - set(layers.study.model_fields)
     others = {name: set(method.study.model_fields) for name, method in known.items() if name is not None}

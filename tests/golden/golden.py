@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,25 @@ CHAINS: dict[str, dict[str, list[str]]] = {
         "layers": ["run", "{studies}/layers.toml"],
         "truncation": ["run", "{studies}/truncation.toml"],
         "overlay": ["overlay", "{out}/layers", "{out}/truncation"],
+        "child": [
+            *("ablate", "bundled:llama-rlvr", "--task", "primer:arithmetic", "--task", "primer:atlas", "--items", "6"),
+            *("--seed", "3", "--layers", "1,2", "--batch-size", "16"),
+        ],
+        "comparison": ["compare", "{out}/layers", "{out}/child"],
+        "effects": ["run", "{studies}/effects.toml"],
+    },
+    "kinds": {"kinds": ["run", "{studies}/kinds.toml"]},
+    "heads": {"heads": ["run", "{studies}/heads.toml"], "effects": ["run", "{studies}/head-effects.toml"]},
+    "rivals": {"forced": ["run", "{studies}/forced.toml"], "rivals": ["run", "{studies}/rivals.toml"]},
+    "family": {
+        "noise": ["perturb", "bundled:llama-base", "--like", "bundled:llama-instruct"],
+        "family": ["run", "{studies}/family.toml"],
+    },
+    "interaction": {"interaction": ["run", "{studies}/interaction.toml"]},
+    "patching": {"patching": ["run", "{studies}/patching.toml"]},
+    "planted": {
+        "planted": ["lab", "planted", "--kind", "compiled"],
+        "layers": ["run", "{studies}/planted.toml"],
     },
     "units": {"units": ["run", "{studies}/units.toml"]},
     "stopped": {"stopped": ["run", "{studies}/stopped.toml"]},
@@ -55,6 +75,7 @@ def run_chain(name: str, out: Path) -> dict[str, Any]:
     """Run every command of a chain until it is interrupted after its first answers, again to the end, and read it."""
     record = {}
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(out)  # what a study names by a relative path has the same name wherever it lies
         # Pictures are no part of the record.
         patch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
         patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
@@ -88,13 +109,21 @@ def interrupt(patch: pytest.MonkeyPatch, after: int = 3) -> None:
 def contents(folder: Path, out: Path) -> dict[str, Any]:
     """Identity, answer keys, summary and tables of a folder; absolute paths are written relative to `out`."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    tables = {name: table(folder / name) for name in names if name.endswith(".csv")}
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8").replace(f"{out}/", ""))
-    return {**answers(folder), "cells": cells(names), "summary": without_prose(summary), "tables": tables}
+    tables = {name: table(folder / name, out) for name in names if name.endswith(".csv")}
+    record = {**answers(folder), "cells": cells(names), "tables": tables}
+    if (folder / "summary.json").is_file():
+        record["summary"] = without_prose(json.loads(read(folder / "summary.json", out)))
+    cards = [name for name in names if name.endswith("planted.json")]
+    return {**record, **{name: without_prose(json.loads(read(folder / name, out))) for name in cards}}
 
 
-PROSE = {"text", "reasons", "notes", "machine", "version", "approximate"}
-"""Keys of sentences, which may be reworded, and of seconds and versions."""
+def read(file: Path, out: Path) -> str:
+    """The text of a file, with paths relative to `out`."""
+    return file.read_text(encoding="utf-8").replace(f"{out}/", "")
+
+
+PROSE = {"text", "reasons", "notes", "machine", "version", "approximate", "made", "statement"}
+"""Keys of sentences, which may be reworded, and of seconds, dates and versions."""
 
 
 def without_prose(value: Any) -> Any:
@@ -120,9 +149,9 @@ def cells(names: list[str]) -> list[str]:
     return sorted({"/".join(name.split("/")[:2]) for name in names if name.startswith("cells/")})
 
 
-def table(file: Path) -> list[list[str | float]]:
+def table(file: Path, out: Path) -> list[list[str | float]]:
     """The rows of a CSV file, numbers as numbers."""
-    with file.open(encoding="utf-8", newline="") as lines:
+    with io.StringIO(read(file, out), newline="") as lines:
         return [[number(value) for value in row] for row in csv.reader(lines)]
 
 

@@ -19,7 +19,7 @@ from lesion.report.blocks import Page, Section
 from lesion.report.files import spreadsheet
 from lesion.report.forms import decimals, plain
 from lesion.report.publishing import html
-from lesion.report.table import Column, Table, Wide, terminal_table
+from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
 
 FRAME = pd.DataFrame(
     {
@@ -195,3 +195,16 @@ def test_a_page_shows_so_many_rows_and_says_how_many_more_there_are(monkeypatch)
 def test_a_table_without_rows_or_columns_is_not_on_the_page():
     page = page_of(Table("a", pd.DataFrame({"n": [1]})), Table("b", pd.DataFrame({"n": []}), (Column("n", "N"),)))
     assert "<table" not in page
+
+
+def test_columns_that_do_not_fit_a_terminal_are_left_out_where_it_says_how_to_see_them():
+    frame = pd.DataFrame({f"column {number}": ["a long cell"] for number in range(12)})
+    table = Table("", frame, plain_columns(**{name: name for name in frame}), title="Wide").terminal()
+    console = Console(width=80, file=io.StringIO())
+    console.print(Wide(table, "--all: every column"))
+    text = console.file.getvalue()
+    assert text.count("Wide") == 1
+    assert "Wide (--all: every column)" in text
+    assert "column 1" in text
+    assert "column 11" not in text
+    assert text.count("a long cell") == text.count("column ")

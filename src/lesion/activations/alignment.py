@@ -42,9 +42,6 @@ def frames(
         style: the prompt style; None for the task's own.
         texts: of a frame at most.
         fewest: texts that each item needs.
-
-    Raises:
-        UsageError: the task has no aligned texts, or an item has fewer than it needs.
     """
     style = resolve(model, task, style)
     shape = _Shape(model, task, style)

@@ -16,11 +16,7 @@ Run = Callable[[Tensor, Tensor], None]
 
 
 def budget_of(model: Model, batch_tokens: int | None, on_cpu: int, on_accelerator: int) -> int:
-    """Tokens of a batch, padding included: those asked for, else by the device.
-
-    Raises:
-        UsageError: `batch_tokens` is below 1.
-    """
+    """Tokens of a batch, padding included: those asked for, else by the device."""
     if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
     return batch_tokens or (on_cpu if model.device.type == "cpu" else on_accelerator)
@@ -59,9 +55,6 @@ def run_in_batches(
 
     `begin` is called with the places of a batch before its pass, `end` after it. A batch that does not fit into memory
     is run as two halves, each with its own `begin`.
-
-    Raises:
-        LesionError: memory does not suffice for one text.
     """
     waiting = [[order[place] for place in batch] for batch in batches([len(texts[p]) for p in order], budget)][::-1]
     while waiting:

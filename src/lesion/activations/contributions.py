@@ -165,11 +165,7 @@ def observed(
 
 
 def _refuse_unaligned(calibration: Calibration) -> None:
-    """Refuse prompts of different lengths: the same position is another token in each.
-
-    Raises:
-        UsageError: there are such prompts.
-    """
+    """Refuse prompts of different lengths: the same position is another token in each."""
     lengths = sorted(set(calibration.starts))
     if len(lengths) > 1:
         raise UsageError(
@@ -180,11 +176,7 @@ def _refuse_unaligned(calibration: Calibration) -> None:
 
 
 def refuse_several_draws(calibration: Calibration) -> None:
-    """Refuse calibration texts from which no reference can be made: each has to count once.
-
-    Raises:
-        UsageError: there are several draws, or one with replacement.
-    """
+    """Refuse calibration texts from which no reference can be made: each has to count once."""
     if len(calibration.draws) != 1 or calibration.replacement:
         raise UsageError(
             "A reference is made from one draw of texts without replacement; give a calibration with one number of"
@@ -210,11 +202,7 @@ def _sampled(lengths: Sequence[int], draws: int, vectors: int, seed: int) -> lis
 
 
 def _heads(model: Model) -> dict[str, Heads]:
-    """The heads of every attention that has an output matrix of its own, by the address of that matrix.
-
-    Raises:
-        UsageError: of no block it is known where its heads lie.
-    """
+    """The heads of every attention that has an output matrix of its own, by the address of that matrix."""
     own = addresses_by_matrix(model)
     every = [block.attention.heads for block in model.anatomy.blocks if block.attention and block.attention.heads]
     if not every:

@@ -57,12 +57,7 @@ class HiddenStates:
         folder: Path | None = None,
         name: str = "the model",
     ) -> None:
-        """Room on disk for the states of `texts`, not yet filled; see `hidden_states`.
-
-        Raises:
-            UsageError: there are no texts, one has no tokens, or `prompt_tokens` does not fit them.
-            LesionError: the disk has too little room, or `folder` cannot be written.
-        """
+        """Room on disk for the states of `texts`, not yet filled; see `hidden_states`."""
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
         if not len(lengths):
             raise UsageError("There are no texts to take hidden states of; give at least one.")
@@ -99,12 +94,7 @@ class HiddenStates:
         return np.array(states) if where is None else np.asarray(states[where])
 
     def mapped(self, index: int) -> Float32[np.ndarray, "tokens width"]:
-        """The states of one layer (0: what enters block 0) as a read-only map of its file.
-
-        Raises:
-            UsageError: there is no such layer.
-            LesionError: the states were closed.
-        """
+        """The states of one layer (0: what enters block 0) as a read-only map of its file."""
         if not 0 <= index < self.layers:
             raise UsageError(f"There is no layer {index}: these states have layers 0 to {self.layers - 1}.")
         if not self._open:
@@ -156,11 +146,6 @@ def hidden_states(
 
     Returns:
         The states; close them, or use them in a `with`, so that the files go.
-
-    Raises:
-        UsageError: no texts, an empty one, one longer than the context, or an id that the model has no token for.
-        LesionError: a state is not finite (the layer is named), the stream of a block cannot be read, or memory or
-            disk do not suffice.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     _refuse(model, texts)

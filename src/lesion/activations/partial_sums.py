@@ -71,11 +71,7 @@ class Partial:
         self.unseen |= {name.rpartition("/")[0] for name in self.sums.keys() - self._pending}
 
     def save(self, path: Path, identity: str) -> None:
-        """Write the sums to a file, wholly or not at all.
-
-        Raises:
-            LesionError: the file cannot be written.
-        """
+        """Write the sums to a file, wholly or not at all."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             tensors = {name: values.cpu() for name, values in self.sums.items()}

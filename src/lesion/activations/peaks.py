@@ -44,11 +44,6 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
         model: which is only read.
         texts: token ids.
         batch_tokens: the most tokens of a batch, padding included.
-
-    Raises:
-        UsageError: `batch_tokens` is below 1.
-        LesionError: no down projection can be followed, a value was not finite, the network does not know a token of
-            the texts, or memory does not suffice for one text.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     check_texts(model, texts)

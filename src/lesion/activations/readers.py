@@ -150,11 +150,7 @@ class _Seen:
 
 
 def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
-    """Find out what can be followed, by two passes over a few tokens of the texts (any tokens, if all begin alike).
-
-    Raises:
-        LesionError: what flows into a matrix is not finite on these tokens.
-    """
+    """Find out what can be followed, by two passes over a few tokens of the texts (any tokens, if all begin alike)."""
     holders: dict[nn.Module, list[tuple[str, Matrix]]] = defaultdict(list)
     for address, matrix in model.anatomy.scored.items():
         holders[matrix.module].append((address, matrix))

@@ -59,11 +59,7 @@ class Norm:
 
     @classmethod
     def of(cls, module: nn.Module, like: Float[Tensor, "*some width"], model: str) -> Norm:
-        """What a norm computes, found out from a few inputs of the width and on the device of a stream.
-
-        Raises:
-            LesionError: it is neither RMSNorm nor LayerNorm.
-        """
+        """What a norm computes, found out from a few inputs of the width and on the device of a stream."""
         own = copy.deepcopy(module).float()
         width, device = like.shape[-1], like.device
         # Mean 0 and no dimension at 0, so that the gain of both norms can be read from the output.
@@ -85,11 +81,7 @@ class Norm:
         return (stream - centre) * self.gain
 
     def frozen(self, streams: Float[Tensor, "tokens width"], model: str) -> Frozen:
-        """The norm with the scale that it has at these streams.
-
-        Raises:
-            LesionError: there is no scale at which it is linear.
-        """
+        """The norm with the scale that it has at these streams."""
         with torch.inference_mode():
             normed = self.module(streams.float()[None])[0].double() - self.offset
         linear = self.linear(streams.double())
@@ -153,10 +145,6 @@ def readout(model: Model, tokens: Sequence[int]) -> Readout:
     Args:
         model: which is only read.
         tokens: at least one that the model knows.
-
-    Raises:
-        LesionError: there is no final norm between the last block and the head, it is neither RMSNorm nor LayerNorm,
-            the head is no plain matrix, or its logits are changed in a way that is not known.
     """
     head = model.network.get_output_embeddings()
     width = int(model.network.config.get_text_config(decoder=True).hidden_size)

@@ -80,15 +80,15 @@ def apply(
     done = checkpoint.apply(
         model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=Shards()
     )
-    for deed in done.deeds:
-        name = f"{deed.edit.label} ({deed.edit.digest})"
-        if deed.achieved is not None:
-            anew = ", its selection made anew on these weights" if deed.afresh else ""
+    for each in done.edits:
+        name = f"{each.file.label} ({each.file.digest})"
+        if each.achieved is not None:
+            anew = ", its selection made anew on these weights" if each.afresh else ""
             say(
-                f"{name} × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
-                f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
+                f"{name} × {each.factor}: {each.selected:,} of {done.total:,} weights "
+                f"selected ({each.selected / done.total:.4%}), achieved factor {each.achieved:.6g}{anew}"
             )
-        elif deed.afresh:
+        elif each.afresh:
             say(f"{name} was made for other weights; it is these that were truncated")
     for matrix in done.truncated:
         saved = f"; {counted(matrix.cut)}" if thin else ""
@@ -122,11 +122,7 @@ class Shards:
 
 
 def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
-    """Write the model with its blocks in another order, given by one of three options.
-
-    Raises:
-        UsageError: none or several of them are given, or one that does not go with them.
-    """
+    """Write the model with its blocks in another order, given by one of three options."""
     if len(given) != 1:
         several = f"{' and '.join(given)} are given" if given else "Nothing to write is given"
         raise UsageError(
@@ -158,11 +154,7 @@ def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revis
 
 
 def _one(factor: str) -> float:
-    """The factor that was typed.
-
-    Raises:
-        UsageError: it is no number, or there are several.
-    """
+    """The factor that was typed."""
     try:
         return float(factor)
     except ValueError:

@@ -13,7 +13,7 @@ from lesion.cli import running, worker_options
 from lesion.cli.parsing import number, numbers, whole
 from lesion.cli.terminal import say
 from lesion.core.method import Method
-from lesion.core.options import WHAT, Option
+from lesion.core.options import WHAT, Option, options_of
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
@@ -37,7 +37,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
         method: what the command runs.
         run: runs a study and shows its result, as `running.run`.
     """
-    options = method.options
+    options = options_of(method.study)
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
@@ -62,11 +62,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
 
 
 def _at(revision: str, models: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a command with the one model that they name at a revision.
-
-    Raises:
-        UsageError: there are several models.
-    """
+    """The options of a command with the one model that they name at a revision."""
     for name, given in models.items():
         (first, *others) = [given] if isinstance(given, str) else given
         if others:
@@ -130,11 +126,7 @@ def _kind(option: Option) -> Any:
 
 
 def _value(option: Option, value: Any) -> Any:
-    """What was typed as the value of the study: numbers as numbers, lists by commas.
-
-    Raises:
-        UsageError: something between two commas is missing or no number.
-    """
+    """What was typed as the value of the study: numbers as numbers, lists by commas."""
     if option.many == "comma":
         if str in option.kinds:
             return _words(value, option.flag)

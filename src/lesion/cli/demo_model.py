@@ -37,9 +37,6 @@ def studies_of(source: str, folder: Path, watcher: Watcher) -> dict[str, StudyFi
     """The study of every chapter but the last, by its folder.
 
     Which tasks fit is measured once and noted in the folder.
-
-    Raises:
-        LesionError: the model cannot be loaded, or can do none of the tasks.
     """
     skill, controls, blocks = _chosen(source, folder, watcher)
     from lesion.studies.ablation.study import Study
@@ -65,7 +62,7 @@ def studies_of(source: str, folder: Path, watcher: Watcher) -> dict[str, StudyFi
             model=source,
             skill=skill,
             controls=controls,
-            share=[0.01, 0.05],
+            keep=[0.01, 0.05],
             random_controls=2,
             tasks=tasks,
             items=ITEMS,
@@ -85,11 +82,7 @@ def studies_of(source: str, folder: Path, watcher: Watcher) -> dict[str, StudyFi
 
 
 def refuse_another(folder: Path, source: str | None) -> None:
-    """Refuse a folder with the demo of another model; None is the demo on the bundled ones.
-
-    Raises:
-        UsageError: saying whose it is.
-    """
+    """Refuse a folder with the demo of another model; None is the demo on the bundled ones."""
     noted = read_object(folder / NOTE).get("model") if (folder / NOTE).is_file() else None
     if noted == source or (noted is None and not (folder / "layers").exists()):
         return

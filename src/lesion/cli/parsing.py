@@ -27,11 +27,7 @@ _REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinit
 
 
 def number(text: str, kind: type[Number]) -> Number:
-    """A number in ASCII digits, spaces around it allowed.
-
-    Raises:
-        ValueError: the text is none.
-    """
+    """A number in ASCII digits, spaces around it allowed."""
     text = text.strip()
     if len(text) > 100 or not (_WHOLE if kind is int else _REAL).fullmatch(text):
         raise ValueError(f"'{short(text)}' is not a number")
@@ -39,11 +35,7 @@ def number(text: str, kind: type[Number]) -> Number:
 
 
 def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
-    """Numbers by commas.
-
-    Raises:
-        UsageError: something between the commas is not a number.
-    """
+    """Numbers by commas."""
     values: list[Any] = []
     for piece in text.split(","):
         try:

@@ -25,12 +25,7 @@ MOST = 4
 
 
 def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice) -> None:
-    """Run a study into a folder and show its result.
-
-    Raises:
-        UsageError: what the study names does not exist, or workers are given to a method that has no use for them.
-        LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
-    """
+    """Run a study into a folder and show its result."""
     if choice.distributed and not method.distributed:
         raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):

@@ -115,11 +115,7 @@ class Terminal(Console):
 
 @contextmanager
 def guarded(escape: bool = True) -> Iterator[None]:
-    """Standard output and standard error are `Guarded` within; at the end, what is waiting is written.
-
-    Raises:
-        OutputError: it cannot be.
-    """
+    """Standard output and standard error are `Guarded` within; at the end, what is waiting is written."""
     out, err = Guarded(sys.stdout, escape), Guarded(sys.stderr, escape)
     with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
         yield

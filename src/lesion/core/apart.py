@@ -75,10 +75,6 @@ def draw_apart(
         task: that is drawn from.
         avoid: ids of items that are drawn last.
         within: the studies whose own `apart` led to this one.
-
-    Raises:
-        UsageError: one of these studies does not exist, has neither tasks nor calibration texts, or keeps apart from
-            itself; or nothing is left to draw.
     """
     items = draw(task, None, study.seed, avoid)
     if not study.apart:

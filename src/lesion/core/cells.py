@@ -69,11 +69,7 @@ def read(folder: Path, key: str, kind: type[V]) -> V | None:
 
 
 def write(folder: Path, key: str, measured: Value) -> None:
-    """Keep a cell, whole or not at all.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """Keep a cell, whole or not at all."""
     stored: StoredCell[Value] = StoredCell(key=key, checksum=_checksum(key, measured), measured=measured)
     keep(path(folder, key), stored.model_dump_json(serialize_as_any=True))
 

@@ -35,9 +35,6 @@ def changed(
 
     Returns:
         One row per item with the columns of `COLUMNS`, in the order of the study.
-
-    Raises:
-        UsageError: the study has no such edit, task or model; those that it has are named.
     """
     for column, chosen in (("task", task), ("model_name", model)):
         if chosen is not None:

@@ -32,11 +32,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:
-    """Write one part of the cost; the others stay.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """Write one part of the cost; the others stay."""
     try:
         replace(Path(folder) / FILE, json.dumps(read(folder) | {part: dict(cost)}, indent=1))
     except OSError as error:

@@ -104,10 +104,6 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
     With the write-ahead log and synchronous=NORMAL a committed row survives the death of the process at any
     moment (kill -9 included); a power cut may cost the last commits, never the file. Where the file system
     cannot share memory for the log, SQLite keeps its rollback journal, and every commit waits for the disk.
-
-    Raises:
-        LesionError: the file is damaged, or a valid database that is not a store.
-        sqlite3.Error: it cannot be opened (`advice` explains).
     """
     connection = _connected(file)
     try:
@@ -122,12 +118,7 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(file: Path) -> sqlite3.Connection:
-    """The file opened for reading only, also while another process writes or from a write-protected folder.
-
-    Raises:
-        LesionError: there is no such file, or it is not a store, or damaged.
-        sqlite3.Error: it cannot be opened (`advice` explains).
-    """
+    """The file opened for reading only, also while another process writes or from a write-protected folder."""
     if not file.is_file():
         raise LesionError(f"There is no study in {file.parent}: it has no {file.name}. Run a study with --out first.")
     for beside in ("", "-wal", "-shm", "-journal"):

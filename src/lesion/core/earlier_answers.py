@@ -37,9 +37,6 @@ def refuse_other_prompts(store: Store, chosen: ModelChoice, model: Model, cells:
 
     Returns:
         Whether stored answers got digests, so that some of the cells have answers now.
-
-    Raises:
-        LesionError: prompts differ, or it cannot be known whether they do.
     """
     asked = {(cell.choice.name, cell.item.id): cell for cell in cells}
     stored = store.answered(model.fingerprint) if asked else {}
@@ -85,9 +82,6 @@ def refuse_other_spelling(store: Store, model: Model, before: str | None, now: s
         model: the model.
         before: `engines.checking.spelling` when the stored answers were given, None where that was not kept.
         now: at present.
-
-    Raises:
-        LesionError: the two differ, and there are answers.
     """
     if before not in (None, now) and store.answered(model.fingerprint):
         raise LesionError(

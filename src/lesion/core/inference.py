@@ -77,12 +77,7 @@ class Cell:
 
 
 def load_chosen(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
-    """A model of a study, loaded as what makes its engine wants it.
-
-    Raises:
-        UsageError: as `lesion.models.load.load`.
-        LesionError: likewise.
-    """
+    """A model of a study, loaded as what makes its engine wants it."""
     return load_for(
         make_engine, chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device
     )
@@ -123,12 +118,7 @@ def pending_cells(
     edits: Sequence[Edit],
     stored: Container[str] = (),
 ) -> dict[str, Cell]:
-    """The cells of a model whose keys are not among the stored ones, by their key.
-
-    Raises:
-        UsageError: the prompt style does not exist, or the model has no chat template for it.
-        LesionError: a prompt does not fit the context, or what follows it has no tokens.
-    """
+    """The cells of a model whose keys are not among the stored ones, by their key."""
     cells: dict[str, Cell] = {}
     everything: list[tuple[Edit, str]] = [(edit, str(edit)) for edit in (BASELINE, *edits)]
     for choice, task in tasks.items():
@@ -337,11 +327,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
 
 
 def _chosen(cell: Cell, answer: Answer) -> Answer:
-    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone.
-
-    Raises:
-        LesionError: the engine gave another number of scores or ranks than was requested.
-    """
+    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone."""
     if cell.parts:  # joined by the task
         return answer
     if cell.tokens:

@@ -38,11 +38,7 @@ _FINISHES = frozenset(get_args(Finish))
 
 
 def checksum(values: Sequence[Value]) -> str:
-    """The checksum of a row: BLAKE2b, 128 bits as 32 hex digits, over its values as a JSON list.
-
-    Raises:
-        TypeError: a value is of a type that no row of a store has.
-    """
+    """The checksum of a row: BLAKE2b, 128 bits as 32 hex digits, over its values as a JSON list."""
     text = json.dumps(list(values), ensure_ascii=False)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -62,9 +58,6 @@ def refuse_other_schema(connection: sqlite3.Connection, schema: str, file: Path)
     """Refuse a store that has other tables than `schema` makes, or views or triggers.
 
     Nothing in the tables is read: a view can be endless.
-
-    Raises:
-        LesionError: the first that is too much, missing or different is named.
     """
     fresh = sqlite3.connect(":memory:")
     try:
@@ -106,12 +99,7 @@ _SCHEMA = "SELECT type, name, sql FROM sqlite_master"
 
 
 def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
-    """Check every row of a store in one look at it.
-
-    Raises:
-        LesionError: rows are damaged or refer to rows that are not there; it says how many, of what, and what to do.
-        sqlite3.Error: SQLite itself finds the file damaged.
-    """
+    """Check every row of a store in one look at it."""
     connection.execute("BEGIN")
     try:
         damage = _damaged(connection)

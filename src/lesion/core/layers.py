@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
@@ -49,11 +48,7 @@ def _ranges(layers: str | Sequence[int]) -> list[tuple[int, int]]:
 
 
 def canonical_layers(layers: str | Sequence[int]) -> str:
-    """The one text form of a set of layers: `7,0-2,3` and `[0, 1, 2, 3, 7]` both become `0-3,7`.
-
-    Raises:
-        UsageError: the text does not name layers.
-    """
+    """The one text form of a set of layers: `7,0-2,3` and `[0, 1, 2, 3, 7]` both become `0-3,7`."""
     if isinstance(layers, str) and layers.strip().lower() == ALL:
         return ALL
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(layers))
@@ -66,9 +61,6 @@ def parse_layers(layers: str | Sequence[int], n_blocks: int, model_name: str) ->
         layers: `all`, text such as `0-3,7`, or a list of numbers.
         n_blocks: how many blocks the model has.
         model_name: the name as typed, for the message.
-
-    Raises:
-        UsageError: the text does not name layers, or the model has no such block.
     """
     text = canonical_layers(layers)
     if text == ALL:
@@ -96,8 +88,7 @@ def _layers(value: object) -> object:
 
 
 Layers = Annotated[str, BeforeValidator(_layers, json_schema_input_type=str | int | list[int])]
-LAYERS = partial(
-    option,
+LAYERS = option(
     "all",
     help="Blocks: all, or numbers and ranges such as 0-3,7.",
     must="all, text such as 0-3,7, or a list of whole numbers from 0",
@@ -110,9 +101,6 @@ def refuse_no_edit(edits: Sequence[str], blocks: Mapping[str, int]) -> None:
     Args:
         edits: as text, or paths of `.edit` files.
         blocks: by name of model, how many blocks it has.
-
-    Raises:
-        UsageError: one of them cannot be.
     """
     for text in edits:
         file = path_of(text)
@@ -125,11 +113,7 @@ def refuse_no_edit(edits: Sequence[str], blocks: Mapping[str, int]) -> None:
 
 
 def removal(value: str) -> Scale:
-    """The edit that removes a place: a block, a branch or an inner unit of a block, by its address.
-
-    Raises:
-        ValueError: it is not the address of one.
-    """
+    """The edit that removes a place: a block, a branch or an inner unit of a block, by its address."""
     try:
         edit = parse(f"{value}×0")
     except LesionError as error:

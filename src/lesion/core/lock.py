@@ -55,11 +55,6 @@ class FolderLock:
     Args:
         folder: made when absent, with its parents; the file `lock` in it names the process that holds it.
         kind: of the study that writes there, one of `lesion.outputs.KINDS`; it is noted in the folder.
-
-    Raises:
-        UsageError: the folder belongs to another kind of study.
-        LesionError: another process holds it, it holds links, its file `lock` is something else, the file system has no
-            locks, or it cannot be written.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:

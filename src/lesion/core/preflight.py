@@ -20,12 +20,7 @@ _BLOCKS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
 
 def look_ahead(study: StudyFile) -> None:
-    """Refuse a study whose models, tasks, blocks or edits are not there, as far as a look tells.
-
-    Raises:
-        UsageError: a device, a model, a task, a file or a block does not exist, or a text is no edit.
-        LesionError: a folder holds no model.
-    """
+    """Refuse a study whose models, tasks, blocks or edits are not there, as far as a look tells."""
     refuse_device(getattr(study, "device", "auto"))
     for name in _tasks(study):
         if not _of_harness(name):
@@ -35,12 +30,7 @@ def look_ahead(study: StudyFile) -> None:
 
 
 def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
-    """The number of blocks by a local config.json or GGUF file; None of a hub id, or where it says none.
-
-    Raises:
-        UsageError: there is no such folder, bundled model or revision.
-        LesionError: the folder holds no model, one whose storage no installed package reads, or a damaged GGUF file.
-    """
+    """The number of blocks by a local config.json or GGUF file; None of a hub id, or where it says none."""
     place = find_source(str(source), revision)
     if not place.local:
         return None
@@ -74,11 +64,7 @@ def _of_harness(name: str) -> bool:
 
 
 def refuse_no_folder(folder: str | Path) -> None:
-    """Refuse to read a study where there is no folder.
-
-    Raises:
-        LesionError: there is none, or it is a file.
-    """
+    """Refuse to read a study where there is no folder."""
     if not Path(folder).is_dir():
         what = "a file" if Path(folder).exists() else "not there"
         raise LesionError(f"There is no study in {folder}: it is {what}. Give the folder that a study was run into.")

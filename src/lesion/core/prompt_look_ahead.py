@@ -41,10 +41,6 @@ def refuse_unfit_styles(
         chosen: the model.
         tasks: those that have been found already.
         trust_remote_code: whether code that came with a checkpoint may run.
-
-    Raises:
-        UsageError: as `lesion.tasks.prompts.resolve`, or a task does not exist.
-        LesionError: the configuration or the tokenizer cannot be read.
     """
     styles = {task: Style.parse(style or "") for task, style in study.styles_of(chosen).items()}
     chats = {task: style for task, style in styles.items() if style.set or style.name == "chat"}

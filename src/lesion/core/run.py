@@ -414,11 +414,7 @@ class Evaluation:
 
 
 def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[Cell]) -> None:
-    """Refuse answers that would stand beside others of the same model and task that were asked otherwise.
-
-    Raises:
-        LesionError: there are such answers; how they were asked is said.
-    """
+    """Refuse answers that would stand beside others of the same model and task that were asked otherwise."""
     before = store.asked_as(model.fingerprint)
     for name, *now in dict.fromkeys((cell.choice.name, str(cell.decoding), cell.style) for cell in cells):
         for what, theirs, ours in zip(("decoding", "prompt style"), before.get(name, now), now, strict=True):

@@ -26,7 +26,7 @@ from lesion.core.differences import differences
 from lesion.core.integrity import TABLES, insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import Asked, Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
-from lesion.core.study_file import ModelChoice, variable_keys
+from lesion.core.study_file import ModelChoice, silent_keys
 from lesion.errors import LesionError
 
 
@@ -419,11 +419,7 @@ def _take_over(connection: sqlite3.Connection, basis: str, study_text: str, *, a
 
 
 def _refuse_incomparable(folder: Path, comparable: bool, stored: str, given: str) -> None:
-    """Refuse a study whose answers would be mixed with others; `comparable`: what all of them share is the same.
-
-    Raises:
-        LesionError: in what the two studies differ is said.
-    """
+    """Refuse a study whose answers would be mixed with others; `comparable`: what all of them share is the same."""
     differing = _difference(stored, given)
     if not comparable or differing:
         because = differing or "this version samples answers in another way"
@@ -442,7 +438,7 @@ def _difference(stored: str, given: str) -> str:
         there, here = tomllib.loads(stored), tomllib.loads(given)
     except tomllib.TOMLDecodeError:
         return ""
-    may_differ = variable_keys(here.get("kind"))
+    may_differ = silent_keys(here.get("kind"))
     words = [differences(there, here, sorted((there.keys() | here.keys()) - may_differ))]
     for key, name in (("tasks", "name"), ("models", "source")):
         theirs, ours = _by_name(there.get(key), name), _by_name(here.get(key), name)

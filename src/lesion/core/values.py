@@ -1,4 +1,4 @@
-"""Summaries: all numbers of a study, written as `summary.json` and read back.
+"""Summaries: all numbers of a study, written as `summary.json` and read back; and rows that several studies have.
 
 A study's `result.py` builds its summary from the values of `lesion.report.values`.
 """
@@ -12,10 +12,14 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from lesion.atomic import replace
+from lesion.edits.place import Unit
 from lesion.errors import LesionError
 from lesion.files import stored_object
 from lesion.plain import short
-from lesion.report.values import Value
+from lesion.report.forms import decimals
+from lesion.report.rows import Row, column
+from lesion.report.values import Estimate, Value
+from lesion.report.wording import UNIT_NAMES
 
 SUMMARY = "summary.json"
 
@@ -51,6 +55,19 @@ class Summary(Value):
             raise LesionError(
                 f"{folder} cannot be written: {error.strerror or error}; give another with --out."
             ) from error
+
+
+class RankAgreement(Row):
+    """How a cheap measure orders the places of one unit, beside drops of accuracy (`statistics.agreement`).
+
+    Attributes:
+        tied: of the drops that are equal to others, how many.
+        rho: Spearman's (`rank_correlation`), with a bootstrap interval over items.
+    """
+
+    unit: Unit = column("Unit", UNIT_NAMES.__getitem__, label=True)
+    tied: int = column("Tied drops")
+    rho: Estimate = column("ρ with the drops", decimals(2), p="p")
 
 
 S = TypeVar("S", bound=Summary)

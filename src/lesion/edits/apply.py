@@ -57,12 +57,7 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 
 
 def as_it_is(model: Model) -> Model:
-    """The model with the fingerprint of what it computes with now; it may have been changed since it was loaded.
-
-    Raises:
-        UsageError: an edit is in force, or hooks or other forwards change what modules compute.
-        LesionError: its weights are not in memory, or were quantised.
-    """
+    """The model with the fingerprint of what it computes with now; it may have been changed since it was loaded."""
     refuse_edited(model.network, model.name, "what is measured")
     build = model.anatomy.build
     for name, module in model.network.named_modules():

@@ -38,11 +38,7 @@ def scalable(matrix: Matrix) -> bool:
 
 
 def with_scaled_weights(edit: Edit, anatomy: Anatomy) -> Edit:
-    """The same edit with matrices that rows of a batch cannot scale as multiplied weights.
-
-    Raises:
-        UsageError: the model has no such matrix.
-    """
+    """The same edit with matrices that rows of a batch cannot scale as multiplied weights."""
     every: list[Single] = []
     for part in parts(edit):
         if not isinstance(part, ScaleMatrix) or scalable(anatomy.matrix(part.address)):

@@ -69,11 +69,7 @@ def kept_by_all(truncations: Iterable[Truncate], rank: int) -> tuple[int, int]:
 
 
 def cuts(truncations: Sequence[Truncate], shapes: Mapping[str, tuple[int, int]]) -> tuple[Cut, ...]:
-    """One cut for every truncated matrix, in the order in which they are named: what all of its truncations keep.
-
-    Raises:
-        UsageError: one is no cut of a spectrum: it keeps a random subspace.
-    """
+    """One cut for every truncated matrix, in the order in which they are named: what all of its truncations keep."""
     if (drawn := next((part for part in truncations if part.side == "random"), None)) is not None:
         raise UsageError(
             f"'{drawn}' keeps a random subspace, a control that no file takes; write its text in its place."

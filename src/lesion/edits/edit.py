@@ -235,9 +235,6 @@ def as_edit(given: EditLike) -> Edit:
 
     Args:
         given: an edit; its text form (see `parse`); or several of these, which are composed.
-
-    Raises:
-        UsageError: it is no edit, an empty list, or of a file.
     """
     if isinstance(given, Single | Compose):
         return given
@@ -262,23 +259,14 @@ def as_edit(given: EditLike) -> Edit:
 
 
 def composed(edits: Sequence[Edit]) -> Edit:
-    """Several edits as one; a single one as it is.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Several edits as one; a single one as it is."""
     if not edits:
         raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 
 
 def with_factor(edit: Edit, factor: float) -> Edit:
-    """An edit with another factor in every part.
-
-    Raises:
-        UsageError: the factor is not finite, or the edit truncates a matrix or replaces a contribution, which have no
-            factor.
-    """
+    """An edit with another factor in every part."""
     for part in parts(edit):
         if isinstance(part, Truncate | Replace):
             what = "truncation" if isinstance(part, Truncate) else "replacement"

@@ -20,10 +20,6 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
 
     float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations,
     replacements and factors of inner units are passed over (`table.py` has them).
-
-    Raises:
-        UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
-            multiply to something that is not finite, or it changes weights.
     """
     distinct = {edit: column for column, edit in enumerate(dict.fromkeys(edits))}
     table = torch.ones(len(anatomy.blocks), len(UNITS), len(distinct), dtype=torch.float64)
@@ -46,11 +42,7 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
 
 
 def refuse_unknown(part: Scale | Replace, anatomy: Anatomy) -> None:
-    """Refuse the edit of a block or branch that a model does not have.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """Refuse the edit of a block or branch that a model does not have."""
     block = anatomy.block(part.layer)
     if part.unit != "block" and getattr(block, part.unit) is None:
         raise UsageError(

@@ -15,10 +15,6 @@ def edit_for(model: Model, given: EditLike) -> Edit:
         model: what it is for; files are fitted to it (`EditFile.fit`).
         given: an edit; its text form (`lesion.parse`); the path of an `.edit` file; what `read_edit` gave; or several
             of these, which are composed.
-
-    Raises:
-        UsageError: it is no edit, an empty list, or there is no such file.
-        LesionError: the file is no edit, or was made for another model.
     """
     if isinstance(given, Single | Compose):
         return given

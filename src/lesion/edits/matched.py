@@ -40,9 +40,6 @@ def matched_controls(
     Returns:
         Fewer than `number` where there are no more; none of the baseline, of an edit of the output head's spectrum,
         which has no second, and in magnitude or importance of an edit that does not only select weights.
-
-    Raises:
-        UsageError: the edit names a place that the model does not have.
     """
     if matched_in != "count" and not all(isinstance(part, ScaleParameters) for part in parts(edit)):
         return []

@@ -30,11 +30,7 @@ HEAD = re.compile(r"(?P<layer>[0-9]{1,9})\.attention\.head\.(?P<head>[0-9]{1,9})
 
 
 def place_of(address: str) -> tuple[int, ReplacedUnit, int | None]:
-    """The block, the unit (`block`, `attention`, `mlp` or `head`) and the number of the head of what can be replaced.
-
-    Raises:
-        UsageError: it is not the address of such a place.
-    """
+    """Block, unit (`block`, `attention`, `mlp` or `head`) and number of the head of what can be replaced."""
     if (match := ADDRESS.fullmatch(address)) is not None:
         unit: ReplacedUnit = match["unit"] or "block"  # type: ignore[assignment]
         return int(match["layer"]), unit, None

@@ -15,11 +15,7 @@ from lesion.models.load import Model
 
 
 def refuse_other_models(replacements: Iterable[Replace], model: Model) -> None:
-    """Refuse contributions of another model.
-
-    Raises:
-        UsageError: the fingerprint of a reference is not that of the model.
-    """
+    """Refuse contributions of another model."""
     for part in replacements:
         if part.reference.fingerprint != model.fingerprint:
             raise UsageError(

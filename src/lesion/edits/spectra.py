@@ -66,9 +66,6 @@ class Spectra:
         """The spectrum of a matrix with these values.
 
         A folder that cannot be written, or a file in it that is damaged, costs the time of a decomposition, no more.
-
-        Raises:
-            LesionError: the weights are not finite.
         """
         key = (address, values_digest(weight))
         if key in self._memory:

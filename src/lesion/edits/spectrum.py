@@ -86,9 +86,6 @@ def decompose(weight: Float[Tensor, "out in"], address: str = "The matrix") -> S
     Up to single precision the eigenvectors of the smaller Gram matrix (W Wᵀ or Wᵀ W) are taken: exact to about 1e-8 of
     the largest singular value, below what float32 can hold, and several times faster than a decomposition of W; the
     values are then measured on W itself. A float64 matrix is decomposed by `torch.linalg.svd`.
-
-    Raises:
-        LesionError: it has entries that are not finite, or the decomposition does not converge.
     """
     if not bool(weight.isfinite().all()):
         raise LesionError(f"{address} has weights that are not finite, and so no spectrum; the model is broken.")

@@ -88,23 +88,12 @@ class Table:
 
 
 def refuse_unknown_places(edit: Edit, anatomy: Anatomy) -> None:
-    """Refuse an edit of a place that a model does not have; selections of weights are left out of account.
-
-    Raises:
-        UsageError: it names a block, branch, unit or matrix that is not there.
-    """
+    """Refuse an edit of a place that a model does not have; selections of weights are left out of account."""
     tabulate([Compose((*of_places(edit).edits, *of_spectra(edit)))], anatomy)
 
 
 def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
-    """The table of edits of places and of spectra, a column for each.
-
-    Raises:
-        UsageError: an edit addresses a block, branch, unit or matrix that the model does not have, its factors on one
-            place multiply to something that is not finite, it replaces a place twice or scales it too, or
-            changes a part of what it replaces, or it multiplies weights.
-        LesionError: it truncates a packed matrix.
-    """
+    """The table of edits of places and of spectra, a column for each."""
     kept: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}
     layers: dict[str, int] = {}

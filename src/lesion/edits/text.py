@@ -207,11 +207,7 @@ def to_json(edit: Edit) -> dict[str, object]:
 def from_json(
     value: Any, selections: Mapping[str, Selection] = _NONE, references: Mapping[str, Reference] = _NO_REFERENCES
 ) -> Edit:
-    """The edit that `to_json` wrote; `selections` and `references` are those that it may name, by digest.
-
-    Raises:
-        UsageError: the value is not the JSON form of an edit, or names a selection or a reference that is not given.
-    """
+    """The edit that `to_json` wrote; `selections` and `references` are those that it may name, by digest."""
     try:
         if set(value) == {"compose"}:
             return Compose(tuple(from_json(part, selections, references) for part in value["compose"]))

@@ -75,10 +75,6 @@ def unit_factors(
         edits: of the columns.
         anatomy: of the model.
         replacements: the number of each replacement in the table.
-
-    Raises:
-        UsageError: the model has no such unit, it is not known where its units lie, factors on one unit multiply to
-            something that is not finite, or an edit replaces a unit twice or multiplies it too.
     """
     sites: dict[Site, dict[tuple[int, int], float]] = {}
     replaced: dict[tuple[Site, int, int], int] = {}
@@ -117,11 +113,7 @@ def unit_factors(
 
 
 def refuse_twice(edit: Edit, part: Replace, again: bool) -> None:
-    """Refuse an edit that replaces a place and changes it once more.
-
-    Raises:
-        UsageError: it does.
-    """
+    """Refuse an edit that replaces a place and changes it once more."""
     if again:
         raise UsageError(
             f"'{edit}' replaces {part.address} and changes it once more, and the order would matter; name each place"

@@ -213,11 +213,7 @@ def of_units(edit: Edit) -> tuple[UnitEdit | Replace, ...]:
 
 
 def site_of(part: UnitEdit | Replace, anatomy: Anatomy) -> tuple[Site, Sequence[int]]:
-    """Where an edit multiplies units or replaces a head, and which numbers of it: of a group several heads.
-
-    Raises:
-        UsageError: the model has no such block or unit, or it is not known where its units lie.
-    """
+    """Where an edit multiplies units or replaces a head, and which numbers of it: of a group several heads."""
     if isinstance(part, ScaleMatrix):
         from lesion.models.units import site_of_matrix  # needs torch, as whoever has an anatomy does
 
@@ -236,11 +232,7 @@ def site_of(part: UnitEdit | Replace, anatomy: Anatomy) -> tuple[Site, Sequence[
 
 
 def how_many(unit: Unit, layer: int, anatomy: Anatomy) -> int:
-    """How many heads, groups, neurons or experts a block has.
-
-    Raises:
-        UsageError: the model has no such block, or it is not known where its units lie.
-    """
+    """How many heads, groups, neurons or experts a block has."""
     if unit in ("head", "group"):
         heads = anatomy.heads(layer)
         return heads.groups if unit == "group" else heads.count

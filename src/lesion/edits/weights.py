@@ -114,10 +114,6 @@ def check_effects(edit: Edit | str, effects: Sequence[Effect], name: str, total:
         edit: or its text, for messages, as `name`, the model's.
         effects: of every matrix that it touches.
         total: how many weights could have been selected; None where it need not be checked.
-
-    Raises:
-        LesionError: nothing is selected, or all of `total`; fewer than 99 % of the selected weights that are not 0
-            moved, as when a factor near 1 is lost in half precision; or a weight is no longer finite.
     """
     selected, due, moved = (sum(getattr(e, key) for e in effects) for key in ("selected", "nonzero", "moved"))
     before, after = math.fsum(e.before for e in effects), math.fsum(e.after for e in effects)
@@ -166,12 +162,6 @@ def written(
 
     Every selection is made on the weights as they are on entry (one that was fixed keeps its thresholds). Nested, the
     inner edits therefore select among edited weights. Kept meanwhile: the values that changed, and where they stood.
-
-    Raises:
-        UsageError: an edited matrix and another one are one parameter, weights of a truncated matrix are to be
-            multiplied, or a selection names a matrix that is not there.
-        LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
-            the model; or this one ends before another that began later. The weights are then as they were.
     """
     if not (edits or truncations):
         yield ()

@@ -31,10 +31,6 @@ class Decoding:
     No answer begins with one of the `forbidden` token ids: the first token is the most probable, or is drawn, among the
     others. A looked-up token (`Request.tokens`) is forbidden likewise: probabilities and ranks are among the others.
     Choices are scored as they stand.
-
-    Raises:
-        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], loops
-            are to be ended after fewer than 2 repetitions, or the thinking may take all tokens of the answer.
     """
 
     max_new_tokens: int = 256
@@ -125,12 +121,7 @@ class Engine(Protocol):
     """Something that answers requests under edits."""
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Responses as they are finished, in any order; every request gets exactly one.
-
-        Raises:
-            UsageError: an edit names a place that the model does not have.
-            LesionError: a prompt does not fit the context.
-        """
+        """Responses as they are finished, in any order; every request gets exactly one."""
         ...
 
 

@@ -34,12 +34,7 @@ class Opened:
         self._let_go()
 
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
-        """An engine that answers with this model.
-
-        Raises:
-            UsageError: the batch size is less than 1.
-            LesionError: the engine cannot run this model.
-        """
+        """An engine that answers with this model."""
         self._let_go()
         if self.choice.engine == "vllm" and model.quantisation is not None:
             raise LesionError(

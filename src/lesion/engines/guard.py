@@ -59,10 +59,6 @@ def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str
         what: the engine and the kind of edit, for messages: `edits of blocks on vllm 0.32.0`.
         same: share of the answers that must be the same token for token, where they ought to be; less than 1 only where
             two computations of one thing round differently.
-
-    Raises:
-        LesionError: the control edit changes no answer; answers under it are not those of a fresh computation; or the
-            baseline does not come back.
     """
     if not prompts:
         return

@@ -24,12 +24,7 @@ _LIBRARIES = {
 
 @contextmanager
 def opened(choice: EngineChoice, watcher: Watcher | None = None) -> Iterator[Opened]:
-    """What makes engines of models, until the `with` ends; workers and engines end with it.
-
-    Raises:
-        UsageError: a library that this needs is not installed, or there is no room for so many workers.
-        LesionError: the cluster does not answer.
-    """
+    """What makes engines of models, until the `with` ends; workers and engines end with it."""
     for library, needed in (("vllm", choice.engine == "vllm"), ("ray", choice.distributed)):
         if needed and importlib.util.find_spec(library) is None:
             raise UsageError(_LIBRARIES[library])

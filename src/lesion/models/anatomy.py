@@ -127,21 +127,13 @@ class Anatomy:
         return any(matrix.packed for matrix in self.scored.values())
 
     def block(self, index: int) -> Block:
-        """The block with this index.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """The block with this index."""
         if not 0 <= index < len(self.blocks):
             raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
         return self.blocks[index]
 
     def heads(self, layer: int) -> Heads:
-        """The query heads of a block.
-
-        Raises:
-            UsageError: there is no such block, or it is not known how its heads lie in its output matrix.
-        """
+        """The query heads of a block."""
         attention = self.block(layer).attention
         if attention is None or attention.heads is None:
             whole = f"{layer}.attention" if attention is not None else str(layer)
@@ -152,11 +144,7 @@ class Anatomy:
         return attention.heads
 
     def neurons(self, layer: int) -> Slices:
-        """The neurons of the MLP of a block: the columns of the matrix that ends it.
-
-        Raises:
-            UsageError: there is no such block, its MLP has experts, or it is not known which matrix ends it.
-        """
+        """The neurons of the MLP of a block: the columns of the matrix that ends it."""
         mlp = self.block(layer).mlp
         if mlp is not None and mlp.neurons is not None:
             return mlp.neurons
@@ -172,11 +160,7 @@ class Anatomy:
         )
 
     def experts(self, layer: int) -> Experts:
-        """The experts of the MLP of a block.
-
-        Raises:
-            UsageError: there is no such block, its MLP has no experts, or it is not known how its router reaches them.
-        """
+        """The experts of the MLP of a block."""
         mlp = self.block(layer).mlp
         if mlp is not None and mlp.experts is not None:
             return mlp.experts
@@ -209,11 +193,7 @@ class Anatomy:
         return len(self.blocks) if address == HEAD else int(address.partition(".")[0])
 
     def matrix(self, address: str) -> Matrix:
-        """The matrix at an address such as `3.mlp.up`.
-
-        Raises:
-            UsageError: there is none; the message names the nearest ones.
-        """
+        """The matrix at an address such as `3.mlp.up`."""
         matrix = self.head if address == HEAD else self.matrices.get(address)
         if matrix is not None:
             return matrix
@@ -308,10 +288,6 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
     Args:
         network: a causal language model of transformers, in eval mode.
         name: how to call it in messages.
-
-    Raises:
-        LesionError: weights are packed that the configuration does not call quantised or computed in every pass (see
-            `refuse_computed_weights`), or there is no stack of decoder layers.
     """
     refuse_computed_weights(network, name)
     family = _known(network)

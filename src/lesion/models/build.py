@@ -42,11 +42,7 @@ class Build:
         return cls(modules, parameters, forwards)
 
     def refuse_another(self, network: nn.Module, name: str) -> None:
-        """Refuse a network, called `name`, whose modules were replaced, added or removed, or tied in another way.
-
-        Raises:
-            LesionError: naming the first difference.
-        """
+        """Refuse a network, called `name`, whose modules were replaced, added or removed, or tied in another way."""
         now = Build.of(network)
         if now.modules == self.modules and now.parameters == self.parameters:
             return
@@ -89,9 +85,6 @@ def refuse_computed_weights(network: nn.Module, name: str) -> None:
     Args:
         network: that is to be edited.
         name: how to call it.
-
-    Raises:
-        LesionError: it has unmerged adapters, compiled modules, or weights computed from others in every pass.
     """
     for path, part in network.named_modules():
         where = path or type(part).__name__

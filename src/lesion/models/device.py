@@ -8,11 +8,7 @@ from lesion.errors import UsageError
 
 
 def device_of(device: str | torch.device) -> torch.device:
-    """The device that is meant; `auto` is a GPU where there is one.
-
-    Raises:
-        UsageError: there is no such device; the message names those there are.
-    """
+    """The device that is meant; `auto` is a GPU where there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

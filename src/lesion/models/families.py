@@ -83,11 +83,7 @@ def _resolved(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(text: str) -> dict[str, Family]:
-    """The families in the text of a table, by `model_type`.
-
-    Raises:
-        KeyError, ValueError: the text does not follow the form that families.toml describes.
-    """
+    """The families in the text of a table, by `model_type`."""
     tables = tomllib.loads(text)
     families: dict[str, Family] = {}
     for name in tables:

@@ -97,13 +97,7 @@ def is_gguf(path: Path) -> bool:
 
 
 def read_header(path: str | Path) -> Header:
-    """The header of a GGUF file, checked against the size of the file.
-
-    Raises:
-        UsageError: there is no such file.
-        LesionError: it is no GGUF file, is cut short or damaged, holds a part of a model only, or has a tensor in a
-            quantisation type that cannot be read.
-    """
+    """The header of a GGUF file, checked against the size of the file."""
     file = existing(path, "model")
     part = PART.search(file.name)
     if part is not None:
@@ -148,11 +142,7 @@ def _refuse_part(file: Path, parts: object) -> None:
 
 
 def read_tensor(header: Header, tensor: Tensor) -> list[float]:
-    """The numbers of one tensor of a file, in their order; meant for short ones.
-
-    Raises:
-        LesionError: the file cannot be read.
-    """
+    """The numbers of one tensor of a file, in their order; meant for short ones."""
     import numpy as np
     from gguf import GGMLQuantizationType, dequantize
 
@@ -267,11 +257,7 @@ class _Reader:
 
 
 def _storage(number: int, tensor: str, path: Path) -> tuple[str, int, int]:
-    """The name of a kind of storage, and the weights and bytes of one of its blocks.
-
-    Raises:
-        LesionError: it is unknown, or its weights cannot be read.
-    """
+    """The name of a kind of storage, and the weights and bytes of one of its blocks."""
     import numpy as np
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 

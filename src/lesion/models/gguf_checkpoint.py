@@ -33,12 +33,7 @@ _SAMPLES, _SAMPLE = 256, 1 << 16  # of the bytes of a file, in its key
 
 
 def as_folder(source: Source) -> Source:
-    """The source itself, or where it is a GGUF file the folder of its conversion, made now if it is not there yet.
-
-    Raises:
-        LesionError: the file is damaged, of an architecture that transformers cannot read, or not to be had from the
-            hub; the cache cannot be written.
-    """
+    """The source itself, or where it is a GGUF file the folder of its conversion, made now if it is not there yet."""
     if source.file is None:
         return source
     header = read_header(fetched(source))
@@ -49,11 +44,7 @@ def as_folder(source: Source) -> Source:
 
 
 def fetched(source: Source) -> Path:
-    """The GGUF file of a source, from the hub's cache or the hub where it lies there.
-
-    Raises:
-        LesionError: it is not there.
-    """
+    """The GGUF file of a source, from the hub's cache or the hub where it lies there."""
     assert source.file is not None
     if source.local:
         return Path(source.place) / source.file
@@ -66,11 +57,7 @@ def fetched(source: Source) -> Path:
 
 
 def pending(source: Source) -> str:
-    """What a person should know before the file is loaded: that it is converted first. Empty where it is not.
-
-    Raises:
-        LesionError: see `as_folder`.
-    """
+    """What a person should know before the file is loaded: that it is converted first. Empty where it is not."""
     if source.file is None:
         return ""
     header = read_header(fetched(source))

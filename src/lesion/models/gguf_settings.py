@@ -66,11 +66,7 @@ _SCALINGS = ("none", "linear", "yarn", "longrope")
 
 
 def complete(config: PreTrainedConfig, header: Header) -> None:
-    """Put what a file states and transformers' reader left out into the configuration that it has made, in place.
-
-    Raises:
-        LesionError: naming a key that changes what the model computes and that the configuration has no place for.
-    """
+    """Put what a file states and transformers' reader left out into the configuration that it has made, in place."""
     prefix = f"{header.architecture}."
     stated = {key.removeprefix(prefix): value for key, value in header.metadata.items() if key.startswith(prefix)}
     for key, value in stated.items():
@@ -95,11 +91,7 @@ def complete(config: PreTrainedConfig, header: Header) -> None:
 
 
 def refuse_unread(network: PreTrainedModel, header: Header) -> None:
-    """Refuse a file with tensors that transformers' reader has no place for: it drops them without a word.
-
-    Raises:
-        LesionError: naming them.
-    """
+    """Refuse a file with tensors that transformers' reader has no place for: it drops them without a word."""
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     processor = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)(config=network.config.to_dict())

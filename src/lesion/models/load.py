@@ -47,14 +47,7 @@ DTYPES = {
 
 @validated
 def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Model:
-    """A model from objects already in memory. The network is put into eval mode, its gradients off.
-
-    Raises:
-        UsageError: these are no network and tokenizer of transformers, the network is compiled, or an edit is in force
-            on it.
-        LesionError: the network is not a decoder whose weights can be edited (see `dissect`), or parts of it
-            are not in memory.
-    """
+    """A model from objects already in memory. The network is put into eval mode, its gradients off."""
     _refuse_others(network)
     refuse_edited(network, name, "a fingerprint")
     settle_outputs(network.config)
@@ -101,9 +94,6 @@ def _settle(network: PreTrainedModel, storage: Quantisation, name: str) -> None:
     """One forward pass over a token: some packages bring packed weights into their last form in the first pass.
 
     A fingerprint from before it would never come again.
-
-    Raises:
-        LesionError: the package cannot compute with the weights here, or has changed them beyond repair.
     """
     network.eval()
     for part in network.modules():
@@ -127,11 +117,7 @@ def _settle(network: PreTrainedModel, storage: Quantisation, name: str) -> None:
 
 
 def refuse_not_finite(model: Model, name: str) -> None:
-    """Refuse a model, called `name` in the study, with NaN or infinite weights.
-
-    Raises:
-        LesionError: naming the tensors, and what to do.
-    """
+    """Refuse a model, called `name` in the study, with NaN or infinite weights."""
     if model.not_finite:
         raise LesionError(
             f"{model.complaint(name)} What it says means nothing: get the checkpoint again, or load it in a dtype in "
@@ -333,9 +319,6 @@ def load(
 def _reader(config: PretrainedConfig, typed: str) -> Callable[..., Any]:
     """What loads a network: as a causal language model, or the whole of a model that also sees or hears, whose text
     model answers where it is given text alone.
-
-    Raises:
-        LesionError: transformers has neither for this architecture.
     """
     kind, architectures = type(config), getattr(config, "architectures", None) or []
     causal, several = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MULTIMODAL_LM_MAPPING

@@ -86,11 +86,7 @@ class Matrix:
         return str(held.dtype).removeprefix("torch.") if plain else type(held).__name__
 
     def refuse_packed(self) -> None:
-        """Refuse to read or edit the weights of a quantised storage.
-
-        Raises:
-            LesionError: saying what can be done instead.
-        """
+        """Refuse to read or edit the weights of a quantised storage."""
         if self.packed:
             raise LesionError(
                 f"{self.address} is stored packed ({self.stored_as}), so its weights cannot be edited. Edit places "
@@ -99,12 +95,7 @@ class Matrix:
 
     @property
     def tensor(self) -> Tensor:
-        """The whole parameter in which the matrix lies, as it is now (a move may replace it).
-
-        Raises:
-            LesionError: it is packed; its values are not in memory (left on disk, or swapped out by accelerate), or not
-                plain numbers any more; or its module has another forward than its class.
-        """
+        """The whole parameter in which the matrix lies, as it is now (a move may replace it)."""
         self.refuse_packed()
         tensor: Tensor = getattr(self.module, self.attribute)
         if tensor.is_meta:
@@ -139,11 +130,7 @@ class Matrix:
         return self.view().reshape(self.shape).clone(memory_format=torch.contiguous_format)
 
     def write(self, values: Float[Tensor, "out in"]) -> None:
-        """Overwrite the values in the model; what `read()` gave is put back bit for bit.
-
-        Raises:
-            LesionError: the shape is not that of the matrix.
-        """
+        """Overwrite the values in the model; what `read()` gave is put back bit for bit."""
         if tuple(values.shape) != self.shape:
             raise LesionError(
                 f"{self.address} is {self.shape[0]} × {self.shape[1]} (out × in); values of shape "
@@ -234,10 +221,6 @@ def lay_out(
 
     `prefix` is the dotted name of the block in the network, `branch` the address of the branch (`3.attention`),
     `config` the text configuration (head counts and sizes), and `quantised` whether it names a quantised storage.
-
-    Raises:
-        MisfitError: the parameter is not there or has another shape than the plan implies.
-        LesionError: the weights are quantised or packed.
     """
     packed = _packed(entry, block) if quantised else None
     if packed is not None:

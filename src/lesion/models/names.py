@@ -13,21 +13,13 @@ _DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu|hpu|mtia|xla|meta|privateuseone)(:
 
 
 def refuse_device(device: str) -> None:
-    """Refuse what is the name of no device anywhere.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Refuse what is the name of no device anywhere."""
     if not _DEVICE.fullmatch(device):
         raise UsageError(f"There is no device '{short(device)}'; write auto, cpu, cuda or cuda:1.")
 
 
 def refuse_dtype(dtype: str) -> None:
-    """Refuse what is the name of no data type that models are studied in.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Refuse what is the name of no data type that models are studied in."""
     if dtype not in ("auto", *DTYPES):
         raise UsageError(
             f"There is no dtype '{short(dtype)}'{nearest(dtype, DTYPES)}; use auto, float32, bfloat16 or float16."

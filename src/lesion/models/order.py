@@ -31,9 +31,6 @@ def parse_order(order: str | Sequence[int], blocks: int, name: str) -> Order:
         order: text such as `0-13,10-29`, a range that falls (`5-3`) included, or a list of numbers.
         blocks: how many the model has.
         name: of the model, for messages.
-
-    Raises:
-        UsageError: the order is empty, no order, or names a block that the model does not have.
     """
     numbers: list[int] = []
     pieces = order.split(",") if isinstance(order, str) else [str(number) for number in order]
@@ -53,11 +50,7 @@ def parse_order(order: str | Sequence[int], blocks: int, name: str) -> Order:
 
 
 def permutation(order: str | Sequence[int], blocks: int, name: str) -> Order:
-    """An order in which every block stands once.
-
-    Raises:
-        UsageError: as `parse_order`; or a block is left out or repeated.
-    """
+    """An order in which every block stands once."""
     numbers = parse_order(order, blocks, name)
     missing = sorted(set(range(blocks)) - set(numbers))
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
@@ -72,11 +65,7 @@ def permutation(order: str | Sequence[int], blocks: int, name: str) -> Order:
 
 
 def swapped(pair: str, blocks: int, name: str) -> Order:
-    """The order in which two blocks have changed places, given as `3,7`.
-
-    Raises:
-        UsageError: these are not two different blocks of the model.
-    """
+    """The order in which two blocks have changed places, given as `3,7`."""
     numbers = parse_order(pair, blocks, name)
     if len(numbers) != 2 or numbers[0] == numbers[1]:
         raise UsageError(f"'{short(pair)}' is no pair of blocks; write two different ones, such as 3,7.")

@@ -116,11 +116,7 @@ class _Owner:
         return [hold for hold in self.holds if hold.edits]
 
     def wait(self, name: str, what: str, edits: bool = False) -> None:
-        """Wait, with the lock, until all holds are one's own, and before edits until no other thread is in a pass.
-
-        Raises:
-            LesionError: another's does not end in time, or cannot end while this code waits; or weights are not right.
-        """
+        """Wait, with the lock, until all holds are one's own, and before edits until no other thread is in a pass."""
         if self.broken:
             raise LesionError(self.broken)
         begun = time.monotonic()
@@ -225,12 +221,6 @@ def held(
         edits: whether what it computes may be changed meanwhile.
         calls: a call of the library: every module is in evaluation mode meanwhile, and gets its own mode back.
         unedited: refuse to begin under an edit, also one's own.
-
-    Raises:
-        UsageError: an edit is in force.
-        LesionError: the network is not built any more as it was when it was loaded, or another thread, task or
-            generator does not let go of it; at the end, when weights written by holds that ended in the wrong order
-            were taken back too early.
     """
     if model.anatomy.build is not None:
         model.anatomy.build.refuse_another(model.network, model.name)
@@ -275,11 +265,7 @@ def observing(what: str, *, unedited: bool) -> Callable[[Callable[P, R]], Callab
 
 @contextmanager
 def resting(model: Model, hold: Hold) -> Iterator[None]:
-    """Let others have the network while a generator of the library hands something out, if it left all as it was.
-
-    Raises:
-        LesionError: an edit began or ended meanwhile and not both; or others do not let go.
-    """
+    """Let others have the network while a generator of the library hands something out, if it left all as it was."""
     owner = _OWNERS[model.network]
     if owner.holds[-1] is not hold:  # the weights are edited
         yield
@@ -296,11 +282,7 @@ def resting(model: Model, hold: Hold) -> Iterator[None]:
 
 
 def refuse_edited(network: nn.Module, name: str, what: str) -> None:
-    """Refuse what would be stored under the name and the fingerprint of the unedited model.
-
-    Raises:
-        UsageError: an edit is in force on the network.
-    """
+    """Refuse what would be stored under the name and the fingerprint of the unedited model."""
     owner = _owner_of(network)
     if owner is not None and owner.edits:
         raise UsageError(

@@ -130,9 +130,6 @@ def refuse_unreadable(config: object, typed: str) -> Quantisation | None:
     Args:
         config: as for `quantisation`.
         typed: the model as the person typed it.
-
-    Raises:
-        LesionError: naming the package.
     """
     storage = quantisation(config)
     if storage is None or storage.method not in _PACKAGES:
@@ -147,11 +144,7 @@ def refuse_unreadable(config: object, typed: str) -> Quantisation | None:
 
 
 def refuse_unknown(storage: Quantisation, typed: str) -> None:
-    """Refuse a storage that the installed transformers does not know.
-
-    Raises:
-        LesionError: naming it.
-    """
+    """Refuse a storage that the installed transformers does not know."""
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
 
     # Of bitsandbytes there are two, by the width of its numbers.

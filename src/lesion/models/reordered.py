@@ -76,9 +76,6 @@ def refuse_other_functions(network: nn.Module, other: nn.Module, path: str, orde
         path: of the list of blocks in both.
         order: the blocks of `other` by their numbers in `network`.
         name: of the model, for the message.
-
-    Raises:
-        LesionError: parameters, or settings of a block's modules, differ.
     """
     for place, number in enumerate(order):
         before, after = (

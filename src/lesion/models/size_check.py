@@ -22,9 +22,6 @@ def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> No
 
     A network is built as its configuration says before its weights are read: one of a million blocks would take all
     memory. A folder without safetensors files is let through.
-
-    Raises:
-        LesionError: naming the entry of config.json.
     """
     count, widest = _held(folder)
     if not count:
@@ -58,11 +55,7 @@ def _held(folder: Path) -> tuple[int, int]:
 
 
 def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel, typed: str) -> None:
-    """Refuse a tokenizer whose vocabulary, without added tokens, has no room in the embedding.
-
-    Raises:
-        LesionError: with both numbers.
-    """
+    """Refuse a tokenizer whose vocabulary, without added tokens, has no room in the embedding."""
     rows = int(network.get_input_embeddings().weight.shape[0])
     words = int(getattr(tokenizer, "vocab_size", 0) or 0)
     if words > rows:

@@ -77,10 +77,6 @@ def find(typed: str, revision: str | None = None) -> Source:
     """The place of `bundled:NAME`, a folder, a hub id or a GGUF file; folders and hub ids with or without `@REVISION`.
 
     A GGUF file is given by its path, by the folder that it lies in alone, or on the hub as `OWNER/NAME:FILE.gguf`.
-
-    Raises:
-        UsageError: there is no such folder, bundled model or revision of a folder, or it cannot be a hub id.
-        LesionError: the folder is there, but holds no model.
     """
     identifier, at, tag = typed.partition("@")
     path = named(typed, "model")
@@ -156,9 +152,6 @@ def _gguf(folder: Path, typed: str) -> str | None:
     """The name of the GGUF file in a folder, None where there is none.
 
     Of the parts of one model, the first: reading it says that they have to be joined.
-
-    Raises:
-        UsageError: there are several.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() == SUFFIX and entry.is_file())
     if len(names) > 1 and len({PART.sub("", name) for name in names}) > 1:
@@ -180,11 +173,7 @@ def _checkpoint(folder: Path, typed: str, revision: str) -> Path:
 
 
 def refuse_adapter(folder: Path, typed: str) -> None:
-    """Refuse a model beside which an adapter lies: transformers would put it into the weights without a word.
-
-    Raises:
-        LesionError: saying what to do.
-    """
+    """Refuse a model beside which an adapter lies: transformers would put it into the weights without a word."""
     if os.path.lexists(folder / ADAPTER):
         raise LesionError(
             f"{typed} holds a model and beside it an adapter ({ADAPTER}), which would change its weights when it is "
@@ -249,9 +238,6 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
 def refuse_unsuited(config: object, typed: str) -> None:
     """Refuse configurations of models that cannot be studied: of an unreadable storage, or no decoder that continues
     text.
-
-    Raises:
-        LesionError: naming the storage or the kind of model.
     """
     storage = refuse_unreadable(config, typed)
     if storage is not None:

@@ -56,11 +56,7 @@ class Checkpoint:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of a checkpoint's folder, by its plain name.
-
-    Raises:
-        LesionError: the name leads out of the folder, or a link does that is not one of the Hugging Face cache.
-    """
+    """A file of a checkpoint's folder, by its plain name."""
     if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
         raise LesionError(f"{folder / INDEX} names the file {name!r}, which does not lie in the folder; it is refused.")
     path = folder / name
@@ -76,11 +72,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | None]:
-    """The files that hold the weights of a folder, in order, and what its index says, or would: tensor → file.
-
-    Raises:
-        LesionError: there are no safetensors weights, a file is missing or lies elsewhere, or the index is none.
-    """
+    """The files that hold the weights of a folder, in order, and what its index says, or would: tensor → file."""
     listed = listing(folder / INDEX) if inside(folder, INDEX).is_file() else None
     if inside(folder, SINGLE).is_file():  # which is taken where both are there
         return (SINGLE,), None
@@ -103,11 +95,7 @@ def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | No
 
 
 def _without_index(folder: Path, name: str) -> tuple[str, ...]:
-    """The safetensors files of a folder that has no index, where they are one set of shards or a single file.
-
-    Raises:
-        LesionError: they are neither, or some of the set are missing.
-    """
+    """The safetensors files of a folder that has no index, where they are one set of shards or a single file."""
     there = sorted(p.name for p in folder.iterdir() if p.suffix == ".safetensors" and p.is_file())
     if not there:
         others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
@@ -157,11 +145,7 @@ def write_index(checkpoint: Checkpoint, target: Path) -> None:
 
 @contextmanager
 def with_index(folder: Path, name: str) -> Iterator[Path]:
-    """The folder itself; where transformers would miss an index, for a while another one with links and with an index.
-
-    Raises:
-        LesionError: as `survey`.
-    """
+    """The folder itself; where transformers would miss an index, for a while another with links and an index."""
     if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
         yield folder
         return
@@ -174,11 +158,7 @@ def with_index(folder: Path, name: str) -> Iterator[Path]:
 
 
 def survey(folder: Path, name: str) -> Checkpoint:
-    """What a folder holds in weights; nothing but headers is read.
-
-    Raises:
-        LesionError: as `files`; or a shard is damaged, or is not what the index says.
-    """
+    """What a folder holds in weights; nothing but headers is read."""
     shards, listed = files(folder, name)
     entries: dict[str, Entry] = {}
     for shard in shards:
@@ -196,9 +176,6 @@ def refuse_packed(folder: Path, name: str, parameters: Container[str]) -> None:
     """Refuse weights that are stored as anything but floating-point numbers of 16 to 64 bits; buffers may be.
 
     Without a `quantization_config`, transformers takes the codes of a quantised storage for weights.
-
-    Raises:
-        LesionError: naming the first such tensor.
     """
     if not any(folder.glob("*.safetensors")):
         return  # of the hub, converted elsewhere
@@ -213,11 +190,7 @@ def refuse_packed(folder: Path, name: str, parameters: Container[str]) -> None:
 
 
 def listing(path: Path) -> dict[str, str]:
-    """What an index of shards says: the file of every tensor.
-
-    Raises:
-        LesionError: it is no index, or names a file outside its folder or one that is not safetensors.
-    """
+    """What an index of shards says: the file of every tensor."""
     try:
         shard_of = read_object(path).get("weight_map")
     except LesionError as error:
@@ -234,11 +207,7 @@ def listing(path: Path) -> dict[str, str]:
 
 
 def header(path: Path) -> dict[str, Entry]:
-    """The tensors of one safetensors file, in the order of their bytes.
-
-    Raises:
-        LesionError: it is none, or is damaged.
-    """
+    """The tensors of one safetensors file, in the order of their bytes."""
     try:
         with safe_open(path, framework="pt") as opened:  # checks that the file is whole and holds together
             names = set(opened.keys())

@@ -216,12 +216,7 @@ def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: i
 
 
 def infer(network: PreTrainedModel, name: str) -> Structure:
-    """The structure of a decoder whose architecture is not in the table.
-
-    Raises:
-        LesionError: there is no list of alike modules to take for the blocks, or they do not pass a residual
-            stream on.
-    """
+    """The structure of a decoder whose architecture is not in the table."""
     what = type(network).__name__
     quantised = quantisation(network.config) is not None
     unknown = f"{name} is a {what}, an architecture that lesion does not know"

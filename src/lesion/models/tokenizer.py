@@ -17,9 +17,6 @@ def read_tokenizer(
     For some architectures (`qwen2` is one) transformers builds the tokenizer of the architecture out of the
     checkpoint's vocabulary, whatever rules stand in tokenizer.json, and may lose characters. So both read a probe, and
     where they disagree, the file counts.
-
-    Raises:
-        OSError, ValueError: there is none, or none that can be read (what transformers raises).
     """
     tokenizer = AutoTokenizer.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
     file = cached_file(

@@ -22,10 +22,6 @@ def latest_change(source: str, revision: str | None = None) -> float | None:
 
     Returns:
         None where no such file is to be found here.
-
-    Raises:
-        UsageError, LesionError: as `find`.
-        OSError: a file cannot be looked at.
     """
     if source.startswith(BUNDLED):
         return 0.0

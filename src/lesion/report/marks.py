@@ -282,7 +282,7 @@ class Curves(Mark):
         rows = [
             {**self._point(record, number, _number(value_of(record, over.name), over)), "series": name}
             for number in numbers
-            for record, name in zip(records, self._series_of(records, number), strict=True)
+            for record, name in zip(records, self._series_of(records, number, every), strict=True)
         ]
         frame = pd.DataFrame(rows)
         whole = all(isinstance(value_of(record, over.name), int) for record in every)
@@ -325,10 +325,10 @@ class Curves(Mark):
 
     def _names(self, records: Sequence[Record]) -> list[str]:
         numbers = [shown_of(records[0], name) for name in names_of(self.y)]
-        return list(dict.fromkeys(name for number in numbers for name in self._series_of(records, number)))
+        return list(dict.fromkeys(name for number in numbers for name in self._series_of(records, number, records)))
 
-    def _series_of(self, records: Sequence[Record], number: Shown) -> list[str]:
-        names = _series(records, self.by)
+    def _series_of(self, records: Sequence[Record], number: Shown, every: Sequence[Record]) -> list[str]:
+        names = _series(records, self.by, every)
         return (
             [" · ".join(filter(None, (number.title, name))) for name in names] if isinstance(self.y, tuple) else names
         )
@@ -354,7 +354,7 @@ class Points(Mark):
         names = series_of(every, self.by)
         rows = [
             {**self._point(record, y, _number(value_of(record, across.name), across)), "series": name}
-            for record, name in zip(records, _series(records, self.by), strict=True)
+            for record, name in zip(records, _series(records, self.by, every), strict=True)
         ]
         places = [_number(value_of(record, across.name), across) for record in every]
         horizontal = (
@@ -399,7 +399,7 @@ class Bars(Mark):
         names = series_of(every, self.by)
         colours = {name: theme.tone(index) for index, name in enumerate(names)}
         rows = []
-        for record, name in zip(records, _series(records, self.by), strict=True):
+        for record, name in zip(records, _series(records, self.by, every), strict=True):
             point = self._point(record, value, 0.0)
             label = _label(" · ".join(texts(record, names_of(self.up))))
             rows.append({**point, "x": point["y"], "y": label, "colour": colours[name]})
@@ -439,13 +439,15 @@ def grouped(records: Sequence[Record], names: tuple[str, ...]) -> dict[tuple[str
     return groups
 
 
-def _series(records: Sequence[Record], by: str | tuple[str, ...]) -> list[str]:
-    return [" · ".join(texts(record, names_of(by))) for record in records]
+def _series(records: Sequence[Record], by: str | tuple[str, ...], every: Sequence[Record]) -> list[str]:
+    """The series of each line, by the fields that differ between the lines of all panels."""
+    differing = [name for name in names_of(by) if len({texts(record, (name,)) for record in every}) > 1]
+    return [" · ".join(texts(record, differing)) for record in records]
 
 
 def series_of(records: Sequence[Record], by: str | tuple[str, ...]) -> list[str]:
     """The names of series, in the order in which they come."""
-    return list(dict.fromkeys(_series(records, by)))
+    return list(dict.fromkeys(_series(records, by, records)))
 
 
 def _several(wanted: Any) -> Sequence[Any]:

@@ -39,6 +39,7 @@ TERMINAL_ROWS = 10
 """Rows of the main table in a terminal, without `--all`."""
 IN_DETAIL = "In detail"
 """The heading of what the first part has beneath the answer."""
+ALL = "--all: every row and column"
 TERMINAL_CLAIMS = 3
 """Claims in a terminal, without `--all`."""
 
@@ -193,12 +194,12 @@ def terminal(parts: Sequence[Part], *, every: bool = False) -> RenderableType:
         if part.rows is None or not part.rows.records:
             continue
         rows = part.rows if every else _strongest(part.rows)
-        shown += [Text(), Wide(Table.of(rows).terminal())]
+        shown += [Text(), Wide(Table.of(rows).terminal(), "" if every else ALL)]
     return Group(*shown)
 
 
 def _strongest(rows: Rows) -> Rows:
     if len(rows.records) <= TERMINAL_ROWS:
         return rows
-    title = f"{rows.title or wording.capital(rows.name)}: {TERMINAL_ROWS} of {len(rows.records):,} rows (--all: every)"
+    title = f"{rows.title or wording.capital(rows.name)}: {TERMINAL_ROWS} of {len(rows.records):,} rows ({ALL})"
     return replace(rows, records=rows.first(TERMINAL_ROWS), whole=rows.records, title=title)

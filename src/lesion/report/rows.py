@@ -30,7 +30,8 @@ class Shown:
         form: how it is written.
         label: whether it tells rows apart: it stands left, and is left out where all rows have the same.
         low, high, p: the columns of an estimate's interval and p; `p_corrected` stands beside p. Empty: none.
-        estimate, mean: whether it is an `Estimate`, or a `Mean`, whose standard deviation is in `KEY_std`.
+        estimate, mean, whole: whether it is an `Estimate`; a `Mean`, whose standard deviation is in `KEY_std`; a whole
+            number.
         about: what it is, for the documentation; by default what the class says under `Attributes`.
     """
 
@@ -44,6 +45,7 @@ class Shown:
     name: str = ""
     estimate: bool = False
     mean: bool = False
+    whole: bool = False
 
     def within(self, unit: str | None) -> Shown:
         """The same, with the form of that unit where it has one for each."""
@@ -155,7 +157,7 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
         if isinstance(shown, Shown):
             key = shown.key or name
             of = (field.annotation, *get_args(field.annotation))
-            made = replace(shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of)
+            made = replace(shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of, whole=int in of)
             if made.estimate:
                 p = f"{key}_p" if made.p == "=" else made.p
                 made = replace(made, low=made.low or f"{key}_low", high=made.high or f"{key}_high", p=p)

@@ -130,9 +130,10 @@ class Table:
         numbers = {
             key: float for shown in rows.columns if shown.estimate or shown.mean for key, _ in shown.columns(None)
         }
+        whole = (shown.key for shown in rows.columns if shown.whole and frame[shown.key].isna().any())
         return cls(
             rows.name,
-            frame.astype(numbers),
+            frame.astype(numbers | dict.fromkeys(whole, "Int64")),
             tuple(column for shown in rows.visible for column in _columns(shown, frame)),
             rows.title,
             rows.caption,
@@ -189,13 +190,22 @@ class Wide:
     """A terminal's table with any number of columns, none of whose cells is broken.
 
     What does not fit side by side stands in further tables, each with the first column; all have about as many columns.
+
+    Attributes:
+        rest: how to see the columns that do not fit, in place of further tables; behind a title that does not say it.
     """
 
     table: TerminalTable
+    rest: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[TerminalTable]:
         widths = [self._width(column, console, options) for column in self.table.columns]
         others = range(1, len(widths))
+        if self.rest:
+            fitting = [at for at in others if _together(widths[: at + 1]) <= options.max_width]
+            known = len(fitting) == len(others) or self.rest in str(self.table.title)
+            yield self._part((0, *fitting), widths, "" if known else f" ({self.rest})")
+            return
         for count in range(1, max(1, len(others)) + 1):
             ends = [round(len(others) * part / count) for part in range(count + 1)]
             parts = [others[start:end] for start, end in pairwise(ends)]

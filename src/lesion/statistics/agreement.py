@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int, UInt
 from scipy.stats import hypergeom, rankdata
 
 from lesion.errors import LesionError
-from lesion.statistics.paired import ALPHA
+from lesion.statistics.paired import ALPHA, Contrast, rank_agreement
 
 LEAST = 0.5
 """The least ceiling at which an interval is told: below, a division by it would make anything of anything."""
@@ -118,9 +118,6 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
     """The profile of a model from rows of right answers: without an edit, then under the edit of each of the layers.
 
     Profiles over the same items under the same seed are resampled together.
-
-    Raises:
-        LesionError: there are no items, or the rows are not the baseline and one per layer.
     """
     if len(right) != len(layers) + 1 or right.shape[1] == 0:
         raise LesionError(
@@ -141,9 +138,6 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
 def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 0) -> Agreement:
     """Rank correlation of two profiles over the same layers, with interval, permutation p (drawn by the seed) and
     ceiling.
-
-    Raises:
-        LesionError: the layers differ, or there are fewer than two.
     """
     if first.layers != second.layers or len(first.layers) < 2:
         raise LesionError(
@@ -169,6 +163,28 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         top_share=float(drawn_tops.any(axis=1).mean()),
         top_two=min(2, int(np.count_nonzero(_tops(first.drops, 2) & _tops(second.drops, 2)))),
     )
+
+
+def rank_correlation(
+    first: Float[np.ndarray, " places"],
+    second: Float[np.ndarray, " places"],
+    drawn_first: Float[np.ndarray, "draws places"],
+    drawn_second: Float[np.ndarray, "draws places"],
+    level: float = 0.95,
+) -> Contrast:
+    """Spearman's ρ of two measures of the same places, as of a screen and the drops that it is to foretell.
+
+    The interval lies between percentiles of ρ over draws of the items behind the two. It is NaN where its ends are
+    equal: so few places have no other ranks, which does not make ρ certain. All is NaN for fewer than two places, or
+    where one of the two is constant, in itself or in every draw.
+    """
+    rho = rank_agreement(first.tolist(), second.tolist()) if len(first) > 1 else math.nan
+    drawn = correlations(rankdata(drawn_first, axis=1), rankdata(drawn_second, axis=1))
+    drawn = drawn[np.isfinite(drawn)]
+    if not math.isfinite(rho) or not drawn.size:
+        return Contrast(math.nan, math.nan, math.nan)
+    low, high = np.percentile(drawn, [50 * (1 - level), 50 * (1 + level)])
+    return Contrast(rho, float(low), float(high)) if low < high else Contrast(rho, math.nan, math.nan)
 
 
 def permutation_p(first: Float[np.ndarray, " layers"], second: Float[np.ndarray, " layers"], seed: int = 0) -> float:

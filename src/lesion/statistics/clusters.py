@@ -64,9 +64,6 @@ def clustered(
 
     Returns:
         None where it cannot be computed: fewer than two clusters, or differences that are all equal.
-
-    Raises:
-        LesionError: the numbers of items differ.
     """
     if len(clusters) != differences.size:
         raise LesionError(f"Every item has one cluster; got {differences.size} items and {len(clusters)} clusters.")

@@ -39,9 +39,6 @@ def paired_difference_of_drops(
 
     Both drops have their score intervals (`paired_drop`), combined under the correlation of the two drops over items;
     unlike Student's interval of the differences it has width also where all differences are equal.
-
-    Raises:
-        LesionError: there are no items, or their numbers differ.
     """
     if first.shape != second.shape:
         raise LesionError(f"Two drops are compared on the same items; got {first.shape[1]} and {second.shape[1]}.")
@@ -71,9 +68,6 @@ def beyond_random(
     The limits combine, as square roots of sums of squares, the mean reach of the draws' score intervals (`paired_drop`;
     the draws share the items, so this noise does not average out) and their spread, √(variance / draws) times Student's
     quantile, which a single draw cannot show. The interval errs on the wide side, and always has width.
-
-    Raises:
-        LesionError: there are no items or no draws, or their numbers differ.
     """
     if random.ndim != 2 or random.shape[1:] != edited.shape or random.size == 0:
         raise LesionError("An edit and its random controls need the same items, at least one, and at least one draw.")
@@ -90,11 +84,7 @@ def beyond_random(
 
 
 def mean(values: Float[np.ndarray, " items"], level: float = 0.95) -> Contrast:
-    """The mean over items with Student's interval; infinite limits for a single item, NaN where a value is NaN.
-
-    Raises:
-        LesionError: there are no items.
-    """
+    """The mean over items with Student's interval; infinite limits for a single item, NaN where a value is NaN."""
     if values.size == 0:
         raise LesionError("A mean needs at least one item.")
     value = float(values.mean())
@@ -110,9 +100,6 @@ def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " it
     The variance of the mean, a ratio of two sums over stretches, is the linearised one (Cochran 1977, section 2.11);
     the interval is Student's, symmetric for the logarithm. Infinite where a log-probability is not finite; one stretch
     has the interval 0 to infinity. `scores` are summed log-probabilities of the stretches, in nats.
-
-    Raises:
-        LesionError: there is no token.
     """
     return _exp_ratio(-scores.astype(np.float64), tokens, level)
 
@@ -138,9 +125,6 @@ def perplexity_p(
     NaN for one stretch or infinite scores, and where stretches that change do so all alike: they are one text repeated.
 
     It agrees with the interval of `perplexity_ratio`. Arguments as there.
-
-    Raises:
-        LesionError: there is no token.
     """
     mean, spread = _linearised(baseline.astype(np.float64) - edited.astype(np.float64), tokens)
     if not math.isfinite(mean) or not math.isfinite(spread):
@@ -181,9 +165,6 @@ def ratio_of_means(
 
     No item is divided by its own whole, which may be near 0. The limits are infinite for a single item; all are NaN
     where the wholes sum to 0.
-
-    Raises:
-        LesionError: there are no items, or their numbers differ.
     """
     if parts.shape != wholes.shape or parts.size == 0:
         raise LesionError(f"A ratio of means needs the same items, at least one; got {parts.size} and {wholes.size}.")

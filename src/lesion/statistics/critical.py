@@ -55,11 +55,7 @@ class Pairs:
 
 
 def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:
-    """Count the pairs of one edit on one task; both rows are [items], whether each is right, in the same order.
-
-    Raises:
-        LesionError: the two are not of the same length.
-    """
+    """Count the pairs of one edit on one task; both rows are [items], whether each is right, in the same order."""
     if baseline.shape != edited.shape:
         raise LesionError(
             f"Pairs need the same items on both sides; the baseline has {baseline.size} answers and the edit"
@@ -81,10 +77,6 @@ def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> floa
         The largest chance under the hypothesis of a score at least as large as observed (with `chance` 0: given the
         number of items that either model has right); 1 where the observed loss is no larger than the share, and where
         the baseline is not shown to be above chance.
-
-    Raises:
-        UsageError: the share does not lie between 0 and 1.
-        LesionError: a count is negative.
     """
     check_counts(counts, share, chance)
     if chance > 0:
@@ -95,12 +87,7 @@ def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> floa
 
 
 def check_counts(counts: Pairs, share: float, chance: float = 0.0) -> None:
-    """Refuse what is no share, no chance or no counts.
-
-    Raises:
-        UsageError: the share does not lie between 0 and 1, or the chance is not from 0 to below 1.
-        LesionError: a count is negative.
-    """
+    """Refuse what is no share, no chance or no counts."""
     if not 0.0 <= chance < 1.0:
         raise UsageError(f"The accuracy of guessing is at least 0 and below 1, not {chance:g}.")
     if not 0.0 < share < 1.0:

@@ -79,9 +79,6 @@ def half_dose_interval(
         seed: of the draws.
         draws: how many.
         chance: accuracy of guessing.
-
-    Raises:
-        LesionError: there are no items or no factors, or their numbers differ.
     """
     if edited.shape != (len(factors), baseline.size) or edited.size == 0:
         raise LesionError(

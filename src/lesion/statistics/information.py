@@ -26,9 +26,6 @@ def normalised_mutual_information(
     I(a; b) / mean(H(a), H(b)) (Vinh et al. 2010, table 2), with one of `NORMALISATIONS` as mean; float64. As in
     scikit-learn, two labellings with one class each are the same (1), and one class against several is 0. Unrelated
     labellings of few tokens do not reach 0 (`shuffled`).
-
-    Raises:
-        UsageError: the lengths differ, or there is no such normalisation.
     """
     if normalisation not in NORMALISATIONS:
         raise UsageError(
@@ -102,11 +99,7 @@ def _entropy(shares: Float64[np.ndarray, " classes"]) -> float:
 
 
 def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "same_tokens same_width"]) -> float:
-    """The mean over tokens of the cosine of a token's vectors in `x` and `y`; float64; a vector of zeros counts as 0.
-
-    Raises:
-        UsageError: the shapes differ, or there are no tokens.
-    """
+    """Mean over tokens of the cosine of a token's vectors in `x` and `y`; float64; a vector of zeros counts as 0."""
     if x.shape != y.shape or not len(x):
         raise UsageError(f"Cosines compare vectors of the same tokens; got {list(x.shape)} and {list(y.shape)}.")
     total = 0.0

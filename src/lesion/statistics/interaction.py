@@ -41,9 +41,6 @@ def beyond_sum(baseline: Values, alone: Several, together: Values, level: float 
         alone: with each place removed, a row per place.
         together: with all of them removed.
         level: of the interval.
-
-    Raises:
-        LesionError: there are no items or no places, or their numbers differ.
     """
     contrasts = _contrasts(baseline, alone, together)
     if baseline.dtype != bool:
@@ -65,9 +62,6 @@ def beyond_sum_p(baseline: Values, alone: Several, together: Values) -> float:
     Of right answers the exact test of the signs of the items' contrasts (`sign_flip_exact`): exact where contrasts lie
     symmetrically around 0 under the hypothesis, as those of −1 and 1 do (it is McNemar's test then), and else for many
     items. Of log-probabilities Student's.
-
-    Raises:
-        LesionError: as `beyond_sum`.
     """
     contrasts = _contrasts(baseline, alone, together)
     return sign_flip_exact(contrasts.astype(int)) if baseline.dtype == bool else mean_p(contrasts)
@@ -105,9 +99,6 @@ def shapley(
         alone. The first adds the variances of the two means, over orders and over items (orders and items are crossed;
         the sum counts their interaction twice and so errs on the wide side), with Student's quantile of the fewer
         degrees of freedom. Limits are infinite where one order or one item cannot show a spread.
-
-    Raises:
-        LesionError: there are no orders or no items.
     """
     if marginals.size == 0:
         raise LesionError("A Shapley value needs at least one order and one item.")

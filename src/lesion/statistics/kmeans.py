@@ -69,9 +69,6 @@ def kmeans(
         tolerance: finalists are compared once a step lowers their inertia by less than this share; the best goes on to
             a tenth of it, and then by Lloyd's rule until no point moves.
         overwrite: the points are not needed afterwards, so a copy can be spared.
-
-    Raises:
-        UsageError: more clusters than distinct points, a number below 1, or a point that is not finite.
     """
     for name, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
         if value < 1:

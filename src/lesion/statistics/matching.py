@@ -18,9 +18,6 @@ def matched(
 
     Returns:
         The places of each pair in `first` and `second`, by rising score.
-
-    Raises:
-        LesionError: the caliper is negative or no number.
     """
     if not caliper >= 0:
         raise LesionError(f"Scores of a pair differ by at most a caliper from 0 on, not {caliper}.")

@@ -37,9 +37,6 @@ def crossed(
     proportions (the mean of its ends over seeds), which knows of items alone.
 
     The rows of an untuned model are the same for every seed.
-
-    Raises:
-        LesionError: the shapes differ, or there is no seed or no item.
     """
     if first.shape != second.shape or first.size == 0:
         raise LesionError(

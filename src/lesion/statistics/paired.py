@@ -36,9 +36,6 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The score interval of a proportion (Wilson 1927): all p with |p̂ − p| ≤ z·√(p(1−p)/n).
 
     The limits lie within 0…1 and hold the point estimate.
-
-    Raises:
-        LesionError: there are no answers, or the counts do not fit each other.
     """
     if n < 1 or not 0 <= successes <= n:
         raise LesionError(f"An accuracy needs at least one answer and 0…n right ones; got {successes} of {n}.")
@@ -85,9 +82,6 @@ def paired_drop(
     The interval is the set of differences Δ whose score |T(Δ)| is at most z. Unlike the usual mean ± z·s/√n it keeps
     its coverage when few pairs disagree, has width when none do, and stays within −1…1. At Δ = 0 the score is
     McNemar's, so it leaves 0 out exactly where McNemar's test without continuity correction rejects.
-
-    Raises:
-        LesionError: the two are not of the same length, or there are no items.
     """
     if baseline.shape != edited.shape or baseline.size == 0:
         raise LesionError(
@@ -115,9 +109,6 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
     Returns:
         p, the chance under "the edit changes nothing" of a split at least as uneven between the items that only the
         baseline and only the edited model has right; 1 when no pair disagrees.
-
-    Raises:
-        LesionError: a count is negative.
     """
     if b_only < 0 or e_only < 0:
         raise LesionError(f"Counts of pairs cannot be negative; got {b_only} and {e_only}.")
@@ -169,9 +160,6 @@ def holm(p: Iterable[float]) -> list[float]:
     """p-values corrected over a family of tests (Holm 1979), in the same order.
 
     The k-th smallest of m is multiplied by m − k + 1, capped at 1, and never less than the one before it.
-
-    Raises:
-        LesionError: a value is not within 0…1.
     """
     values = np.asarray(list(p), dtype=np.float64)
     if values.size and not bool(np.all((values >= 0) & (values <= 1))):
@@ -185,11 +173,7 @@ def holm(p: Iterable[float]) -> list[float]:
 
 
 def rank_agreement(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rank correlation of two profiles over the same layers; NaN when one is constant.
-
-    Raises:
-        LesionError: the profiles differ in length or have fewer than two layers.
-    """
+    """Spearman's rank correlation of two profiles over the same layers; NaN when one is constant."""
     if len(first) != len(second) or len(first) < 2:
         raise LesionError(
             f"Rank agreement compares two profiles over the same layers, at least two; "

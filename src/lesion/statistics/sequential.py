@@ -62,10 +62,6 @@ def evidence(
         effect: the drop of accuracy that counts, between 0 and 1.
         level: the chance of error of the confidence sequence, between 0 and 1.
         population: None for a claim beyond the table.
-
-    Raises:
-        UsageError: the effect or the level is not between 0 and 1.
-        LesionError: the two are not of the same length, there are no items, or more than the population has.
     """
     refuse_outside("effect", effect, 0.1)
     refuse_outside("level", level, 0.05)

@@ -37,9 +37,6 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
     among the rejected is at most `level`, whatever the dependence (Xu, Solari, Fischer, de Heide, Ramdas and Goeman
     2025, "Bringing closure to FDR control"). It rejects whatever e-BH does (Wang and Ramdas 2022). By means alone a
     hypothesis could be rejected on the strength of others; so each has to have 1/level by itself.
-
-    Raises:
-        UsageError: the level is not between 0 and 1.
     """
     refuse_outside("level", level, 0.05)
     order = np.argsort(log_e)
@@ -65,9 +62,6 @@ def e_holm(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray,
     The chance of any wrong rejection is at most `level`, whatever the dependence and whenever one looks: the e-value of
     each of m₀ true hypotheses ever reaches m₀ / level with a chance of at most level / m₀ (Ville's inequality), and the
     first wrong rejection needs that much, since only false hypotheses were rejected before it.
-
-    Raises:
-        UsageError: the level is not between 0 and 1.
     """
     refuse_outside("level", level, 0.05)
     order = np.argsort(-log_e, kind="stable")

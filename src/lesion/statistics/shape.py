@@ -125,10 +125,6 @@ def shape(
         values: one curve a run.
         level: of intervals; a test rejects where p is at most 1 − level.
         draws, seed: of the bootstrap.
-
-    Raises:
-        UsageError: fewer than 5 layers, numbers that do not rise, no runs, a value that is not finite, or a level or
-            number of draws outside its range.
     """
     x = np.asarray(layers, dtype=np.float64)
     y = np.asarray(values, dtype=np.float64)
@@ -183,9 +179,6 @@ def detectable(
     Returns:
         By kind the size: of a hinge the change of slope per layer, of a step the change of level; NaN with one run or
             where runs do not differ.
-
-    Raises:
-        UsageError: as `shape`.
     """
     x, y = np.asarray(layers, dtype=np.float64), np.asarray(values, dtype=np.float64)
     _refuse(x, y, level, 1)

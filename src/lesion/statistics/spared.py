@@ -31,10 +31,6 @@ def p_spared(counts: Pairs, share: float = SPARED, chance: float = 0.0) -> float
         The largest chance under the hypothesis of a score at most as large as observed (with `chance` 0: given the
         number of items that either model has right); 1 where the observed loss is no smaller than the share, and where
         the baseline is not shown to be above chance.
-
-    Raises:
-        UsageError: the share does not lie between 0 and 1.
-        LesionError: a count is negative.
     """
     check_counts(counts, share, chance)
     if chance > 0:

@@ -45,11 +45,7 @@ def aligned(task: Task, item: Item) -> Sequence[Item]:
 
 
 def every_aligned(task: Task, item: Item) -> Iterable[Item]:
-    """All items that are aligned with one of a task, made as they are wanted.
-
-    Raises:
-        UsageError: the task has no rule for them.
-    """
+    """All items that are aligned with one of a task, made as they are wanted."""
     found = task.aligned(item) if isinstance(task, Aligning) else None
     if found is None:
         raise UsageError(

@@ -47,9 +47,6 @@ class Benchmark(ABC):
     Args:
         path: a local file; None: the hub.
         setting: what stands behind the `?` of the name, `exact` in `triviaqa?rule=exact`; None: the default.
-
-    Raises:
-        UsageError: there is no such setting.
     """
 
     path: str | None = None
@@ -97,12 +94,7 @@ class Benchmark(ABC):
         return ""
 
     def load(self) -> Sequence[Item]:
-        """Every item, in the order of the data set.
-
-        Raises:
-            LesionError: the hub cannot be reached.
-            UsageError: a local file cannot be read, or a row of it is malformed; with the row.
-        """
+        """Every item, in the order of the data set."""
         return self._items
 
     def calibration(self) -> Sequence[Item]:
@@ -139,11 +131,7 @@ class Benchmark(ABC):
         return [item for split in self.hub.pool for item in self.made(self.online(split))] or self._items
 
     def made(self, rows: Iterable[Row]) -> tuple[Item, ...]:
-        """The items of rows, checked.
-
-        Raises:
-            UsageError: the rows have another form, or a text holds half a character.
-        """
+        """The items of rows, checked."""
         try:
             items = tuple(self.read(rows))
             for index, item in enumerate(items):

@@ -209,9 +209,6 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
         items: at most so many; None for all.
         seed: any integer.
         avoid: ids of items that are drawn last.
-
-    Raises:
-        UsageError: fewer than one item is asked for.
     """
     if items is not None and items < 1:
         raise UsageError(f"{items} items were asked for; ask for at least 1.")

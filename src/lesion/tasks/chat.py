@@ -45,10 +45,6 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: d
     `turns` have a `role` and a `content` each, a text or a list of parts; `name` is that of the model, for messages;
     `now` is what the template reads off the clock, the same on every day, so that a study asks tomorrow what it asks
     today; `arguments` are those of `apply_chat_template`.
-
-    Raises:
-        LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, takes too long or
-            too much, or draws at random.
     """
     content = sum(len(text) for turn in turns for text in texts(dict(turn)))
 

@@ -34,10 +34,6 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
     Its ids are those that prompt and choice, encoded as one text, have behind the ids of the prompt. (Encoded alone, a
     choice would begin with a stray `▁` under tokenizers that put one before every text.) Where the two do not come
     apart there, the choice is encoded behind a line break, and where it does not come apart from that, alone.
-
-    Raises:
-        UsageError: see `resolve`.
-        LesionError: a choice has no tokens.
     """
     prompt, ending = _prompt(model, task, item, style)
     return tuple(tuple(_choice(model, task, item, prompt, apart(ending, choice))) for choice in item.choices)
@@ -93,10 +89,6 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
     tokens that the word has behind a line break). A tempting text whose first token is white space where that of the
     right text is not is left as it is. Rivals that begin with the token of the right text are left out, and of rivals
     that begin with the same token all but one.
-
-    Raises:
-        UsageError: see `resolve`.
-        LesionError: all texts begin with the same token, one has no tokens, or the prompt does not fit the context.
     """
     prompt, ending = _prompt(model, task, item, style)
 
@@ -152,10 +144,6 @@ def encode_gold(
 
     That is the gold choice where there are choices, else the solution, else the gold answer, as `encode_choices` has a
     choice follow. What does not fit the context behind the prompt is cut off at its end, as of running text.
-
-    Raises:
-        UsageError: see `resolve`.
-        LesionError: there is no gold answer, or the prompt leaves no room for a token of it.
     """
     if isinstance(task.of, Harness):
         part = task.of.gold(model, item)
@@ -178,9 +166,6 @@ def encode_answer(model: Speaker, task: Task, item: Item, text: str, style: str 
 
     Where the text came from a model's own tokens, these are those tokens, unless the model spelt it otherwise than its
     tokenizer would. Names of control tokens in the text are characters. An empty text has no tokens.
-
-    Raises:
-        UsageError: see `resolve`.
     """
     return tuple(_follow(model.tokenizer, _prompt(model, task, item, style)[0], text)) if text else ()
 
@@ -194,9 +179,6 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     running text has no answer and stands alone.
 
     The text may be longer than the model's context, and may have no tokens; the caller decides what becomes of it.
-
-    Raises:
-        UsageError: see `resolve`.
     """
     prompt, solution = solved_parts(model, task, item, style)
     return (*prompt, *solution)
@@ -205,11 +187,7 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
 def solved_parts(
     model: Speaker, task: Task, item: Item, style: str | None = None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The token ids of an item and those of its gold solution behind it; a text without such parts has no prompt.
-
-    Raises:
-        UsageError: see `resolve`.
-    """
+    """The token ids of an item and those of its gold solution behind it; a text without such parts has no prompt."""
     style = resolve(model, task, style)
     while isinstance(task, Gold | Shuffled):
         task = task.of
@@ -233,9 +211,6 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
 
     Returns:
         (before, scored), each with at least one token, together no more than the context.
-
-    Raises:
-        LesionError: there is no token to score.
     """
     before = beginning(model.tokenizer)
     ids = spell(model.tokenizer, item.question[: longest_text(model.context)])

@@ -112,9 +112,6 @@ def frequent(items: Sequence[Item]) -> Iterator[Item]:
     order, those of the group before those of all items, stand behind the first as further choices, as far as one is
     needed whose first byte (of the text in small letters) is not that of the right text, nor that of another right text
     that `shuffled:` may put there.
-
-    Raises:
-        UsageError: all items have the same right text.
     """
     everywhere = _ranked(item.gold for item in items)
     of_group: dict[str, list[str]] = {}

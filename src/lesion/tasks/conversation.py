@@ -39,13 +39,7 @@ class _Named:
 
 
 def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
-    """Refuse settings of a chat that the chat template of a model does not heed.
-
-    Raises:
-        UsageError: the template knows no thinking, no system prompt, or no such argument; or the task scores choices,
-            before which nothing can be thought.
-        LesionError: the template cannot be used.
-    """
+    """Refuse settings of a chat that the chat template of a model does not heed."""
     known = chat.arguments_of(model.tokenizer)
     switches = known.intersection(SWITCHES)
     for key, _ in style.arguments:
@@ -78,13 +72,7 @@ def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
 
 
 def write_chat(model: Speaker, item: Item, instruction: str, style: Style) -> Written:
-    """The prompt that asks a model an item in a chat; solved questions are earlier turns.
-
-    Raises:
-        UsageError: the chat template leaves messages out.
-        LesionError: the chat template changes a message in which the question cannot be told from the template; or it
-            has turns for shots, and one of them names a control token.
-    """
+    """The prompt that asks a model an item in a chat; solved questions are earlier turns."""
     question = item.question.strip()
     behind = f"\n{instruction}" if instruction else ""
     turns: list[Turn] = []
@@ -128,10 +116,6 @@ def forms_of(model: Speaker, style: Style, *, solved: bool) -> frozenset[str]:
         model: who is asked.
         style: of the prompt; whether there is a system prompt decides which messages there are.
         solved: whether solved questions stand before the question, as earlier turns.
-
-    Raises:
-        UsageError: the template leaves a message out, whatever it is given.
-        LesionError: it cannot be used.
     """
     return _forms(model.tokenizer, str(model.tokenizer.chat_template), model.name, str(style), solved)
 
@@ -171,11 +155,7 @@ def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -
 
 
 def dated(model: Speaker, style: Style) -> bool:
-    """Whether the prompts of a style hold the date or the time, by the clock of the chat template.
-
-    Raises:
-        LesionError: the template cannot be used.
-    """
+    """Whether the prompts of a style hold the date or the time, by the clock of the chat template."""
     if style.name != "chat":
         return False
     turns, forms = [("user", "Question")], forms_of(model, style, solved=False)

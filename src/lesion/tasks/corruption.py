@@ -32,11 +32,7 @@ class Corrupting(Protocol):
 
 
 def corruptions_of(task: Task, item: Item) -> Iterable[Item]:
-    """The corrupted items of an item.
-
-    Raises:
-        UsageError: the task is no contrast, or has no rule by which to corrupt a prompt.
-    """
+    """The corrupted items of an item."""
     if task.kind != "contrast":
         raise UsageError(
             f"{task.name} has no tempting tokens, so there is no logit difference to restore; give a task such as ioi,"

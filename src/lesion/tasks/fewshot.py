@@ -26,9 +26,6 @@ class FewShot(WrappedTask):
     instruction is given: the shots show what is wanted.
 
     A generated answer ends where a next question begins: at "\\nQuestion:", in style `raw` also at an empty line.
-
-    Raises:
-        UsageError: the count is below 1, or the task has no answers.
     """
 
     def __init__(self, of: Task, count: int) -> None:
@@ -66,11 +63,7 @@ class FewShot(WrappedTask):
 
 
 def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:
-    """Items of a pool to stand before an item: a function of its id and the pool, the first of a seeded order.
-
-    Raises:
-        UsageError: the pool has not enough items of other words.
-    """
+    """Items of a pool to stand before an item: a function of its id and the pool, the first of a seeded order."""
     rng = random.Random(f"shots before {item.id}")
     taken: list[Item] = []
     words = {item.question}

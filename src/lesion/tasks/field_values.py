@@ -55,9 +55,6 @@ def field_value(value: Any, name: str, where: str, *, floats: Callable[[float], 
         value: not missing.
         name: of the field; where: of its row, for messages.
         floats: `float_type` of the column; its numbers have lost their form: 4.0 is 4, and 0.1 of 32 bits is 0.1.
-
-    Raises:
-        UsageError: a number that is not finite, or a date, of which nobody knows in which form answers have it.
     """
     if hasattr(value, "tolist") and value.ndim:
         floats, value = floats or float_type(value.dtype), value.tolist()
@@ -92,9 +89,6 @@ def chosen(answer: str, choices: Sequence[str], where: str) -> str:
     """The choice that an answer names, by its text or else by its place; an answer that names none is returned.
 
     A number counts from 0; a capital letter from A, where no choice is that letter, capital or not.
-
-    Raises:
-        UsageError: it may be a place, and another choice reads like it: `2.`, `$2`, `2 cm`, `two`; `B)`, `option b`.
     """
     place, start = None, "0"
     if isinstance(answer, Number) and _WHOLE.fullmatch(answer):

@@ -142,11 +142,7 @@ def task(
 
 
 def given(task: Task) -> Given:
-    """An object that does what `Task` says, as it is known by `find`; one that is of the catalogue, too.
-
-    Raises:
-        UsageError: its name cannot be one, or it gives no items or two with one id.
-    """
+    """An object that does what `Task` says, as it is known by `find`; one that is of the catalogue, too."""
     if isinstance(task, Given):
         return task
     items = tuple(task.load())
@@ -171,11 +167,7 @@ def offered(tasks: Mapping[str, Given]) -> Iterator[None]:
 
 
 def find_given(name: str) -> Given:
-    """The task of a name that begins with `python:`.
-
-    Raises:
-        UsageError: no such task was given to the call that runs.
-    """
+    """The task of a name that begins with `python:`."""
     if name not in _GIVEN.get():
         raise UsageError(
             f"{short(name)} is a task that a Python program gave as an object, and only that program has it: call the"

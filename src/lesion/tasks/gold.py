@@ -18,9 +18,6 @@ class Gold(WrappedTask):
 
     `lesion.tasks.continuations.encode_gold` says what the continuation is. Items keep the ids of the task, so that a
     screen by this score and the task itself are about the same items.
-
-    Raises:
-        UsageError: the task is scored already.
     """
 
     def __init__(self, of: Task) -> None:

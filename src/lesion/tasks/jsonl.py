@@ -59,11 +59,7 @@ class JsonLines:
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> JsonLines:
-        """The task in a file, under the name that was typed (None: `jsonl:PATH`).
-
-        Raises:
-            UsageError: the file cannot be read, or anything in it is wrong; see `parse`.
-        """
+        """The task in a file, under the name that was typed (None: `jsonl:PATH`)."""
         path = files.existing(path)
         items, _ = gathered(read_rows(path))
         if not items:
@@ -93,13 +89,7 @@ class JsonLines:
 
 
 def parse(text: str, file: str) -> list[Item]:
-    """The items in the text of a JSON Lines file, whose name stands in errors.
-
-    Raises:
-        UsageError: the text is empty, a line is not JSON or not an object, a field is missing, misspelt, repeated or
-            of the wrong type, an id occurs twice, items are of several kinds, there is no such judge, or the answer is
-            not among the choices; with the line.
-    """
+    """The items in the text of a JSON Lines file, whose name stands in errors."""
     items, _ = gathered(json_rows(text, file))
     if not items:
         raise UsageError(f"{file} is empty; write one object a line: {EXAMPLE}.")
@@ -107,11 +97,7 @@ def parse(text: str, file: str) -> list[Item]:
 
 
 def gathered(rows: Iterable[tuple[int, Row]]) -> tuple[list[Item], Kind]:
-    """The items of numbered rows, and the kind of a task that has them.
-
-    Raises:
-        UsageError: as `parse`.
-    """
+    """The items of numbered rows, and the kind of a task that has them."""
     items: list[Item] = []
     lines: dict[str, int] = {}
     ended: tuple[int, object] | None = None

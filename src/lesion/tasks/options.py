@@ -45,10 +45,6 @@ class Choice(Benchmark):
             field: of the options.
             group: see `Item`.
             metadata: more to keep with the item.
-
-        Raises:
-            UsageError: there are too few options or too many, one is not a text or empty where it may not be, or the
-                answer is beyond them.
         """
         options = row[field]
         if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):

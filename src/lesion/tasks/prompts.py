@@ -78,11 +78,6 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
         style: a name of `styles()`, with settings of a chat behind it perhaps (`lesion.tasks.style`); None for the
             task's own. `auto` is the paper's prompt where the model is one of a paper's checkpoints and the prompt
             covers the subject of the task, else the model's chat template, else `plain`; it is never returned.
-
-    Raises:
-        UsageError: there is no such style, the model has no chat template, its template leaves the question out or
-            does not heed a setting, the style has no place for one, or a paper's prompt has no instruction for the
-            subject of the task.
     """
     wanted = Style.parse(style or "")
     blank = style if style and style.isspace() else None  # is no name, and not nothing either
@@ -150,10 +145,6 @@ def encode(
     token that a tokenizer appends is left off, since the answer is to follow.
 
     `max_new_tokens` is the room that the answer needs; None for the task's own limit.
-
-    Raises:
-        UsageError: see `resolve`.
-        LesionError: the prompt does not fit the context together with the answer's tokens, or is empty.
     """
     refuse_immense(model, task, item)
     ids = write(model, task, item, resolve(model, task, style)).ids(model.tokenizer)
@@ -183,11 +174,7 @@ def longest_text(context: int) -> int:
 
 
 def refuse_immense(model: Speaker, task: Task, item: Item) -> None:
-    """Refuse a prompt that cannot fit the context before it is put into tokens, which takes 300 bytes a character.
-
-    Raises:
-        LesionError: it has more characters than `longest_text`.
-    """
+    """Refuse a prompt that cannot fit the context before it is put into tokens, which takes 300 bytes a character."""
     length = len(item.question) + sum(len(question) + len(solution) for question, solution in item.shots)
     if length > longest_text(model.context):
         raise LesionError(
@@ -201,11 +188,6 @@ def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
 
     Shots of an item stand before its question, each in the form of the style with its solution behind it as a choice
     would follow, and an empty line between two; in style `chat` they are earlier turns.
-
-    Raises:
-        UsageError: the item has shots, and the style (one that `resolve` returned) has no place for them.
-        LesionError: the chat template changes a message in which the question cannot be told from the template; or it
-            has turns for shots, and one of them names a control token.
     """
     subject: str = getattr(task, "subject", "")
     how = Style.parse(style)

@@ -27,11 +27,7 @@ class Option:
     meaning: str
 
     def read(self, key: str, text: str, name: str) -> int | str:
-        """The value of a text.
-
-        Raises:
-            UsageError: the option has no such value.
-        """
+        """The value of a text."""
         if not isinstance(self.values, range):
             if text in self.values:
                 return text
@@ -54,9 +50,6 @@ def options(name: str, query: str, examples: Mapping[str, str]) -> dict[str, str
         name: the whole name, for messages.
         query: what stands behind the `?`, pieces of the form KEY=VALUE with `&` between them.
         examples: a value of every option there is.
-
-    Raises:
-        UsageError: an option is unknown, given twice or without a value.
     """
     given: dict[str, str] = {}
     for piece in _NEXT.split(query):

@@ -39,11 +39,7 @@ def is_question_file(name: str) -> bool:
 
 
 def read_rows(path: Path) -> list[tuple[int, Row]]:
-    """The rows of a question file, numbered as their messages and ids do: lines of JSON Lines, else from 1.
-
-    Raises:
-        UsageError: the file cannot be read, is too large, or is not what its name says; with the row or line.
-    """
+    """The rows of a question file, numbered as their messages and ids do: lines of JSON Lines, else from 1."""
     data = _unpacked(path, files.read_bytes(path, limit=MOST_BYTES, fault=UsageError))
     ending = Path(path.name.lower().removesuffix(_PACKED)).suffix
     if ending == ".parquet":
@@ -57,11 +53,7 @@ def read_rows(path: Path) -> list[tuple[int, Row]]:
 
 
 def json_rows(text: str, file: str) -> Iterator[tuple[int, Row]]:
-    """The rows of JSON: a list of objects, one object, or one a line; numbers stay as they are written.
-
-    Raises:
-        UsageError: it is not JSON, or a value is not an object, or has a field twice; with the line or row.
-    """
+    """The rows of JSON: a list of objects, one object, or one a line; numbers stay as they are written."""
     start = text.lstrip()[:1]
     if start == "[":
         values = _parse(text, file, 1, file)

@@ -24,9 +24,6 @@ class Shuffled(WrappedTask):
     their aliases and solutions. Of choices, the place of the right one moves, among items with as many choices. Of
     contrasts, the right text moves and the tempting one stays, unless the new right text is that very one: then the
     item's own right text is tempting. No item keeps its own answer where that can be avoided.
-
-    Raises:
-        UsageError: the task has no gold answers.
     """
 
     def __init__(self, of: Task) -> None:

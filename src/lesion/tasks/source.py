@@ -59,11 +59,7 @@ class Row:
         return str(value)
 
     def text(self, *names: str) -> str:
-        """The text of the first of these fields that is there, white space around it removed.
-
-        Raises:
-            UsageError: it is missing, no text, or empty.
-        """
+        """The text of the first of these fields that is there, white space around it removed."""
         field = self.field(*names)
         value = self[field]
         if not isinstance(value, str):
@@ -78,11 +74,7 @@ class Row:
 
 
 def local_rows(path: str | Path) -> list[Fields]:
-    """The rows of a local file: Parquet; or JSON, one object, a list of them, or one a line.
-
-    Raises:
-        UsageError: there is no such file, it is empty, or a row of it is not an object; with the row or line.
-    """
+    """The rows of a local file: Parquet; or JSON, one object, a list of them, or one a line."""
     path = files.existing(path)
     rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
     if not rows:
@@ -96,11 +88,7 @@ def local_rows(path: str | Path) -> list[Fields]:
 
 
 def hub_rows(task: str, repository: str, subset: str | None, split: str) -> list[Fields]:
-    """The rows of one split of a data set on the hub, or in the local cache of `datasets`; the task is for advice.
-
-    Raises:
-        LesionError: the hub cannot be reached and the data set is not in the cache.
-    """
+    """The rows of one split of a data set on the hub, or in the local cache of `datasets`; the task is for advice."""
     import datasets
 
     datasets.disable_progress_bars()

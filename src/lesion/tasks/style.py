@@ -35,11 +35,7 @@ class Style:
 
     @classmethod
     def parse(cls, text: str) -> Style:
-        """The style of a text: a name, then settings, each KEY=VALUE; a value is JSON, or else the text that it is.
-
-        Raises:
-            UsageError: the text has no such form, or thinking is neither on, off nor auto.
-        """
+        """The style of a text: a name, then settings, each KEY=VALUE; a value is JSON, or else the text that it is."""
         match = _FORM.fullmatch(text) or _FORM.fullmatch(f" {text}")
         if match is None:
             raise UsageError(
@@ -51,11 +47,7 @@ class Style:
         return cls(match[1]).having(thinking, system, [f"{key}={value}" for key, value in settings.items()])
 
     def having(self, thinking: str | None, system: str | None, arguments: Sequence[str] | None) -> Style:
-        """The style with these settings where it has none of its own; an argument is KEY=VALUE.
-
-        Raises:
-            UsageError: thinking is neither on, off nor auto, or an argument has another form.
-        """
+        """The style with these settings where it has none of its own; an argument is KEY=VALUE."""
         if thinking not in (None, "", "auto", *SWITCH):
             raise UsageError(f"Thinking is on, off or auto, not '{short(str(thinking))}'.")
         if wrong := next((each for each in arguments or () if not _ARGUMENT.match(each)), None):
@@ -82,11 +74,7 @@ class Style:
 
 
 def _json(value: str) -> str:
-    """A value as JSON, whatever it was written as: `3`, `true` and `"high"` are JSON, and `high` is a text.
-
-    Raises:
-        UsageError: it is a JSON list or object.
-    """
+    """A value as JSON, whatever it was written as: `3`, `true` and `"high"` are JSON, and `high` is a text."""
     try:
         parsed = json.loads(value)
     except ValueError:

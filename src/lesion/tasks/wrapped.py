@@ -64,10 +64,6 @@ def calibration_items(task: Task) -> Sequence[Item]:
     `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split, and
     so is ioi. Of math500 (one split), the atlas and the facts (one world) and local files there is nothing else: these
     are the items that are asked; name another file for calibration to keep them apart.
-
-    Raises:
-        LesionError: the hub cannot be reached.
-        UsageError: a local file cannot be read, or a row of it is malformed.
     """
     items: Sequence[Item] = getattr(task, "calibration", task.load)()
     return items

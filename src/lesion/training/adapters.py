@@ -25,9 +25,6 @@ def training(model: Model, blocks: Sequence[int] | None, rank: int | None, seed:
 
     Args:
         seed: of an adapter's first weights.
-
-    Raises:
-        UsageError, LesionError: as `trainable` and `adapter_size`; or PEFT is not installed.
     """
     if rank is None:
         trainable(model, blocks)

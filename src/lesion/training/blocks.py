@@ -12,11 +12,7 @@ from lesion.models.load import Model
 
 
 def chosen(model: Model, blocks: Collection[int] | None) -> tuple[int, ...]:
-    """The indices of blocks in order, each once; of all blocks for None.
-
-    Raises:
-        UsageError: the model has no such block, or none was chosen.
-    """
+    """The indices of blocks in order, each once; of all blocks for None."""
     if blocks is None:
         return tuple(range(len(model.anatomy.blocks)))
     if not blocks:
@@ -27,10 +23,6 @@ def chosen(model: Model, blocks: Collection[int] | None) -> tuple[int, ...]:
 def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
     """Let gradients flow to the parameters of some blocks, norms and biases too, or (None) to all; how many numbers
     train.
-
-    Raises:
-        UsageError: the model has no such block, or none was chosen.
-        LesionError: a parameter of a chosen block is shared with another part of the model.
     """
     network = model.network
     if blocks is None:
@@ -52,12 +44,7 @@ def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
 
 
 def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[str, nn.Module]:
-    """The modules of some blocks that hold one matrix each and take an adapter, by their names in the network.
-
-    Raises:
-        UsageError: the model has no such block, or none was chosen.
-        LesionError: a matrix of these blocks lies in no such module (fused experts): adapters would leave it out.
-    """
+    """The modules of some blocks that hold one matrix each and take an adapter, by their names in the network."""
     modules: dict[str, nn.Module] = {}
     for index in chosen(model, blocks):
         block = model.anatomy.blocks[index]
@@ -75,12 +62,7 @@ def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[
 
 
 def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None) -> int:
-    """How many numbers a low-rank adapter of all linear layers of some blocks trains: Σ rank · (in + out).
-
-    Raises:
-        UsageError, LesionError: as `linear_modules`; or the rank is not positive or exceeds that of the smallest
-            matrix.
-    """
+    """How many numbers a low-rank adapter of all linear layers of some blocks trains: Σ rank · (in + out)."""
     weights = (p for module in linear_modules(model, blocks).values() for p in module.parameters())
     shapes = [weight.shape for weight in weights if weight.dim() == 2]
     largest = min(min(shape) for shape in shapes)

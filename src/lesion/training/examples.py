@@ -23,11 +23,7 @@ class Example:
 
 
 def end_token(model: Model) -> int:
-    """The token that ends an answer: the first at which the model stops, or that of its tokenizer.
-
-    Raises:
-        LesionError: there is none.
-    """
+    """The token that ends an answer: the first at which the model stops, or that of its tokenizer."""
     ends = model.network.generation_config.eos_token_id
     end = next(iter(ends), None) if isinstance(ends, list) else ends
     end = model.tokenizer.eos_token_id if end is None else end
@@ -43,10 +39,6 @@ def example(model: Model, task: Task, item: Item, text: str, style: str | None =
 
     The prompt is that of `lesion.tasks.prompts.encode`; the text, without white space around it, follows it as a choice
     would (`encode_choices`), with the model's end token behind it.
-
-    Raises:
-        UsageError: there is no such prompt style, or not for this model.
-        LesionError: the text is empty, or does not fit the context behind its prompt.
     """
     words = text.strip()
     if not words:
@@ -63,11 +55,7 @@ def example(model: Model, task: Task, item: Item, text: str, style: str | None =
 
 
 def examples(model: Model, task: Task, items: Sequence[Item], style: str | None = None) -> list[Example]:
-    """Items with their gold choice where there are choices, else their solution or gold answer.
-
-    Raises:
-        UsageError, LesionError: as for `example`; also where an item has no gold answer.
-    """
+    """Items with their gold choice where there are choices, else their solution or gold answer."""
     return [
         example(model, task, item, item.gold if item.choices else item.solution or item.gold, style) for item in items
     ]

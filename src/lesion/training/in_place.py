@@ -24,10 +24,6 @@ def trained_in_place(model: Model) -> Iterator[None]:
 
     Also as before are what trainers leave on a network or its configuration, and the state of the random number
     generators (Python's, NumPy's and PyTorch's). Only the change of the weights stays.
-
-    Raises:
-        LesionError: the weights are in half precision, in which small steps are lost, or the machine shows several
-            accelerators, over which trainers would spread.
     """
     network = model.network
     if any(p.dtype != torch.float32 for p in network.parameters() if p.is_floating_point()):
@@ -58,11 +54,7 @@ def trained_in_place(model: Model) -> Iterator[None]:
 
 
 def require_trl() -> None:
-    """Refuse to train without TRL and PEFT.
-
-    Raises:
-        LesionError: how to install them.
-    """
+    """Refuse to train without TRL and PEFT."""
     try:
         import peft  # noqa: F401
         import trl  # noqa: F401
@@ -74,11 +66,7 @@ def require_trl() -> None:
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Say what to do where memory runs out in a step of `what`, its size as the person set it.
-
-    Raises:
-        LesionError: it ran out.
-    """
+    """Say what to do where memory runs out in a step of `what`, its size as the person set it."""
     try:
         yield
     except RuntimeError as error:

@@ -35,11 +35,7 @@ def digest(*parts: object) -> str:
 
 
 def stored(path: Path) -> dict[str, Any]:
-    """What a file says of its training: `identity`, `step` and `points`.
-
-    Raises:
-        LesionError: the file cannot be read.
-    """
+    """What a file says of its training: `identity`, `step` and `points`."""
     try:
         with safe_open(path, "pt") as file:
             state: dict[str, Any] = json.loads(file.metadata()["state"])
@@ -71,10 +67,6 @@ class Progress:
     Attributes:
         step: how many steps are done.
         points: what was measured on the way.
-
-    Raises:
-        LesionError: the folder cannot be made, or the file cannot be read.
-        UsageError: the file belongs to another training.
     """
 
     def __init__(
@@ -105,11 +97,7 @@ class Progress:
         return time.perf_counter() - self._began
 
     def save(self) -> None:
-        """Write the file.
-
-        Raises:
-            LesionError: it cannot be written; the one before it is still there.
-        """
+        """Write the file."""
         tensors = {}
         for name, parameter in self.parameters.items():
             tensors[f"weight.{name}"] = parameter.detach()
@@ -162,11 +150,7 @@ class Progress:
 def begun(
     model: Model, out: Path, identity: Mapping[str, object], learning_rate: float, steps: int, watcher: Watcher
 ) -> Progress:
-    """Where a training of the parameters of a model that take gradients stands in a folder, under AdamW.
-
-    Raises:
-        UsageError, LesionError: as `Progress`.
-    """
+    """Where a training of the parameters of a model that take gradients stands in a folder, under AdamW."""
     parameters = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
     progress = Progress(out, identity, parameters, optimizer_of(list(parameters.values()), learning_rate))
     watcher.begin(model.name, steps, progress.step, "steps")

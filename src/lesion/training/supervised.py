@@ -37,9 +37,6 @@ class Tuning:
     Args:
         learning_rate: at its peak; it rises over the first tenth of the steps and falls to 0.
         seed: of the order of the examples, and of an adapter's first weights.
-
-    Raises:
-        UsageError: one of them cannot be.
     """
 
     steps: int
@@ -85,11 +82,6 @@ def supervise(
     Returns:
         The curve, at most a hundred points: `step`, `loss` (mean over the stretch since the last point, in nats per
             completion token), `rate` (the learning rate), `tokens` (of completions so far), `seconds` (so far).
-
-    Raises:
-        UsageError: no examples, a block or a rank that the model does not have, or `out` belongs to another training.
-        LesionError: TRL is not installed, an example does not fit the context, the weights are in half precision, the
-            loss is not a number any more, memory does not suffice, or the state cannot be written.
     """
     _check(model, examples)
     watcher = watcher or Silent()

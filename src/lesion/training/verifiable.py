@@ -52,9 +52,6 @@ class Reinforcement:
         learning_rate: it rises over the first twentieth of the steps and stays.
         seed: of the order of the items and of the draws.
         max_new_tokens: the limit of an answer; None for the task's own.
-
-    Raises:
-        UsageError: one of them cannot be.
     """
 
     steps: int
@@ -113,13 +110,6 @@ def reinforce(
             which alone something is learned), `length` (tokens of an answer, the end included), `truncated` (share of
             answers that hit the limit), `unread` (share of answers in which the judge found none), `loss`, `rate` (the
             learning rate) and `seconds` (so far).
-
-    Raises:
-        UsageError: there are no items, the task generates no answers, there is no such prompt style, a block or a rank
-            that the model does not have, or `out` belongs to another training.
-        LesionError: TRL is not installed; over the first steps no prompt had both right and wrong answers; a prompt
-            does not fit the context, the weights are in half precision, the loss is not a number any more, memory does
-            not suffice, or the state cannot be written.
     """
     if task.kind != "generate":
         raise UsageError(f"GRPO needs answers that the model generates; those of {task.name} are of kind {task.kind}.")
@@ -258,11 +248,7 @@ class _Asker:
         return UNREAD if final is None else self.task.judge(item, replace(answer, text=final))
 
     def refuse_nothing_to_learn(self, progress: Progress) -> None:
-        """End a training in which, over its first steps, no prompt had both right and wrong answers.
-
-        Raises:
-            LesionError: whether all were right or wrong, and what to do.
-        """
+        """End a training in which, over its first steps, no prompt had both right and wrong answers."""
         window = min(PATIENCE, self.recipe.steps)
         if progress.step != window or any(point["mixed"] for point in progress.points):
             return

@@ -105,11 +105,7 @@ def check_family(family: str) -> None:
 
 
 def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
-    """The recipe of a family's base model, with its own number of groups of documents by default.
-
-    Raises:
-        UsageError: there is no such family.
-    """
+    """The recipe of a family's base model, with its own number of groups of documents by default."""
     check_family(family)
     length = {} if groups is None else {"groups": groups}
     return Recipe(family=family, seed=seed, **length, **FAMILIES[family].shape)
@@ -175,10 +171,6 @@ def train(
     Returns:
         The network (float32, on `device`), its tokenizer, and the curve: for every group `step`, `progress` (0…1),
         `loss`, `answer_loss`, `rate`, `tokens` and `seconds`.
-
-    Raises:
-        UsageError: the folder holds another training.
-        LesionError: the folder cannot be written, or the loss stopped being a number.
     """
     recipe, watcher = recipe or Recipe(), watcher or Silent()
     kept = set(checkpointing.schedule(recipe.length, checkpoints))

@@ -41,9 +41,6 @@ def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, stage: st
 
     In turns, `<|end|>` ends an answer, and the tokenizer begins every text behind a control token with a space, as
     that of Llama 2 does: the base has read its words behind spaces, and a word without one is another token.
-
-    Raises:
-        LesionError: the tokenizer has no tokens for chat turns.
     """
     if stage in TUNED:
         known = tokenizer.get_vocab()

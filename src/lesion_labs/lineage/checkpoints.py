@@ -31,9 +31,6 @@ def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ..
         groups: of the whole training.
         count: checkpoints at equal ratios, or one a group where there are fewer groups; 0 keeps none at all.
         late: how many more lie between the last two, at equal distances.
-
-    Raises:
-        UsageError: the count is negative.
     """
     if count < 0:
         raise UsageError(f"A training keeps 0 checkpoints or more, not {count}.")
@@ -60,9 +57,6 @@ def write(
     is.
 
     The folder is there whole or not at all; one that is there already is replaced.
-
-    Raises:
-        LesionError: it cannot be written.
     """
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     with writing(folder):
@@ -90,12 +84,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def claim(out: Path, kind: str) -> None:
-    """Make the folder of a family of models and note what it is, before anything is written into it.
-
-    Raises:
-        UsageError: a study, a model or a family of another kind lies there.
-        LesionError: it cannot be written.
-    """
+    """Make the folder of a family of models and note what it is, before anything is written into it."""
     refuse_another_kind(out, kind)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -52,10 +52,6 @@ def train_child(
 
     Returns:
         The folder `out/model`: weights in half precision, tokenizer with chat template, card, `training.json`.
-
-    Raises:
-        UsageError, LesionError: as for `supervise`, `reinforce`, `edge.problems` and `teacher.teach`; also where the
-            tokenizer has no tokens for chat turns, or the model cannot be written.
     """
     watcher = watcher or Silent()
     child = _child(parent, recipe.stage)

@@ -34,10 +34,6 @@ def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None =
     """The training problems of a recipe that a model, asked in style `plain`, solves in some of its tries, not in all.
 
     `out/problems.jsonl` keeps the number of right tries of every problem.
-
-    Raises:
-        LesionError: every problem comes out the same way every time, so that GRPO has nothing to learn; or the file
-            cannot be written.
     """
     drawn = material.questions("arithmetic", recipe.seed, recipe.questions)
     head = {

@@ -43,11 +43,7 @@ def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
 
 
 def remembered(model: Model, folder: Path, *, watcher: Watcher | None = None) -> Right:
-    """As `answers`, kept in a folder under the model's fingerprint: a parent is examined once for all its children.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """As `answers`, kept in a folder under the model's fingerprint: a parent is examined once for all its children."""
     ids = {name: list(_items(name)) for name in _tasks()}
     head = {"model": model.fingerprint, "items": digest(ids)}
 

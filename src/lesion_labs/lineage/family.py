@@ -51,11 +51,6 @@ def train(
 
     Returns:
         The folders of the models of the stage, in the order of training.
-
-    Raises:
-        UsageError: there is no such stage, family or device; the base is of another family, or given for a base; a
-            child has no base; the seed is negative; or a study or a model lies in `out`.
-        LesionError: `out` holds another training, or cannot be written; or GRPO has nothing to learn.
     """
     refuse_stage(stage)
     if stage == "base" and base is not None:
@@ -111,11 +106,7 @@ def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, wa
 
 
 def _family(family: str | None, base: str | None) -> str:
-    """The family that is named, or that of the base.
-
-    Raises:
-        UsageError: there is no such family, or the base is of another.
-    """
+    """The family that is named, or that of the base."""
     if family is not None:
         check_family(family)
     if base is None:
@@ -129,11 +120,7 @@ def _family(family: str | None, base: str | None) -> str:
 
 
 def _parent(out: Path, family: str, seed: int, base: str | None, device: str, watcher: Watcher) -> Model:
-    """The base whose children are trained, in the form of the base.
-
-    Raises:
-        UsageError: there is none, or it is of another family.
-    """
+    """The base whose children are trained, in the form of the base."""
     own = out / "base" / "model"
     if shipping.facts(own) is not None:
         if base is not None:

@@ -35,11 +35,7 @@ def answer(
 
 
 def kept(path: Path, head: Mapping[str, object], count: int, make: Callable[[], Sequence[Row]]) -> Sequence[Row]:
-    """The rows of a file that is whole and has this head; else rows that are made now and written.
-
-    Raises:
-        LesionError: the file cannot be written.
-    """
+    """The rows of a file that is whole and has this head; else rows that are made now and written."""
     try:
         first, *rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if first == json.loads(json.dumps(head)) and len(rows) == count:

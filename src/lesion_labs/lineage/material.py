@@ -38,11 +38,7 @@ def questions(skill: str, seed: int, count: int) -> list[Item]:
 
 
 def mixture(shares: Mapping[str, float], seed: int, count: int) -> list[tuple[Task, Item]]:
-    """`count` questions, each with its task, their skills drawn by `shares` and the seed.
-
-    Raises:
-        UsageError: there are no shares, or one of them is negative.
-    """
+    """`count` questions, each with its task, their skills drawn by `shares` and the seed."""
     if not shares or min(shares.values()) < 0 or not sum(shares.values()):
         raise UsageError(f"A mixture needs shares of skills that are not negative, not {dict(shares)}.")
     rng = random.Random(f"primer mixture {seed}")

@@ -35,9 +35,6 @@ def ship(
 
     Returns:
         All facts, as they stand in `training.json`.
-
-    Raises:
-        LesionError: the folder cannot be written.
     """
     folder = out / "model"
     write(folder, network, tokenizer)

@@ -37,10 +37,6 @@ def train_base(
         device: `auto`, `cpu` or `cuda`.
         checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
         watcher: told of every group of documents, and what was measured.
-
-    Raises:
-        UsageError: there is no such device, or the folder holds another training.
-        LesionError: the folder cannot be written.
     """
     watcher = watcher or Silent()
     chosen = str(device_of(device))

@@ -10,11 +10,7 @@ ALL = "all"
 
 
 def refuse_stage(stage: str) -> None:
-    """Refuse what is no stage, nor `all`.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Refuse what is no stage, nor `all`."""
     known = (*STAGES, ALL)
     if stage not in known:
         raise UsageError(f"The lineage has no stage '{stage}'{nearest(stage, known)}; there are {', '.join(known)}.")

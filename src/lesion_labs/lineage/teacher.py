@@ -36,11 +36,7 @@ class _Row(TypedDict):
 
 
 def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None = None) -> list[Lesson]:
-    """The teacher's right answers to the training questions of a recipe, read where `out/teacher.jsonl` has them.
-
-    Raises:
-        LesionError: nothing that the teacher says is right, or the file cannot be written.
-    """
+    """The teacher's right answers to the training questions of a recipe, read where `out/teacher.jsonl` has them."""
     questions = mixture(recipe.shares, recipe.seed, recipe.questions)
     head: dict[str, object] = {"teacher": teacher.fingerprint, "recipe": asdict(recipe)}
     if recipe.temperature > 0:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from lesion.core.differences import refuse_another
+from lesion.core.differences import differences
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.values import read_summary
+from lesion.errors import UsageError
 from lesion.progress import Silent, Watcher
 from lesion_labs.memory import orthonormal, sizes, slopes
 from lesion_labs.memory.model import codes, logits, mixture, targets
@@ -23,19 +24,19 @@ _AGAIN = "delete it and run the same command again"
 
 
 def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
-    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read.
-
-    Raises:
-        LesionError: the folder holds another memory, another process writes in it, it cannot be written, or what it
-            holds is damaged.
-    """
+    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read."""
     with locked(run.folder, KIND):
         summary = read_summary(MemorySummary, run.folder, _AGAIN)
         if summary is None:
             summary = measured(study, run.watcher)
             summary.write(run.folder)
         else:
-            refuse_another(run.folder, "memory", summary.study, study)
+            earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
+            if difference := differences(earlier, wanted, wanted):
+                raise UsageError(
+                    f"{run.folder} holds another memory ({difference}); give another folder with --out, or delete that"
+                    " one."
+                )
     return MemoryResult(run.folder, summary)
 
 

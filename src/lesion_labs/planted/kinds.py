@@ -20,11 +20,7 @@ ALL = "all"
 
 
 def check_kind(kind: str) -> None:
-    """Refuse what is no kind of planted truth, nor `all`.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Refuse what is no kind of planted truth, nor `all`."""
     known = (*KINDS, ALL)
     if kind not in known:
         raise UsageError(f"Nothing is planted by '{kind}'{nearest(kind, known)}; there are {', '.join(known)}.")

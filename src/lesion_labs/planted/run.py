@@ -60,12 +60,7 @@ def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher |
 
 
 def make(out: Path, recipe: Recipe) -> Path:
-    """The folder of one model, made unless it is finished.
-
-    Raises:
-        UsageError: it holds a model of another recipe, or a study.
-        LesionError: it cannot be written, or its card is damaged.
-    """
+    """The folder of one model, made unless it is finished."""
     folder = out / f"{recipe.kind}-{recipe.seed}"
     earlier = read_value(Truth, folder / CARD, AGAIN)
     if earlier is not None:

@@ -31,11 +31,7 @@ class Overlap:
 
 
 def rank(scores: Mapping[str, float], truth: Collection[str]) -> float:
-    """The mean rank of the best true place among it and all places that are not true: 1 for the highest score.
-
-    Raises:
-        LesionError: there is no true place, or one has no score.
-    """
+    """The mean rank of the best true place among it and all places that are not true: 1 for the highest score."""
     true = _checked(scores, truth)
     best = max(scores[place] for place in true)
     others = [score for place, score in scores.items() if place not in true]
@@ -47,9 +43,6 @@ def rank(scores: Mapping[str, float], truth: Collection[str]) -> float:
 def average_precision(scores: Mapping[str, float], truth: Collection[str]) -> float:
     """Average precision: the mean over true places of the share of true ones among the places down to it. 1 where all
     true places stand before all others.
-
-    Raises:
-        LesionError: there is no true place, or one has no score.
     """
     true = _checked(scores, truth)
     total, before, hits = 0.0, 0, 0
@@ -64,11 +57,7 @@ def average_precision(scores: Mapping[str, float], truth: Collection[str]) -> fl
 
 
 def overlap(named: Collection[str], truth: Collection[str]) -> Overlap:
-    """Precision and recall of what is named.
-
-    Raises:
-        LesionError: there is no true place.
-    """
+    """Precision and recall of what is named."""
     hits = len(set(named) & set(truth))
     if not truth:
         raise LesionError("Recall needs at least one true place.")
@@ -76,11 +65,7 @@ def overlap(named: Collection[str], truth: Collection[str]) -> Overlap:
 
 
 def mean(values: Sequence[float], level: float = 0.95) -> Contrast:
-    """The mean over seeds with Student's interval; without ends (NaN) of a single seed.
-
-    Raises:
-        LesionError: there are no values.
-    """
+    """The mean over seeds with Student's interval; without ends (NaN) of a single seed."""
     if not values:
         raise LesionError("A mean over seeds needs at least one.")
     centre, count = float(np.mean(values)), len(values)

@@ -61,9 +61,6 @@ def train(network: nn.Module, lessons: Sequence[Lesson], *, steps: int, rate: fl
 
     Returns:
         The mean loss over the lessons at the last step, in nats.
-
-    Raises:
-        LesionError: the loss is not a number any more.
     """
     generator = torch.Generator().manual_seed(seed)
     lessons = _merged(lessons)

@@ -30,9 +30,6 @@ class Language:
         unigram: π_u, by which the first token of a sequence is drawn.
         bigram: π_b, row z is the distribution of what follows z. The row of q is not used.
         symbols: the characters that the tokens stand for; None for a generated language.
-
-    Raises:
-        UsageError: it has fewer than `SMALLEST` tokens.
     """
 
     unigram: Float[Table, " vocabulary"]
@@ -75,9 +72,6 @@ def of_text(text: str, vocabulary: int, origin: str = "The corpus") -> Language:
 
     A character that nothing follows (the last of the text) is followed as the unigrams say. Equally frequent
     characters are ordered by their code points.
-
-    Raises:
-        UsageError: the text has fewer distinct characters than the vocabulary has tokens.
     """
     counts = Counter(text)
     if len(counts) < vocabulary:
@@ -98,12 +92,7 @@ def of_text(text: str, vocabulary: int, origin: str = "The corpus") -> Language:
 
 
 def read(corpus: str | Path) -> tuple[str, str]:
-    """The text of a corpus file and its SHA-256.
-
-    Raises:
-        UsageError: there is no such file, or it is not UTF-8 text.
-        LesionError: it cannot be read.
-    """
+    """The text of a corpus file and its SHA-256."""
     path = existing(corpus, "--corpus")
     content = read_bytes(path, limit=CORPUS_BYTES)
     try:

@@ -48,11 +48,7 @@ class Examination:
 
     @classmethod
     def of(cls, recipe: Recipe, language: Language, device: str | torch.device = "cpu") -> Examination:
-        """The sets of a recipe.
-
-        Raises:
-            UsageError: in none of their sequences there is a question.
-        """
+        """The sets of a recipe."""
         clean, noisy = (
             Source(recipe.task(language, noise), recipe.seed, device).sequences(purpose, recipe.measured)
             for purpose, noise in (("clean", 0.0), ("noisy", recipe.noise))

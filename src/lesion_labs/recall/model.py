@@ -60,11 +60,7 @@ def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int,
 
 
 def matrix(weights: Weights, name: str) -> Float[Tensor, "out in"]:
-    """A trained matrix by its name, or the product `W_OV1` or `W_OV2`.
-
-    Raises:
-        UsageError: there is no such matrix.
-    """
+    """A trained matrix by its name, or the product `W_OV1` or `W_OV2`."""
     if name in weights and name not in FROZEN:
         return weights[name]
     if name in ("W_OV1", "W_OV2"):

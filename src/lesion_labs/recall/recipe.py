@@ -49,9 +49,6 @@ class Recipe:
         measured: sequences in each of the two sets, clean and noisy, that everything is measured on.
         keep: kept fractions of the rank in the truncation sweep.
         draws: random projections beside each truncation.
-
-    Raises:
-        UsageError: a value is out of its bounds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -124,9 +121,6 @@ def preset(name: str, **changes: Any) -> Recipe:
     """The recipe of a preset with some values changed; None changes nothing.
 
     Another optimiser brings its own learning rate, unless one is given.
-
-    Raises:
-        UsageError: there is no such preset, or a value is out of its bounds.
     """
     values: dict[str, Any] = {"preset": name} | {key: value for key, value in changes.items() if value is not None}
     for key, known in (

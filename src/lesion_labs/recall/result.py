@@ -303,11 +303,7 @@ def central(matrices: Sequence[str]) -> list[str]:
 
 
 def read(summary_class: type[S], folder: Path) -> S | None:
-    """The summary of a finished training or study in a folder; None where the folder has none.
-
-    Raises:
-        LesionError: it is damaged.
-    """
+    """The summary of a finished training or study in a folder; None where the folder has none."""
     again = "delete it and run the same command again: what is trained is kept"
     try:
         return read_summary(summary_class, folder, again)

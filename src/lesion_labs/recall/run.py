@@ -59,10 +59,6 @@ def run(
 
     Returns:
         What `summary.json` holds.
-
-    Raises:
-        UsageError: the folder holds another recipe, or the device is not there.
-        LesionError: the folder cannot be written, or its summary is damaged.
     """
     folder = Path(folder)
     watcher = watcher or Silent()
@@ -110,12 +106,7 @@ def run(
 
 
 def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
-    """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun.
-
-    Raises:
-        UsageError: the folder holds another recipe, or something else.
-        LesionError: what is there cannot be read.
-    """
+    """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun."""
     refuse_another_kind(folder, KIND)
     summary = read(RecallSummary, folder)
     if summary is None:
@@ -143,11 +134,7 @@ def _partial(folder: Path, recipe: Recipe) -> list[CutMeasures]:
 
 
 def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
-    """The recipe's tables: generated, or of the text whose digest the recipe names.
-
-    Raises:
-        UsageError: the text is another one, is missing, or has too few characters.
-    """
+    """The recipe's tables: generated, or of the text whose digest the recipe names."""
     if recipe.corpus is None:
         return languages.generated(recipe.vocabulary, recipe.seed)
     if corpus is None:

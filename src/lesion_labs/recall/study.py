@@ -28,11 +28,7 @@ LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "
 
 
 def recipes(study: RecallStudy) -> list[Recipe]:
-    """One recipe for each training of a study, seeds innermost.
-
-    Raises:
-        UsageError: the corpus cannot be read.
-    """
+    """One recipe for each training of a study, seeds innermost."""
     digest = languages.read(study.corpus)[1] if study.corpus is not None else None
     lists = [getattr(study, name) or (None,) for name in LISTS]
     return [
@@ -62,11 +58,6 @@ def run_recall(study: RecallStudy, run: Run) -> RecallResult:
 
     Each training has a folder of its own in `cells`, as `run` leaves it. A study that has the trainings of a folder's
     summary too can add more. Whatever is refused is refused before anything is written.
-
-    Raises:
-        UsageError: a folder holds something else or trainings that the study does not have, the corpus is too small,
-            or the device is not there.
-        LesionError: the folder cannot be written, its summary is damaged, or another process writes in it.
     """
     planned = recipes(study)
     device_of(study.device)

@@ -52,9 +52,6 @@ def train(
 
     Returns:
         The weights, what was measured over training, and what it was measured on.
-
-    Raises:
-        LesionError: the folder holds another training, cannot be written, or the loss is not finite any more.
     """
     watcher = watcher or Silent()
     examination = Examination.of(recipe, language, device)
@@ -103,12 +100,7 @@ def _optimiser(recipe: Recipe, trained: list[Tensor]) -> torch.optim.Optimizer:
 
 
 def refuse_another(path: Path, recipe: Recipe) -> None:
-    """Refuse the stored state of a training of another recipe.
-
-    Raises:
-        UsageError: it is of another recipe.
-        LesionError: it cannot be read.
-    """
+    """Refuse the stored state of a training of another recipe."""
     difference = deviation(stored(path)["identity"], recipe) if path.exists() else ""
     if difference:
         raise UsageError(

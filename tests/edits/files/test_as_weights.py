@@ -56,7 +56,7 @@ def test_files_values_and_texts_may_stand_together(tmp_path):
     magnitude = lesion.ScaleParameters(lesion.Magnitude(0.3, ("0.mlp.up",)), 0.0)
     path = lesion.save_edit(tmp_path / "cut.edit", magnitude, base)
     done = lesion.apply(source, [path, "1×0"], tmp_path / "out")
-    assert [deed.edit.label for deed in done.deeds] == ["magnitude-0.3", "1x0"]
+    assert [each.file.label for each in done.edits] == ["magnitude-0.3", "1x0"]
     assert_same(tmp_path / "out", base, [magnitude, "1×0"])
 
 

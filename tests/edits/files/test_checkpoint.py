@@ -104,7 +104,7 @@ def test_two_edits_select_on_the_unedited_weights_and_their_factors_multiply(tmp
     assert_bitwise(after, edited_in_memory(source, Compose((first.edit, second.edit))))
     with (tmp_path / "out" / "lesion" / "magnitude-0.2.edit").open("rb") as copy:
         assert copy.read() == first.data
-    assert [deed.achieved for deed in done.deeds] == pytest.approx([0.5, 1.5])
+    assert [each.achieved for each in done.edits] == pytest.approx([0.5, 1.5])
 
 
 def test_an_edit_of_several_parts_and_a_random_control_are_applied_as_in_memory(tmp_path):
@@ -247,7 +247,7 @@ def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(tmp
     tokenizer().save_pretrained(tmp_path / "other")
     refused(tmp_path, tmp_path / "other", [edit], "fingerprint", edit.model.fingerprint, "--force")
     done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
-    assert done.deeds[0].afresh
+    assert done.edits[0].afresh
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "other", edit.edit))
     assert "made for other weights" in (tmp_path / "out" / "README.md").read_text()
 
@@ -490,8 +490,8 @@ def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
         "A `base`",
     ):
         assert words in card
-    assert f"{done.deeds[0].selected:,}" in card
-    assert done.deeds[0].selected == sum(count.selected for count in edit.selected)
+    assert f"{done.edits[0].selected:,}" in card
+    assert done.edits[0].selected == sum(count.selected for count in edit.selected)
     assert (tmp_path / "out" / "lesion" / f"{edit.label}.edit").read_bytes() == edit.data
     again = kept(tmp_path, tmp_path / "out", prune, name="again.edit")
     apply(tmp_path / "out", [again], tmp_path / "twice")

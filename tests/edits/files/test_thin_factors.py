@@ -104,7 +104,7 @@ def test_several_edits_meet_in_one_checkpoint_and_truncations_of_one_matrix_keep
         ("2.mlp.up", 0, 0),
         ("head", 0, 8),
     ]
-    assert [deed.achieved for deed in done.deeds] == [None, None, pytest.approx(0.5)]
+    assert [each.achieved for each in done.edits] == [None, None, pytest.approx(0.5)]
     assert {path.name for path in (tmp_path / "out" / "lesion").iterdir()} == {f"{file.label}.edit" for file in files}
 
 
@@ -138,7 +138,7 @@ def test_other_weights_are_refused_and_truncated_when_forced(tmp_path):
         apply(tmp_path / "other", [edit], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
-    assert done.deeds[0].afresh
+    assert done.edits[0].afresh
     assert_bitwise(state(tmp_path / "out"), in_memory(tmp_path / "other", edit.edit))
     assert "it is these that were truncated" in (tmp_path / "out" / "README.md").read_text()
 

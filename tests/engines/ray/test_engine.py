@@ -26,7 +26,7 @@ from lesion.engines.ray.engine import Call, RayEngine, cause
 from lesion.engines.ray.placement import Node, Plan
 from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import cut
-from lesion.engines.ray.worker import Answerer, Hello, Order, Ready
+from lesion.engines.ray.worker import Answerer, Order, Ready, WorkerInfo
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
 from lesion.tasks.task import Answer
@@ -126,10 +126,10 @@ class Actor:
         if self.fate(self, method):
             self.dead = True
             raise DiedError("The actor died unexpectedly")
-        if method == "hello":
+        if method == "info":
             from importlib.metadata import version
 
-            return Hello(f"host{self.number}", 1, version("lesion"))
+            return WorkerInfo(f"host{self.number}", 1, version("lesion"))
         if method == "open":
             self.answerer._engine = self.engine
             return Ready(4)
@@ -352,7 +352,7 @@ def test_a_call_that_is_closed_early_leaves_the_workers_ready_for_the_next():
 def test_another_version_of_lesion_on_the_cluster_is_refused():
     class Old(Actor):
         def _run(self, method, arguments):
-            return Hello("old", 1, "0.0.1") if method == "hello" else super()._run(method, arguments)
+            return WorkerInfo("old", 1, "0.0.1") if method == "info" else super()._run(method, arguments)
 
     cluster = StandInCluster(1)
     cluster._process = lambda plan: Old(1, cluster.fate, Echo())

@@ -15,7 +15,7 @@ from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.checking import spelling
 from lesion.engines.engine import Decoding, Request, Response
-from lesion.engines.ray.worker import Answerer, Failure, Order, Parcel, Part, Ready
+from lesion.engines.ray.worker import Answerer, Failure, Order, Part, Ready, WorkUnit
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
@@ -64,28 +64,28 @@ def answerer() -> Answerer:
     return Answerer(lambda reference: pickle.loads(pickle.dumps(EDITS)))
 
 
-def through(worker: Answerer, parcels, seconds: float = 0.0, call: int = 1) -> tuple[list[Response], list[int]]:
-    """All responses to some parcels, told in pieces of so many seconds; and the units in the order of their end."""
+def through(worker: Answerer, work_units, seconds: float = 0.0, call: int = 1) -> tuple[list[Response], list[int]]:
+    """All responses to some work_units, told in pieces of so many seconds; and the units in the order of their end."""
     responses, finished = [], []
-    waiting = list(parcels)
+    waiting = list(work_units)
     for _ in range(10_000):
         part = worker.proceed(seconds, call, ["the table"], waiting.pop(0) if waiting else None)
         assert isinstance(part, Part)
         assert part.failure is None
         responses += part.responses
         finished += part.finished
-        if len(finished) == len(parcels):
+        if len(finished) == len(work_units):
             return responses, finished
     raise AssertionError("the worker never finished")
 
 
 def test_parcels_carry_their_edits_by_number_and_give_the_same_requests_back():
     requests = questions()
-    parcel = Parcel.packed(3, requests, TABLE)
-    assert {request.edit for request in parcel.requests} == {BASELINE}
-    assert parcel.unpacked(pickle.loads(pickle.dumps(EDITS))) == requests
-    # Edits hold a vector per matrix; a parcel does not grow with them.
-    assert b"Magnitude" not in pickle.dumps(parcel)
+    work_unit = WorkUnit.packed(3, requests, TABLE)
+    assert {request.edit for request in work_unit.requests} == {BASELINE}
+    assert work_unit.unpacked(pickle.loads(pickle.dumps(EDITS))) == requests
+    # Edits hold a vector per matrix; a work_unit does not grow with them.
+    assert b"Magnitude" not in pickle.dumps(work_unit)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 60.0])
@@ -93,8 +93,8 @@ def test_it_answers_every_unit_as_the_engine_in_this_process_does(order, folder,
     requests = questions()
     worker = answerer()
     assert worker.open(order) == Ready(8)
-    parcels = [Parcel.packed(n, requests[n * 8 : n * 8 + 8], TABLE) for n in range(3)]
-    responses, finished = through(worker, parcels, seconds)
+    work_units = [WorkUnit.packed(n, requests[n * 8 : n * 8 + 8], TABLE) for n in range(3)]
+    responses, finished = through(worker, work_units, seconds)
     assert finished == [0, 1, 2]
     expected = {r.key: r for r in TransformersEngine(load(folder, device="cpu"), 8).answer(requests)}
     assert len(responses) == len(requests)
@@ -109,8 +109,8 @@ def test_loops_end_on_a_worker_where_they_end_in_this_process(order, folder):
     requests = [Request(f"{n} {edit}", text, edit, decoding) for n, text in enumerate(texts) for edit in EDITS]
     worker = answerer()
     worker.open(order)
-    parcel = pickle.loads(pickle.dumps(Parcel.packed(0, requests, TABLE)))
-    responses, _ = through(worker, [parcel])
+    work_unit = pickle.loads(pickle.dumps(WorkUnit.packed(0, requests, TABLE)))
+    responses, _ = through(worker, [work_unit])
     expected = {r.key: r for r in TransformersEngine(load(folder, device="cpu"), 8).answer(requests)}
     assert {r.key: (r.token_ids, r.answer) for r in responses} == {
         key: (response.token_ids, response.answer) for key, response in expected.items()
@@ -122,16 +122,16 @@ def test_another_call_or_a_drop_ends_what_was_at_work_and_leaves_no_edit_behind(
     requests = questions()
     worker = answerer()
     worker.open(order)
-    parcel = Parcel.packed(0, requests, TABLE)
+    work_unit = WorkUnit.packed(0, requests, TABLE)
     for _ in range(14):  # into the groups whose edits are written into the weights
-        worker.proceed(1e-9, 1, ["the table"], parcel)
-        parcel = None
-    again = [Parcel.packed(7, requests[:8], TABLE)]
+        worker.proceed(1e-9, 1, ["the table"], work_unit)
+        work_unit = None
+    again = [WorkUnit.packed(7, requests[:8], TABLE)]
     # The same answers, and under the same number of calls: nothing of the first call is left.
     responses, finished = through(worker, again, 60.0, call=2)
     assert {response.key for response in responses} == {request.key for request in requests[:8]}
     assert finished == [7]
-    worker.proceed(1e-9, 2, ["the table"], Parcel.packed(8, requests, TABLE))
+    worker.proceed(1e-9, 2, ["the table"], WorkUnit.packed(8, requests, TABLE))
     worker.drop()
     assert worker.proceed(60.0, 2, ["the table"]) == Part((), ())
     fresh = answerer()
@@ -153,7 +153,7 @@ def test_what_a_person_can_mend_comes_back_as_it_is_and_a_fault_with_its_traceba
     assert isinstance(missing.error, UsageError)
     worker.open(order)
     nowhere = Request("far", (5, 6), ScaleBlock(99), Decoding(2))
-    part = Answerer.proceed(worker, 60.0, 1, ["x"], Parcel(0, (replace(nowhere, prompt=()),), (0,)))
+    part = Answerer.proceed(worker, 60.0, 1, ["x"], WorkUnit(0, (replace(nowhere, prompt=()),), (0,)))
     assert isinstance(part.failure.error, LesionError)
     assert "The prompt of far is empty" in str(part.failure.error)
 
@@ -162,7 +162,7 @@ def test_what_a_person_can_mend_comes_back_as_it_is_and_a_fault_with_its_traceba
         yield
 
     monkeypatch.setattr(TransformersEngine, "answer", broken)
-    part = worker.proceed(60.0, 1, ["x"], Parcel.packed(1, questions(), TABLE))
+    part = worker.proceed(60.0, 1, ["x"], WorkUnit.packed(1, questions(), TABLE))
     assert part.failure.error is None
     assert part.failure.broken
     assert part.failure.text.startswith("Traceback")

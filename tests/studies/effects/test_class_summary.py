@@ -11,10 +11,10 @@ import torch
 import lesion as library
 from lesion.edits.edit import ScaleBlock
 from lesion.statistics.paired import holm, sign_flip_exact, wilson
-from lesion.studies.effects.class_findings import class_sentences
+from lesion.studies.effects import claims
 from lesion.studies.effects.class_summary import by_class
 from lesion.studies.effects.measurement import ClassSums
-from lesion.studies.effects.result import TaskEffects
+from lesion.studies.effects.result import TaskEffects, UnitEffects
 from lesion.studies.effects.study import EffectsStudy
 from lesion.tasks.catalogue import find
 
@@ -125,13 +125,17 @@ def test_groups_are_the_same_over_their_items_without_tests(fields):
     assert two.of("block")[0].of("copied number").drop.p is None
 
 
-def test_a_sentence_says_of_every_block_what_it_takes(fields):
-    task = TaskEffects.model_construct(classes=fields["classes"], units=[type("Unit", (), {"unit": "block"})])
-    text = " ".join(class_sentences(task)).replace("\N{NO-BREAK SPACE}", " ")
-    assert "'copied number' (100 % unedited) loses most without block 0 (→ " in text
-    assert "No class of gold token is shown to lose most without block 1 ('" in text
-    assert "No class of gold token is shown to lose any without block 2." in text
-    assert "No gold token is of the class 'operation', 'step or end' or 'final answer'." in text
+def test_a_claim_says_of_every_block_what_it_takes(fields):
+    task = TaskEffects.model_construct(
+        model="m", task="t", units=(UnitEffects.model_construct(unit="block"),), **fields
+    )
+    (claim,) = claims.which_tokens_are_lost([task])
+    first, second, third = (text.replace("\N{NO-BREAK SPACE}", " ") for text in claim.sentences)
+    assert first.startswith("Without block 0, most is lost of 'copied number' (100 → ")
+    assert second == "Without block 1 several lose, and which loses most cannot be told."
+    assert third == "Without block 2 no class is shown to lose any."
+    (line,) = claim.rows
+    assert (line.layer, line.token_class, line.loses_most) == (0, "copied number", True)
 
 
 def test_a_contrast_has_no_classes_and_items_that_all_differ_in_nothing_no_groups():

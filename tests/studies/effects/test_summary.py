@@ -9,9 +9,11 @@ import pytest
 from scipy import stats
 
 from lesion.edits.edit import ScaleBlock
-from lesion.studies.effects.findings import findings
+from lesion.edits.units import ScaleHead
+from lesion.report.values import Estimate
+from lesion.studies.effects import claims
 from lesion.studies.effects.measurement import Measured
-from lesion.studies.effects.result import EffectsSummary
+from lesion.studies.effects.result import ScreenAgreement
 from lesion.studies.effects.screens import agreement
 from lesion.studies.effects.study import EffectsStudy
 from lesion.studies.effects.summary import Sample, summarised
@@ -98,16 +100,14 @@ def test_each_planted_kind_of_place_is_told_apart(task):
 
 def test_the_final_norm_is_named_only_where_a_test_of_its_own_says_so(task):
     assert [effect.layer for effect in task.effects if effect.is_repaired_by_norm] == [0, 1, 2, 4]
-    told = " ".join(findings(EffectsSummary(study=STUDY, tasks=(task,)))[0].headline).replace("\xa0", " ")
-    assert "Behind blocks 1 and 4 the final norm scales up what is left." in told
+    assert "Behind blocks 1 and 4 the final norm scales up what is left." in said(claims.what_is_repaired, task)
     made = items()
     for row, item in enumerate(made):  # what the two make up for differs from item to item, their sum does not
         item.frozen["1"] = item.direct["1"] - 0.5 + 9 * (-1) ** row
     other = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
-    told = " ".join(findings(EffectsSummary(study=STUDY, tasks=(other,)))[0].headline)
     assert (
-        "Behind block 4 the final norm scales up what is left. Whether later blocks or the final norm make up for"
-        in (told.replace("\xa0", " "))
+        "Behind block 4 the final norm scales up what is left; whether later blocks or the norm make up for block 1"
+        " cannot be told." in said(claims.what_is_repaired, other)
     )
 
 
@@ -170,10 +170,72 @@ def test_drops_that_are_all_alike_rank_nothing():
     assert (found.rho.value, found.rho.low, found.tied) == (None, None, 2)
 
 
-def test_the_findings_say_who_repairs_what(task):
-    first, *_ = findings(EffectsSummary(study=STUDY, tasks=[task]))
-    headline, sentences = " ".join(first.headline), " ".join(first.sentences)
-    assert "Switching off blocks\N{NO-BREAK SPACE}1, 2 and 4 takes less than they write" in headline
-    assert "of what block\N{NO-BREAK SPACE}2 wrote. Behind blocks\N{NO-BREAK SPACE}1 and 4 the final norm" in headline
-    assert "1 of 5 blocks does more through later blocks than directly, most block\N{NO-BREAK SPACE}0" in sentences
-    assert "half of that is reached at layer 5 of 5" in sentences
+def test_what_writes_and_what_costs_most_is_named_beside_what_others_read(task):
+    text = said(claims.what_writes_and_what_costs, task)
+    assert text.startswith("Block 4 writes most towards the right token, 4.0")
+    assert "most is lost without block 0, 5.05 logits [5.0" in text
+    assert "1 of 5 blocks does more through later blocks, which read what is written, than directly" in text
+    (claim,) = claims.what_writes_and_what_costs([task])
+    assert [effect.layer for _, effect in claim.rows] == [0, 4]
+
+
+def test_repair_is_by_later_blocks_or_not_shown_to_be_or_not_shown(task):
+    assert said(claims.what_is_repaired, task).startswith("With block 2 switched off, later blocks make up for 51 % [")
+    made = items()
+    for row, item in enumerate(made):
+        item.frozen["2"] = item.direct["2"] + 0.01 * (-1) ** row
+    norm = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
+    assert said(claims.what_is_repaired, norm).startswith("Switching off blocks 1, 2 and 4 costs less than was written")
+    for row, item in enumerate(made):
+        item.total.update({place: value + 1.0 + 0.1 * (row % 3) for place, value in item.direct.items()})
+    none = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
+    assert said(claims.what_is_repaired, none) == (
+        "No repair is shown: of 5 blocks, none is shown to cost less than it writes."
+    )
+    (claim,) = claims.what_is_repaired([none])
+    assert claim.rows == ()
+
+
+def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
+    made = items()
+    for item in made:
+        for name in ("direct", "total", "frozen", "loss"):
+            values = getattr(item, name)
+            values |= {f"{block}.attention.head.0": values[str(block)] * (-1) ** block for block in range(BLOCKS)}
+    edits = [ScaleHead(block, 0) for block in range(BLOCKS)]
+    study = EffectsStudy.make(models=["m"], tasks=["primer:arithmetic"], unit=["head"])
+    task = summarised(study, "m", "t", made, edits, None, tempting=False)
+    text = said(claims.which_heads_write, task)
+    assert text.startswith("Most towards the right token write heads 4.0 (")
+    assert "most against it write heads 1.0 (−2" in text
+    assert "and 3.0 (−0.98" in text
+
+
+def test_the_lens_says_where_half_of_the_tokens_are_reached(task):
+    assert (
+        "50 % [29, 71] of the gold tokens are the most probable token; half of that is reached behind block 4."
+        in said(claims.when_it_is_readable, task)
+    )
+
+
+@pytest.mark.parametrize(
+    ("p", "begin"),
+    [
+        (0.01, "Over 5 blocks, the loss of log-probability ranks most like the drops of accuracy."),
+        (0.2, "No cheap measure is shown to rank 5 blocks as the drops of accuracy do."),
+    ],
+)
+def test_a_screen_foretells_only_where_its_test_says_so(task, p, begin):
+    rows = [
+        ScreenAgreement(screen=screen, unit="block", places=5, items=9, tied=0, rho=Estimate(value=rho, p=p))
+        for screen, rho in (("direct", 0.1), ("loss", 0.9))
+    ]
+    text = said(claims.what_foretells_the_drops, task.model_copy(update={"agreements": tuple(rows)}))
+    assert text.startswith(begin)
+    assert "loss of log-probability ρ 0.90" in text
+    assert claims.what_foretells_the_drops([task]) == ()
+
+
+def said(rule, task) -> str:
+    (claim,) = rule([task])
+    return claim.text.replace("\N{NO-BREAK SPACE}", " ")

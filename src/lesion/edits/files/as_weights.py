@@ -53,10 +53,6 @@ def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None
         given: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these.
         model: loads the model that they are for; called where one is no file.
         factor: in place of the edits' own.
-
-    Raises:
-        UsageError: one is no edit, cannot be written as weights, or has no factor where one is given; or there is none.
-        LesionError: a file is damaged, or the model cannot be loaded.
     """
     one = isinstance(given, EditFile | Single | Compose) or several(given) is None
     each_given = [given] if one else several(given) or []
@@ -96,10 +92,6 @@ def as_weights(edit: Edit, model: Model) -> Edit:
     With the bias behind that matrix multiplied too (`bias_factors`), this is the same where a branch adds to the
     residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0, or
     where attention and MLP read the same (parallel residual). It is tried on a few tokens.
-
-    Raises:
-        UsageError: it is not the same on this model, or the edit names a place that the model does not have, or
-            replaces what a place adds.
     """
     if replaced := of_replacements(edit):
         raise UsageError(

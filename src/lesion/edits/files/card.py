@@ -26,7 +26,7 @@ tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")
 
 
 @dataclass(frozen=True)
-class Deed:
+class AppliedEdit:
     """One edit as it was applied.
 
     Attributes:
@@ -38,7 +38,7 @@ class Deed:
         cuts: what it leaves of the matrices that it truncates, by itself.
     """
 
-    edit: EditFile
+    file: EditFile
     kept_as: str
     factor: str
     counts: tuple[Count, ...]
@@ -66,7 +66,7 @@ class Applied:
     """
 
     folder: Path
-    deeds: tuple[Deed, ...]
+    edits: tuple[AppliedEdit, ...]
     effects: tuple[Effect, ...]
     total: int
     achieved: float | None
@@ -117,7 +117,7 @@ def write(base: str, applied: Applied, original: str | None) -> str:
     """The card of what was done to a model (its name as typed) in Markdown, over the model's own README."""
     front, rest = front_and_rest(original or "")
     matrices = len(applied.truncated)
-    biases = " and biases" * any(deed.edit.biases for deed in applied.deeds)
+    biases = " and biases" * any(edit.file.biases for edit in applied.edits)
     what = [f"weights{biases} of {code(base)} were multiplied in place"] * bool(applied.effects)
     were = "matrix was" if matrices == 1 else "matrices were"
     what += [f"{matrices:,} {were} truncated"] * bool(matrices)
@@ -135,15 +135,15 @@ def write(base: str, applied: Applied, original: str | None) -> str:
         *_biases(applied),
         *_truncated(applied),
     ]
-    for deed in applied.deeds:
-        if deed.afresh:
-            how = "its selection was made anew on these" if deed.counts else "it is these that were truncated"
-            lines += ["", f"{code(deed.edit.label)} was made for other weights; {how}."]
-        if not deed.counts:
-            lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made}."]
+    for edit in applied.edits:
+        if edit.afresh:
+            how = "its selection was made anew on these" if edit.counts else "it is these that were truncated"
+            lines += ["", f"{code(edit.file.label)} was made for other weights; {how}."]
+        if not edit.counts:
+            lines += ["", f"{code(edit.file.label)} was made on {edit.file.made}."]
             continue
-        lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made} from:", ""]
-        lines += [f"- {line}" for line in data_of(deed.edit)]
+        lines += ["", f"{code(edit.file.label)} was made on {edit.file.made} from:", ""]
+        lines += [f"- {line}" for line in data_of(edit.file)]
     lines.append(LOADING)
     if applied.left_out:
         lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, applied.left_out)) + "."]
@@ -161,11 +161,11 @@ def _multiplied(applied: Applied) -> list[str]:
         "| edit | digest | factor | achieved | selected | made for | file |",
         "|---|---|---|---|---|---|---|",
     ]
-    for deed in applied.deeds:
-        if deed.achieved is not None:
+    for edit in applied.edits:
+        if edit.achieved is not None:
             lines.append(
-                f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {deed.factor} | {deed.achieved:.6g} "
-                f"| {deed.selected:,} ({deed.selected / applied.total:.4%}) | {_origin(deed)}"
+                f"| {code(edit.file.label)} | {code(edit.file.digest)} | {edit.factor} | {edit.achieved:.6g} "
+                f"| {edit.selected:,} ({edit.selected / applied.total:.4%}) | {_origin(edit)}"
             )
     stored = ", ".join(sorted({effect.dtype for effect in applied.effects}))
     return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
@@ -174,13 +174,13 @@ def _multiplied(applied: Applied) -> list[str]:
 def _biases(applied: Applied) -> list[str]:
     """Which biases were multiplied, and that the kept file does not hold them."""
     lines = []
-    for deed in applied.deeds:
-        if factors := deed.edit.biases:
+    for edit in applied.edits:
+        if factors := edit.file.biases:
             each = ", ".join(f"{code(address)} by {factor:g}" for address, factor in factors.items())
             lines += [
                 "",
-                f"{code(deed.edit.label)} also multiplied the biases added to the results of these matrices: {each}. "
-                f"{code('lesion/' + deed.kept_as)} holds the weights alone.",
+                f"{code(edit.file.label)} also multiplied the biases added to the results of these matrices: {each}. "
+                f"{code('lesion/' + edit.kept_as)} holds the weights alone.",
             ]
     return lines
 
@@ -190,10 +190,10 @@ def _truncated(applied: Applied) -> list[str]:
     if not applied.truncated:
         return []
     lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]
-    for deed in applied.deeds:
-        if deed.cuts:
-            keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in deed.cuts)
-            lines.append(f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {keeps} | {_origin(deed)}")
+    for edit in applied.edits:
+        if edit.cuts:
+            keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in edit.cuts)
+            lines.append(f"| {code(edit.file.label)} | {code(edit.file.digest)} | {keeps} | {_origin(edit)}")
     lines += [
         "",
         "| truncated matrix | out × in | kept | of its squared norm | parameters | as two thin factors |",
@@ -214,6 +214,6 @@ def _truncated(applied: Applied) -> list[str]:
     ]
 
 
-def _origin(deed: Deed) -> str:
-    edit = deed.edit
-    return f"{cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} | {code('lesion/' + deed.kept_as)} |"
+def _origin(edit: AppliedEdit) -> str:
+    file = edit.file
+    return f"{cell(file.model.name)}, fingerprint {code(file.model.fingerprint)} | {code('lesion/' + edit.kept_as)} |"

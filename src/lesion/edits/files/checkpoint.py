@@ -18,7 +18,7 @@ from lesion.edits.cuts import cuts, refuse_both
 from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
 from lesion.edits.files.as_weights import edit_files
-from lesion.edits.files.checkpoint_pass import Course, deeds_of
+from lesion.edits.files.checkpoint_pass import EditOnCheckpoint, applied_edits
 from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.layout import Place, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite
@@ -55,11 +55,7 @@ def resolve(source: str, revision: str | None = None) -> Path:
 
 
 def config_of(folder: Path, name: str) -> Any:
-    """The configuration in a folder of a decoder that edits can be written into.
-
-    Raises:
-        LesionError: it is none, comes with code of its own, or is of quantised weights.
-    """
+    """The configuration in a folder of a decoder that edits can be written into."""
     inside(folder, "config.json")
     try:
         with quiet():
@@ -146,7 +142,7 @@ def apply(
     total = sum(rows * columns for rows, columns in shapes.values())
     refuse_full(out, checkpoint)
 
-    courses = [Course.of(file, force) for file in files]
+    passes = [EditOnCheckpoint.of(file, force) for file in files]
     effects: dict[str, Effect] = {}
     kept = {cut.address: cut for cut in cuts(truncations, shapes)}
     done: dict[str, Truncated] = {}
@@ -156,33 +152,33 @@ def apply(
             view = place.storage.view(tensor)
             weight = view.reshape(shapes[address])
             if address in kept:
-                for course in courses:
-                    if address in course.file.model.matrices:
-                        course.made_for(address, weight, name)
+                for edit_pass in passes:
+                    if address in edit_pass.file.model.matrices:
+                        edit_pass.made_for(address, weight, name)
                 if not kept[address].whole:
                     edited, done[address] = truncated(weight, kept[address], thin)
                     view.copy_(edited.reshape(view.shape))
                 continue
-            changes = [course.changes(address, weight, name) for course in courses]
+            changes = [edit_pass.changes(address, weight, name) for edit_pass in passes]
             together = [change for own in changes for change in own]
             edited, effect = scaled(weight, together, address)
             if address not in effects:  # else it is a tied tensor under its second name
                 effects[address] = effect
-                for course, own in zip(courses, changes, strict=True):
+                for edit_pass, own in zip(passes, changes, strict=True):
                     if own:
-                        course.note(address, weight, own, effect if len(own) == len(together) else None)
+                        edit_pass.note(address, weight, own, effect if len(own) == len(together) else None)
             view.copy_(edited.reshape(view.shape))
 
     with emerging(out, watcher.note) as partial, torch.inference_mode():
         _weights(checkpoint, partial, where, edit, biases, watcher, name)
         ordered = tuple(effects[address] for address in touched if address in effects)
         cut = tuple(done[address] for address in touched if address in done)
-        deeds = deeds_of(courses, done, total, name)
+        edits_applied = applied_edits(passes, done, total, name)
         labels = " + ".join(file.label for file in files)
         achieved = check_effects(labels, ordered, name, total) if ordered else None
-        left_out = copy_others(folder, partial, checkpoint, deeds)
+        left_out = copy_others(folder, partial, checkpoint, edits_applied)
         thin_file = out / write_factors(partial, cut) if thin else None
-        applied = card.Applied(out, deeds, ordered, total, achieved, left_out, cut, thin_file)
+        applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut, thin_file)
         write_card(folder, partial, name, applied)
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")

@@ -1,4 +1,4 @@
-"""Course: one edit on its way through the shards of a checkpoint, and what it has done when they are written."""
+"""One edit on its way through the shards of a checkpoint, and what it has done when they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.edits.edit import Compose, ScaleParameters, of_weights
-from lesion.edits.files import card
+from lesion.edits.files.card import AppliedEdit
 from lesion.edits.files.edit_file import EditFile, anew
 from lesion.edits.files.truncated import Truncated
 from lesion.edits.selections.selection import Count, check_extent
@@ -21,7 +21,7 @@ from lesion.models.fingerprint import values_digest
 
 
 @dataclass
-class Course:
+class EditOnCheckpoint:
     """One edit on its way: what it changes in every matrix, and what it did.
 
     Attributes:
@@ -41,8 +41,8 @@ class Course:
     afresh: bool = False
 
     @classmethod
-    def of(cls, file: EditFile, force: bool) -> Course:
-        """The course of a file at its beginning."""
+    def of(cls, file: EditFile, force: bool) -> EditOnCheckpoint:
+        """The edit of a file, before the first shard."""
         fixed, loose = of_weights(file.fixed()), of_weights(file.edit)
         return cls(file, force, fixed, loose, effects=[[] for _ in fixed])
 
@@ -80,11 +80,7 @@ class Course:
         self.counts[address] = Count.at(address, union.selected, weight.numel())
 
     def check(self, total: int, name: str) -> float | None:
-        """The factor that its multiplications have achieved, with their sign; None where it only truncates.
-
-        Raises:
-            LesionError: one of them selects nothing, everything, or moved too little.
-        """
+        """The factor that its multiplications have achieved, with their sign; None where it only truncates."""
         if not self.fixed:
             return None
         for part, effects in zip(self.fixed, self.effects, strict=True):
@@ -94,29 +90,30 @@ class Course:
         return math.copysign(size, math.prod(self.file.factors))
 
 
-def deeds_of(courses: Sequence[Course], done: Mapping[str, Truncated], total: int, name: str) -> tuple[card.Deed, ...]:
+def applied_edits(
+    passes: Sequence[EditOnCheckpoint], done: Mapping[str, Truncated], total: int, name: str
+) -> tuple[AppliedEdit, ...]:
     """What each edit did by itself, all shards written; `done` are the truncated matrices, `total` as in
     `check_effects`.
-
-    Raises:
-        LesionError: one of them selects nothing, everything, or moved too little; or its truncations change nothing.
     """
-    deeds = []
+    edits = []
     taken: set[str] = set()
-    for course in courses:
-        file = course.file
-        achieved = course.check(total, name)
+    for edit_pass in passes:
+        file = edit_pass.file
+        achieved = edit_pass.check(total, name)
         cuts = file.cuts
-        if not course.fixed and not any(done[cut.address].moved for cut in cuts if not cut.whole):
+        if not edit_pass.fixed and not any(done[cut.address].moved for cut in cuts if not cut.whole):
             raise LesionError(
                 f"{file.label} changes no weight of {name}: what it keeps of {', '.join(cut.address for cut in cuts)} "
                 "is all that is not 0. Keep less."
             )
         kept_as = f"{file.label}.edit"
-        for number in range(2, len(courses) + 2):
+        for number in range(2, len(passes) + 2):
             if kept_as in taken:
                 kept_as = f"{file.label}-{number}.edit"
         taken.add(kept_as)
         factors = " and ".join(f"{factor:g}" for factor in file.factors)
-        deeds.append(card.Deed(file, kept_as, factors, tuple(course.counts.values()), course.afresh, achieved, cuts))
-    return tuple(deeds)
+        edits.append(
+            AppliedEdit(file, kept_as, factors, tuple(edit_pass.counts.values()), edit_pass.afresh, achieved, cuts)
+        )
+    return tuple(edits)

@@ -37,11 +37,6 @@ def combined(
         path: of the file to write; one that exists is overwritten.
         factor: of the new edit; needed where the two differ in theirs.
         model: for which they were made; without it, how much is selected is not counted.
-
-    Raises:
-        UsageError: the edits are for different models, have several parts or different factors, or there is no such
-            word; one of them truncates, and it is not `or`, a factor is given, or the other is of the same matrix.
-        LesionError: nothing or everything would be selected, or the file cannot be written.
     """
     if word not in ALGEBRA:
         raise UsageError(f"Two edits are combined by minus, and, or; not by '{word}'.")

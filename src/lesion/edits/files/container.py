@@ -45,11 +45,7 @@ def _content(digits: str) -> bytes:
 
 
 def decode(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header and the tensors of a file, after its content sum was found right.
-
-    Raises:
-        LesionError: it is no `.edit` file, it is of a later version, or it was cut or changed.
-    """
+    """The header and the tensors of a file, after its content sum was found right."""
     header = _header(data, name)
     if header.get("format") != FORMAT:
         raise LesionError(f"{name} is not an edit: its header does not say '{FORMAT}'.")
@@ -138,12 +134,7 @@ def _unreadable(name: str, error: Exception) -> LesionError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that a person named.
-
-    Raises:
-        UsageError: there is none, or it is a folder.
-        LesionError: it cannot be read.
-    """
+    """The bytes of a file that a person named."""
     refuse_absent(path)
     try:
         return path.read_bytes()

@@ -49,10 +49,6 @@ def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
 
     Killed in the middle, it stays behind as `.NAME.partial-PID`; the next run to the same place removes it and notes
     that.
-
-    Raises:
-        UsageError: something is there already.
-        LesionError: it cannot be written there, or the disk is full.
     """
     refuse_occupied(out)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"

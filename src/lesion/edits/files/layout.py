@@ -51,9 +51,6 @@ def skeleton(config: Any, name: str) -> tuple[Anatomy, PreTrainedModel, bool]:
 
     The third value says whether the network had to be built in main memory: an architecture that is not in the table is
     taken apart by a forward pass, which needs numbers (random ones do).
-
-    Raises:
-        LesionError: it is no decoder that can be taken apart.
     """
     with quiet():
         with torch.device("meta"):
@@ -70,11 +67,7 @@ def skeleton(config: Any, name: str) -> tuple[Anatomy, PreTrainedModel, bool]:
 def places(
     anatomy: Anatomy, network: PreTrainedModel, entries: Mapping[str, Entry], touched: Iterable[str]
 ) -> dict[str, tuple[Place, ...]]:
-    """Where each of the touched matrices lies on disk; several places where a tied tensor is stored under both names.
-
-    Raises:
-        LesionError: a matrix is not there, has another shape, or lies in a form that no edit can reach.
-    """
+    """Where each touched matrix lies on disk; several places where a tied tensor is stored under both names."""
     pieces = _pieces(network, entries)
     aliases = {name: group for group in anatomy.tied for name in group}
     places_of = {}
@@ -99,9 +92,6 @@ def bias_factors(
 
     Args:
         factors: by the address of the matrix to whose result the bias is added.
-
-    Raises:
-        LesionError: a bias is not there.
     """
     pieces = _pieces(network, entries) if factors else {}
     on_disk: dict[str, float] = {}

@@ -8,11 +8,7 @@ from lesion.errors import UsageError
 
 
 def refuse_absent(path: Path) -> None:
-    """Refuse the path of no `.edit` file, naming those that lie there.
-
-    Raises:
-        UsageError: there is none, or it is a folder, a device or a pipe.
-    """
+    """Refuse the path of no `.edit` file, naming those that lie there."""
     if path.is_dir():
         inside = sorted(entry.name for entry in path.glob("*.edit"))
         hint = f": it has {', '.join(inside[:5])}" if inside else ""

@@ -38,11 +38,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path, data: bytes) -> EditFile:
-    """The edit that a header of any JSON values and its vectors describe.
-
-    Raises:
-        LesionError, KeyError, TypeError, ValueError, AttributeError: something is missing, or does not fit the rest.
-    """
+    """The edit that a header of any JSON values and its vectors describe."""
     label = header["label"]
     _need(isinstance(label, str) and _LABEL.fullmatch(label), "its label is not a plain name")
     model = _made_for(header["model"])

@@ -28,13 +28,7 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F
 def rewrite(
     source: Path, target: Path, entries: Mapping[str, Entry], edits: Mapping[str, Callable[[Tensor], None]]
 ) -> None:
-    """Write a shard again; `edits` change some of its tensors in place, by name.
-
-    Raises:
-        OSError: it cannot be read or written.
-        LesionError: a tensor to edit is not stored as floating-point numbers, or a tensor is not finite as it is
-            written.
-    """
+    """Write a shard again; `edits` change some of its tensors in place, by name."""
     with source.open("rb") as reading, target.open("wb") as writing:
         for name, entry in entries.items():
             if name not in edits and not _has_floats(entry):
@@ -58,12 +52,7 @@ def rewrite(
 
 
 def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> None:
-    """Write a shard of tensors of another one, byte for byte, under other names; one may come several times.
-
-    Raises:
-        OSError: it cannot be read or written.
-        LesionError: the source is cut short, or a tensor is not finite.
-    """
+    """Write a shard of tensors of another one, byte for byte, under other names; one may come several times."""
     table: dict[str, object] = {"__metadata__": {"format": "pt"}}
     at = 0
     for entry, name in entries:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lesion.edits.files import card
+from lesion.edits.files.card import AppliedEdit
 from lesion.errors import LesionError
 from lesion.models.stored import Checkpoint, inside
 
@@ -17,7 +18,7 @@ TEMPLATES = "additional_chat_templates"
 KEPT = "lesion"
 
 
-def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequence[card.Deed]) -> tuple[str, ...]:
+def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequence[AppliedEdit]) -> tuple[str, ...]:
     """Copy tokenizer, templates, licences and earlier edits, and add these edits; gives the names of what was not."""
     own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
     left_out = []
@@ -36,8 +37,8 @@ def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequ
         elif entry.name != KEPT and not entry.name.startswith("."):
             left_out.append(entry.name + "/" * entry.is_dir())
     (partial / KEPT).mkdir()
-    for deed in deeds:
-        (partial / KEPT / deed.kept_as).write_bytes(deed.edit.data)
+    for edit in edits:
+        (partial / KEPT / edit.kept_as).write_bytes(edit.file.data)
     earlier = folder / KEPT
     for entry in sorted(earlier.glob("*.edit")) if earlier.is_dir() and not earlier.is_symlink() else []:
         if _safe(earlier, entry):

@@ -26,9 +26,6 @@ class Columns(Selection):
     Args:
         address: of the matrix: `23.attention.o`.
         start, stop: the first column and the one after the last, counted from 0.
-
-    Raises:
-        UsageError: the address is not one of a matrix, or there are no such columns.
     """
 
     address: str

@@ -41,9 +41,6 @@ class Matched(Selection):
         like: the selection.
         seed: of the draw.
         texts: what was observed on other texts; scores are |W| · a with the sum of their norms a. None: scores are |W|.
-
-    Raises:
-        LesionError: of a mask, where more than half of a matrix is selected, so that too few others are left.
     """
 
     like: Selection

@@ -23,12 +23,7 @@ KINDS: dict[str, type[Selection]] = {
 
 
 def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
-    """The selection whose `recipe` this is: the inverse of `selection.recipe(lambda inputs: inputs.digest)`.
-
-    Raises:
-        UsageError: a number in it is not one that the selection takes.
-        LesionError: it is no recipe, or names inputs that are not given.
-    """
+    """The selection whose `recipe` this is: the inverse of `selection.recipe(lambda inputs: inputs.digest)`."""
 
     def named(digest: Any) -> Inputs:
         if not isinstance(digest, str) or digest not in inputs:

@@ -186,21 +186,13 @@ def count(selection: Selection, model: Model) -> list[Count]:
 
 
 def refuse_unknown_matrices(selection: Selection, model: Model) -> None:
-    """Refuse a selection that names a matrix which a model does not have.
-
-    Raises:
-        UsageError: it does; the message names the nearest ones.
-    """
+    """Refuse a selection that names a matrix which a model does not have."""
     for address in selection.named:
         model.anatomy.matrix(address)
 
 
 def check_extent(selection: Selection, selected: int, total: int, name: str) -> None:
-    """Refuse a selection that is empty or everything.
-
-    Raises:
-        LesionError: it is.
-    """
+    """Refuse a selection that is empty or everything."""
     if selected == 0:
         raise LesionError(
             f"The selection {selection.label} is empty on {name}: no weight is left. With another keep, other "

@@ -43,9 +43,6 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     Args:
         weight: float32, bfloat16 or float16.
         vector: a, float32.
-
-    Raises:
-        LesionError: a score is not a number, since the weights or the vector are not finite.
     """
     most = max(counts)
     places, values = _candidates(weight, vector, most)

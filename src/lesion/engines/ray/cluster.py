@@ -18,7 +18,7 @@ from lesion.engines.ray.joining import connected, ray_module
 from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
 from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import Unit
-from lesion.engines.ray.worker import Answerer, Order, Parcel
+from lesion.engines.ray.worker import Answerer, Order, WorkUnit
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.models.source import BUNDLED, find
@@ -37,7 +37,7 @@ class Worker:
         actor: Ray's handle of its process.
         pending: calls that it has not answered yet, oldest first.
         started: when its process was asked for, by the monotonic clock.
-        host, process: where it runs, once it has said hello.
+        host, process: where it runs, once it has started.
         order: the engine that it has open or is opening.
         rows: that it answers at once; 0 until it is ready.
         units: that it was given, the first of them at work.
@@ -68,16 +68,16 @@ class Worker:
         self.started = time.monotonic()
         self.units.clear()
         self.rest()
-        self.pending = deque([actor.hello.remote()])
+        self.pending = deque([actor.info.remote()])
 
     def open(self, order: Order) -> None:
         """Have it open an engine."""
         self.order, self.rows = order, 0
         self.pending.append(self.actor.open.remote(order))
 
-    def proceed(self, seconds: float, call: int, edits: list[Any], parcel: Parcel | None = None) -> None:
-        """Have it answer on, with one more unit where a parcel is given."""
-        self.pending.append(self.actor.proceed.remote(seconds, call, edits, parcel))
+    def proceed(self, seconds: float, call: int, edits: list[Any], work_unit: WorkUnit | None = None) -> None:
+        """Have it answer on, with one more unit where a work_unit is given."""
+        self.pending.append(self.actor.proceed.remote(seconds, call, edits, work_unit))
 
     def drop(self) -> None:
         """Have it forget what it was given."""
@@ -219,12 +219,7 @@ def _fetch(reference: Any) -> Any:
 
 @contextmanager
 def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
-    """The workers that a choice names, until the `with` ends.
-
-    Raises:
-        UsageError: there is no room for so many workers.
-        LesionError: the cluster does not answer, or Ray cannot start.
-    """
+    """The workers that a choice names, until the `with` ends."""
     with connected(choice.ray) as nodes:
         elsewhere = (choice.ray or "").startswith("ray://")
         cluster = Cluster(choice, nodes, watcher, None if elsewhere else Raylet.here())

@@ -18,7 +18,7 @@ from lesion.engines.engine import Request, Response
 from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
 from lesion.engines.ray.units import Unit, cut
-from lesion.engines.ray.worker import Failure, Hello, Parcel, Part, Ready
+from lesion.engines.ray.worker import Failure, Part, Ready, WorkerInfo, WorkUnit
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 
@@ -34,11 +34,7 @@ DEATHS = 3
 
 
 class RayEngine:
-    """Answers requests with one model on the workers of a cluster.
-
-    Raises:
-        UsageError: the batch size is less than 1, or there is not enough room for the workers.
-    """
+    """Answers requests with one model on the workers of a cluster."""
 
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
         if batch_size != "auto" and int(batch_size) < 1:
@@ -49,13 +45,7 @@ class RayEngine:
         self.batch_size = batch_size
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Responses as they are finished, in any order; every request gets exactly one.
-
-        Raises:
-            UsageError: an edit names a place that the model does not have.
-            LesionError: as of the engine that runs on the workers; or the workers cannot load the model, keep dying,
-                or find no room on the cluster.
-        """
+        """Responses as they are finished, in any order; every request gets exactly one."""
         waiting = list(requests)
         if waiting:
             yield from Call(self.cluster, self.model, self.batch_size, waiting).responses()
@@ -123,7 +113,7 @@ class Call:
             finished, _ = self.ray.wait(list(pending), num_returns=len(pending), timeout=0)
         responses: list[Response] = []
         for reference in finished:
-            responses += self._took(pending[reference])
+            responses += self._on_result(pending[reference])
         if self.cluster.raylet is not None:
             self.cluster.raylet.look(self.cluster.choice.ray)
         self._look_for_room()
@@ -138,8 +128,8 @@ class Call:
                     unit = self.queue.popleft()
                     worker.units.append(unit)
                     worker.work()
-                    parcel = Parcel.packed(unit.number, list(unit.requests.values()), self.table)
-                    worker.proceed(TELL_EVERY, self.number, self.edits, parcel)
+                    work_unit = WorkUnit.packed(unit.number, list(unit.requests.values()), self.table)
+                    worker.proceed(TELL_EVERY, self.number, self.edits, work_unit)
         for worker in ready:
             # Two at a time: it goes on while its last answers are on their way.
             while worker.units and len(worker.pending) < 2:
@@ -149,18 +139,18 @@ class Call:
         """Whether a worker is with the last batch of its unit, and giving it the next one starves nobody."""
         return len(worker.units[0].requests) <= worker.rows and len(self.queue) > len(self.cluster.workers)
 
-    def _took(self, worker: Worker) -> list[Response]:
+    def _on_result(self, worker: Worker) -> list[Response]:
         reference = worker.pending.popleft()
         try:
             result = self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             raise LesionError(f"{worker} has failed:", *str(error).splitlines()) from None
         except self.ray.exceptions.RayError as error:
-            self._lost(worker, error)
+            self._on_death(worker, error)
             return []
         match result:
-            case Hello():
-                self._met(worker, result)
+            case WorkerInfo():
+                self._on_started(worker, result)
             case Ready():
                 self._opened(worker, result)
             case Failure():
@@ -169,14 +159,14 @@ class Call:
                 return self._part(worker, result)
         return []
 
-    def _met(self, worker: Worker, hello: Hello) -> None:
+    def _on_started(self, worker: Worker, info: WorkerInfo) -> None:
         here = version("lesion")
-        if hello.version != here:
+        if info.version != here:
             raise LesionError(
-                f"On {hello.host} lesion {hello.version} is installed, and here {here}: install the same version on all"
+                f"On {info.host} lesion {info.version} is installed, and here {here}: install the same version on all"
                 f" machines of the cluster."
             )
-        worker.host, worker.process = hello.host, hello.process
+        worker.host, worker.process = info.host, info.process
         worker.open(self.order)
 
     def _opened(self, worker: Worker, ready: Ready) -> None:
@@ -235,9 +225,9 @@ class Call:
         if not failure.broken:
             lines = failure.text.splitlines()
             raise LesionError(f"{worker} has failed, by a fault of lesion or of a library:", *lines)
-        self._lost(worker, RuntimeError(failure.text.splitlines()[-1]))
+        self._on_death(worker, RuntimeError(failure.text.splitlines()[-1]))
 
-    def _lost(self, worker: Worker, error: Exception) -> None:
+    def _on_death(self, worker: Worker, error: Exception) -> None:
         """A worker is dead: another takes its place, and what it had not answered goes back to the queue."""
         if lacking := re.search(r"No module named '[\w.]+'", str(error)):
             raise LesionError(

@@ -69,12 +69,7 @@ def _prepared(address: str | None) -> Any:
 
 
 def look_ahead(choice: EngineChoice) -> None:
-    """Find out what is wrong with a choice of workers before anything is started or imported.
-
-    Raises:
-        UsageError: more workers than this machine has processor cores.
-        LesionError: nothing answers at the address of the cluster.
-    """
+    """Find out what is wrong with a choice of workers before anything is started or imported."""
     if choice.ray is None:
         refuse_crowd(choice, cores_here(), "this machine")
     elif choice.ray != "auto":
@@ -86,9 +81,6 @@ def connected(address: str | None) -> Iterator[list[Node]]:
     """Ray on this machine (None) or at an address, until the `with` ends; the machines it has.
 
     Where this process has connected to Ray already, that is used, and left as it is.
-
-    Raises:
-        LesionError: nothing answers at the address, or Ray there does not fit the one here, or cannot start.
     """
     ray = _prepared(address)
     if ray.is_initialized():

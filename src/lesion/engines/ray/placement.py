@@ -52,9 +52,6 @@ def planned(choice: EngineChoice, nodes: Sequence[Node], device: str, place: str
     Args:
         device: of the model, as typed: `auto` takes GPUs where there are any, `cpu` none.
         place: the machines in words, for messages.
-
-    Raises:
-        UsageError: more workers or GPUs are asked for than there are, or GPUs by their numbers.
     """
     refuse_crowd(choice, sum(node.cores for node in nodes), place)
     if device not in ("auto", "cpu", "cuda"):

@@ -34,11 +34,7 @@ class Raylet:
         return None
 
     def look(self, address: str | None) -> None:
-        """Look after it, now and then, where the person gave this address of Ray.
-
-        Raises:
-            LesionError: it is gone, and this process has some seconds left.
-        """
+        """Look after it, now and then, where the person gave this address of Ray."""
         if self.ended():
             first = "Start Ray there again and run" if address else "Run"
             raise LesionError(

@@ -52,7 +52,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Hello:
+class WorkerInfo:
     """Who a worker is: its machine, its process, and the version of lesion there."""
 
     host: str
@@ -82,7 +82,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class WorkUnit:
     """A unit as it travels: requests without their edits, and for each the number of its edit in the call's table."""
 
     number: int
@@ -90,7 +90,7 @@ class Parcel:
     edits: tuple[int, ...]
 
     @classmethod
-    def packed(cls, number: int, requests: Sequence[Request], table: dict[Edit, int]) -> Parcel:
+    def packed(cls, number: int, requests: Sequence[Request], table: dict[Edit, int]) -> WorkUnit:
         """Requests with their edits replaced by numbers."""
         bare = tuple(replace(request, edit=BASELINE) for request in requests)
         return cls(number, bare, tuple(table[request.edit] for request in requests))
@@ -117,15 +117,15 @@ class Answerer:
         self._engine: Engine | None = None
         self._call = -1
         self._edits: tuple[Edit, ...] = ()
-        self._waiting: deque[Parcel] = deque()
+        self._waiting: deque[WorkUnit] = deque()
         self._working: tuple[int, Iterator[Response]] | None = None
 
-    def hello(self) -> Hello:
+    def info(self) -> WorkerInfo:
         """Who this is. What takes long to import is imported now, while the model is loaded elsewhere."""
         import lesion.engines.transformers.engine
         import lesion.models.load  # noqa: F401
 
-        return Hello(socket.gethostname(), os.getpid(), version("lesion"))
+        return WorkerInfo(socket.gethostname(), os.getpid(), version("lesion"))
 
     def open(self, order: Order) -> Ready | Failure:
         """Load a model and start its engine, in place of what was open before."""
@@ -136,13 +136,13 @@ class Answerer:
         except Exception as error:  # each becomes a message for the person at the driver
             return _failure(error)
 
-    def proceed(self, seconds: float, call: int, edits: Sequence[Any], parcel: Parcel | None = None) -> Part:
+    def proceed(self, seconds: float, call: int, edits: Sequence[Any], work_unit: WorkUnit | None = None) -> Part:
         """Answer for about so many seconds, or until there is nothing left to answer.
 
         Args:
             call: number of the call of `answer` that this belongs to; what is left of an earlier one is dropped.
             edits: one reference to the table of the call's edits, in a list.
-            parcel: one more unit, for after those that wait here.
+            work_unit: one more unit, for after those that wait here.
         """
         started = time.monotonic()
         responses: list[Response] = []
@@ -151,8 +151,8 @@ class Answerer:
             if call != self._call:
                 self.drop()
                 self._call, self._edits = call, self._fetch(edits[0])
-            if parcel is not None:
-                self._waiting.append(parcel)
+            if work_unit is not None:
+                self._waiting.append(work_unit)
             while not (responses or finished) or time.monotonic() - started < seconds:
                 if self._working is None:
                     if not self._waiting:

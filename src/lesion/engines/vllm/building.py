@@ -105,10 +105,6 @@ def start(
     """Start vLLM with the weights of a model, which it loads from where it came from or from a temporary copy.
 
     Arguments as of `lesion.engines.vllm.engine.VllmEngine`.
-
-    Raises:
-        UsageError: other processes are needed, and are started by a script that is not made for that.
-        LesionError: vLLM is not installed, or refuses the model.
     """
     if in_process and tensor_parallel > 1:
         raise LesionError("A model that is split over several workers cannot be computed in one process.")

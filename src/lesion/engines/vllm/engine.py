@@ -66,10 +66,6 @@ class VllmEngine:
             dropped around every edit of weights.
         in_process: compute in this process; None: where possible.
         settings: further ones, for vLLM's `EngineArgs`.
-
-    Raises:
-        UsageError: the batch size is less than 1.
-        LesionError: vLLM is not installed or refuses the model, or builds it in a way that is not known.
     """
 
     def __init__(
@@ -130,13 +126,7 @@ class VllmEngine:
         return self._running.engine is None
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Responses as they are finished, in any order; every request gets exactly one.
-
-        Raises:
-            UsageError: an edit names a place that the model does not have, or replaces a contribution.
-            LesionError: as of `check_requests` and `lesion.edits.weights.written`; or the effect guard has found that
-                edits do not take hold, answers to other requests are not finished yet, or the engine is closed.
-        """
+        """Responses as they are finished, in any order; every request gets exactly one."""
         waiting = list(requests)
         check_requests(self.model, waiting)
         if self._busy:

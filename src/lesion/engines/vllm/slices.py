@@ -42,9 +42,6 @@ class Slices:
     def wanted(self, places: Sequence[tuple[int, str]]) -> list[list[Any]]:
         """The parameters, block (−1 for the head) and path, that must be written together with these, themselves
         included.
-
-        Raises:
-            LesionError: vLLM keeps one of them in a way that is not known.
         """
         together: dict[tuple[int, str], None] = {}
         for block, path in places:
@@ -63,10 +60,6 @@ class Slices:
 
         Gives how many entries of this worker's plain weights changed, and how many weights were packed; a packed matrix
         is tried instead: it must give what the plain one gives.
-
-        Raises:
-            LesionError: something is written already, vLLM keeps a matrix in a way that is not known, or a packed
-                matrix does not give what it should.
         """
         if self._back:
             raise LesionError("Weights are edited already; they must be restored before the next edit.")

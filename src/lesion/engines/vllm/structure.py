@@ -44,11 +44,7 @@ class Layer:
 
 
 def layers_of(network: nn.Module, blocks: int, family: str, name: str) -> tuple[Layer, ...]:
-    """The decoder layers of a network that vLLM has built, in order; `family` is for those taken from transformers.
-
-    Raises:
-        LesionError: there is no list of so many layers, or one of a kind whose structure is not known.
-    """
+    """The decoder layers of a network that vLLM has built, in order; `family` is for those taken from transformers."""
     stack = _stack(network, blocks)
     if stack is None:
         raise LesionError(

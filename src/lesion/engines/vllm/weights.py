@@ -38,10 +38,6 @@ def edited_on(
     """The workers' weights edited inside the `with`, and put back exactly, whatever happens in it.
 
     The network that lies here is edited too meanwhile: it is where edited matrices are computed.
-
-    Raises:
-        UsageError: as `lesion.edits.weights.written`.
-        LesionError: likewise; or vLLM keeps a matrix in a way that is not known, or nothing changed in the workers.
     """
     model = engine.model
     with written(model, weights, truncations):
@@ -77,11 +73,7 @@ def place_of(model: Model, matrix: Matrix) -> Place:
 
 @contextmanager
 def handed(engine: VllmEngine, places: Sequence[Place], zero: bool = False) -> Iterator[None]:
-    """The workers have the weights of the network here, or zeros, at these places; theirs come back afterwards.
-
-    Raises:
-        LesionError: nothing changed in any worker, or vLLM keeps a matrix in a way that is not known.
-    """
+    """The workers have the weights of the network here, or zeros, at these places; theirs come back afterwards."""
     distinct = list(dict.fromkeys(places))
     if not distinct:
         yield

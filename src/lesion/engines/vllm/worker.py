@@ -63,9 +63,6 @@ class Watch:
     """The hooks on one worker's model, and what its requests want.
 
     Broken rows are made to say the token `end`; −1 where there is none.
-
-    Raises:
-        LesionError: the runner or the model is built in a way that is not known.
     """
 
     def __init__(self, runner: Any, blocks: int, family: str, name: str, end: int) -> None:

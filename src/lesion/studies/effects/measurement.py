@@ -25,8 +25,7 @@ from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import prefill, rows_to_score
 from lesion.errors import LesionError
 from lesion.report.values import Value
-from lesion.studies.effects.clean_pass import clean_pass, final
-from lesion.studies.effects.head_effects import HeadContributions
+from lesion.studies.effects.clean_pass import HeadContributions, clean_pass, final
 
 LOGITS = 1 << 25
 """Logits of one pass, over its rows, at most."""

@@ -1,11 +1,18 @@
-"""The result of a study of effects: per model and task the lens by layer, the effects by place, and the screens."""
+"""The result of a study of effects: per model and task the lens by layer, the effects by place, and the screens.
+
+Values that are lines of tables say how they are shown.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
-from lesion.core.values import Summary
+from lesion.core.values import RankAgreement, Summary
 from lesion.edits.place import Unit
+from lesion.report import wording
+from lesion.report.forms import NATS, POINTS, SHARE, WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.study import EffectsStudy
@@ -13,9 +20,27 @@ from lesion.studies.effects.study import EffectsStudy
 Reference = Literal["mean", "tempting"]
 """What the gold logits are compared with: the mean logit over the vocabulary, or the logit of the tempting token."""
 Screen = Literal["influence", "direct", "loss"]
+SCREENS: dict[Screen, str] = {
+    "influence": "block influence",
+    "direct": "size of the direct effect",
+    "loss": "loss of log-probability",
+}
+LOGITS, NATS_PER_TOKEN = decimals(2, "logits"), decimals(2, "nats")
 
 
-class LensLayer(Value):
+def unit_text(unit: str | None) -> str:
+    """A kind of place as it is written."""
+    return wording.DASH if unit is None else wording.UNIT_NAMES[unit]
+
+
+class ModelAndTask(Row):
+    """What tells the lines of a study of effects apart."""
+
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+
+
+class LensLayer(Row):
     """What is read off the stream at a layer: 0 is what enters block 0, l is what block l − 1 gives.
 
     Attributes:
@@ -24,13 +49,13 @@ class LensLayer(Value):
         top: the share of gold tokens that are the most probable token.
     """
 
-    layer: int
-    log_probability: Estimate
-    rank: Estimate
-    top: Estimate
+    layer: int = column("Layer", label=True)
+    log_probability: Estimate = column("Log-probability", NATS_PER_TOKEN)
+    rank: Estimate = column("Rank (geometric mean)", decimals(1))
+    top: Estimate = column("Most probable token", SHARE)
 
 
-class Effect(Value):
+class Effect(Row):
     """One place: a block, its attention or MLP, or one of its query heads. Means over items of means over gold tokens.
 
     Attributes:
@@ -45,23 +70,33 @@ class Effect(Value):
         influence: of a whole block, 1 − cosine of its input and output; None of a branch.
     """
 
-    unit: Unit
-    layer: int
-    head: int | None = None
-    direct: Estimate
-    total: Estimate
-    repaired: Estimate
-    by_blocks: Estimate
-    by_norm: Estimate
-    loss: Estimate
-    influence: Estimate | None = None
+    unit: Unit = column("Unit", unit_text, label=True)
+    layer: int = column("Block", label=True)
+    head: int | None = column("Head", default=None, label=True)
+    direct: Estimate = column("Direct", LOGITS)
+    total: Estimate = column("Total", LOGITS)
+    repaired: Estimate = column(p=True)
+    by_blocks: Estimate = column("Repaired by blocks", LOGITS, p=True)
+    by_norm: Estimate = column("By the norm", LOGITS, p=True)
+    loss: Estimate = column("Loss", NATS_PER_TOKEN)
+    influence: Estimate | None = column("Influence", decimals(3), default=None)
 
     @property
+    def place(self) -> str:
+        """`block 3`, `MLP of block 3`, `head 3.5`."""
+        return wording.place(self.unit, self.layer, self.head)
+
+    @property
+    def size(self) -> float:
+        """The larger of direct and total effect, without its sign."""
+        return max(abs(self.direct.value or 0.0), abs(self.total.value or 0.0))
+
+    @derived.column()
     def is_repaired(self) -> bool:
         """Whether it writes towards the gold tokens, and its removal takes less than that, beyond chance."""
         return (self.direct.low or 0) > 0 and _above(self.repaired)
 
-    @property
+    @derived.column()
     def is_repaired_by_blocks(self) -> bool:
         """Whether it writes towards the gold tokens, and later blocks make up for a part of that, beyond chance."""
         return (self.direct.low or 0) > 0 and _above(self.by_blocks)
@@ -81,7 +116,7 @@ def _above(estimate: Estimate) -> bool:
     return (estimate.value or 0) > 0 and estimate.p_corrected is not None and estimate.p_corrected <= ALPHA
 
 
-class UnitEffects(Value):
+class UnitEffects(Row):
     """All places of one unit.
 
     Places are chosen on one half of the items and measured on the other, and the other way round, so that the shares
@@ -94,28 +129,25 @@ class UnitEffects(Value):
         by_blocks: of what those that later blocks repair write, the share that these make up for; None likewise.
     """
 
-    unit: Unit
-    slope: Estimate
-    repaired: Estimate | None = None
-    by_blocks: Estimate | None = None
+    unit: Unit = column("Unit", unit_text, label=True)
+    slope: Estimate = column("Slope of total on direct", decimals(2))
+    repaired: Estimate | None = column("Repaired", WHOLE_SHARE, default=None)
+    by_blocks: Estimate | None = column("Repaired by blocks", WHOLE_SHARE, default=None)
 
 
-class ScreenAgreement(Value):
+class ScreenAgreement(RankAgreement):
     """How a cheap measure orders the places of one unit, beside the drops of accuracy of a layer study.
 
     Attributes:
         screen: block influence, |direct effect|, or the loss of log-probability.
-        items: of the layer study; tied: how many of its drops are equal to another.
+        items: of the layer study; tied: by how many its places outnumber its different drops.
         rho: Spearman's, with a bootstrap interval over the items of both studies; p by permutation of the places,
             one-sided.
     """
 
-    screen: Screen
-    unit: Unit
-    places: int
-    items: int
-    tied: int
-    rho: Estimate
+    screen: Screen = column("Screen", SCREENS.__getitem__, label=True)
+    places: int = column("Places")
+    items: int = column("Items")
 
 
 class ClassBaseline(Value):
@@ -213,8 +245,63 @@ class ClassTable(Value):
         """The classes that have tokens."""
         return tuple(each for each in self.classes if each.tokens)
 
+    def lines(self, model: str, task: str) -> Iterator[ClassLine]:
+        """Every class at every place; a class without tokens has one line, of no place."""
+        named = {"model": model, "task": task, "group": self.group}
+        baselines = {each.name: each for each in self.classes}
+        for each in self.classes:
+            if not each.tokens:
+                yield ClassLine(**named, token_class=each.name, items=0, tokens=0, loses_most=False)
+        for place in self.places:
+            shown = None if place.shown is None else place.shown.name
+            for effect in place.effects:
+                before = baselines[effect.name]
+                yield ClassLine(
+                    **named,
+                    **place.model_dump(include={"unit", "layer", "head"}),
+                    token_class=effect.name,
+                    items=before.items,
+                    tokens=before.tokens,
+                    unedited=before.accuracy,
+                    unedited_log_probability=before.log_probability,
+                    accuracy=effect.accuracy,
+                    drop=effect.drop,
+                    loss=effect.loss,
+                    loses_most=shown == effect.name,
+                    loses_most_p_corrected=place.p_corrected if place.most == effect.name else None,
+                )
 
-class TaskEffects(Value):
+
+class ClassLine(ModelAndTask):
+    """One class of gold tokens at one place, with the class in the unedited model: a line of `classes.csv`."""
+
+    group: str = column("Items", label=True)
+    unit: Unit | None = column("Unit", unit_text, default=None, label=True)
+    layer: int | None = column("Block", default=None, label=True)
+    head: int | None = column("Head", default=None, label=True)
+    token_class: str = column("Class", label=True)
+    items: int = column("Items with it")
+    tokens: int = column("Tokens")
+    unedited: Estimate | None = column("Unedited", SHARE, default=None)
+    unedited_log_probability: Estimate | None = column(default=None)
+    accuracy: Estimate | None = column("Without the place", SHARE, default=None)
+    drop: Estimate | None = column("Drop", POINTS, default=None, p=True)
+    loss: Estimate | None = column("Loss", NATS, default=None, p=True)
+    loses_most: bool = column()
+    loses_most_p_corrected: Number = column(default=None)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether accuracy is lost, beyond chance."""
+        return self.drop is not None and _above(self.drop)
+
+    @property
+    def gold_tokens(self) -> str:
+        """The class with its share in the unedited model."""
+        return f"{self.token_class} ({WHOLE_SHARE.text(self.unedited, interval=False)} unedited)"
+
+
+class TaskEffects(ModelAndTask):
     """One model on one task.
 
     Attributes:
@@ -226,8 +313,6 @@ class TaskEffects(Value):
         groups: the same for every group of items, where there are several.
     """
 
-    model: str
-    task: str
     items: int
     tokens: int
     reference: Reference

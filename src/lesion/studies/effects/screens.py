@@ -16,8 +16,7 @@ from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.place import Unit
 from lesion.errors import UsageError
 from lesion.report.values import Estimate
-from lesion.statistics.agreement import correlations, permutation_p, profile
-from lesion.statistics.paired import rank_agreement
+from lesion.statistics.agreement import permutation_p, profile, rank_correlation
 from lesion.studies.ablation.result import read_finished
 from lesion.studies.ablation.sweep import complete
 from lesion.studies.effects.result import Screen, ScreenAgreement
@@ -119,15 +118,14 @@ def agreement(
         level: of the interval: percentiles of ρ under items of both studies drawn again.
         seed: of the draws.
     """
-    places = len(values)
-    drops = profile(right, range(places), seed)
-    tied = places - len(np.unique(drops.drops)) if places else 0
-    rho = rank_agreement(values.tolist(), drops.drops.tolist()) if places > 1 else math.nan
-    estimate = Estimate(value=None)
-    if math.isfinite(rho):
-        ranks = rankdata(drawn, axis=1), rankdata(drops.drawn, axis=1)
-        both = correlations(*ranks)
-        low, high = np.percentile(both[np.isfinite(both)], [50 * (1 - level), 50 * (1 + level)])
-        p = permutation_p(rankdata(values), drops.ranks, seed)
-        estimate = Estimate(value=rho, low=low, high=high, p=p)
-    return ScreenAgreement(screen=screen, unit=unit, places=places, items=right.shape[1], tied=tied, rho=estimate)
+    drops = profile(right, range(len(values)), seed)
+    rho = rank_correlation(values, drops.drops, drawn, drops.drawn, level)
+    p = permutation_p(rankdata(values), drops.ranks, seed) if math.isfinite(rho.value) else None
+    return ScreenAgreement(
+        screen=screen,
+        unit=unit,
+        places=len(values),
+        items=right.shape[1],
+        tied=len(values) - len(np.unique(drops.drops)),
+        rho=Estimate.of(rho, p),
+    )

@@ -138,11 +138,7 @@ def _sentences() -> tuple[Item, ...]:
 
 
 def _without(prompt: str, right: str, row: Row) -> str:
-    """A prompt without the right name at its end and what of punctuation follows it.
-
-    Raises:
-        UsageError: a whole sentence does not end in the name, or nothing stands before it.
-    """
+    """A prompt without the right name at its end and what of punctuation follows it."""
     ended = _BEHIND.sub("", prompt)
     name = _BEHIND.sub("", right) or right
     if not f" {ended}".endswith(f" {name}"):

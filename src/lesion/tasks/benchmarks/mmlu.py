@@ -82,11 +82,7 @@ class Mmlu(Choice):
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
-    """The rows of one of the original CSV files.
-
-    Raises:
-        UsageError: the file is empty or no CSV, or a row has not six cells; with the line.
-    """
+    """The rows of one of the original CSV files."""
     # Every line break is part of a cell or ends a row as it stands.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     subject = path.stem

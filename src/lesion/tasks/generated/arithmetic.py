@@ -186,9 +186,6 @@ def shots(member: str, digits: int, problem: Problem, count: int) -> list[Proble
 
     No two have the same numbers, and none those of the problem, in any order, or its answer. Those of `copy` ask for
     the same place, which they so show.
-
-    Raises:
-        UsageError: there are not so many.
     """
     kind = MEMBERS[member]
     others = problems(member, digits)
@@ -227,9 +224,6 @@ def shared_shots(member: str, digits: int, problem: Problem, count: int, sets: i
     """The solved problems of one of so many sets, which questions share; fewer sets are the first of more.
 
     A problem has the next set where one shows its numbers or its answer, and its own `shots` where all do.
-
-    Raises:
-        UsageError: there are not so many.
     """
     kind = MEMBERS[member]
     start = random.Random(f"set of arithmetic:{member} {kind.identify(problem)}").randrange(sets)

@@ -42,11 +42,7 @@ class Family:
         return tuple(f"{self.title}:{member}" for member in self.members) or (self.title,)
 
     def find(self, name: str) -> Generated:
-        """The task of a name.
-
-        Raises:
-            UsageError: there is no such member or option, or an option has a wrong value.
-        """
+        """The task of a name."""
         return self.make(name, *self._read(name))
 
     def canonical(self, name: str) -> str:

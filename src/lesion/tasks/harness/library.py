@@ -94,11 +94,6 @@ def loaded(name: HarnessName) -> dict[str, HarnessTask]:
 
     A task of the folder comes before a packaged one of the same name. The same seeds as those of the harness's command
     stand behind what a task draws while it loads and behind its few-shot examples.
-
-    Raises:
-        UsageError: the library is not installed; there is no such folder or task, with the nearest; the task fixes the
-            number of its solved questions; or it needs what is not there (images, permission to run code).
-        LesionError: its data cannot be had, or the task cannot be made.
     """
     need_harness()
     with at_work(), seeded():

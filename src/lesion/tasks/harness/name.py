@@ -37,11 +37,7 @@ class HarnessName:
 
     @classmethod
     def parse(cls, name: str) -> HarnessName:
-        """From what was typed, `harness:gsm8k_cot?filter=strict-match&shots=4`.
-
-        Raises:
-            UsageError: there is no name, an option is unknown, given twice or without a value, or has a wrong one.
-        """
+        """From what was typed, `harness:gsm8k_cot?filter=strict-match&shots=4`."""
         task, mark, query = name.removeprefix(f"{HEAD}:").partition("?")
         if not task:
             raise UsageError(f"Say which task of lm-evaluation-harness: {HEAD}:NAME, for example {HEAD}:gsm8k_cot.")

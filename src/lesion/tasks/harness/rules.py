@@ -33,9 +33,6 @@ def choose_metric(task: Any, name: HarnessName, fractions: Callable[[], Mapping[
 
     The one that is asked for; else accuracy or exact match, whichever comes first; else the first that can be it.
     `fractions` finds the metrics that gave an answer a value that is neither 0 nor 1, and that value.
-
-    Raises:
-        UsageError: there is none, or the one that was asked for does not exist or is no matter of right and wrong.
     """
     higher = task.higher_is_better()
     reasons = {str(metric): _why_not(metric, how, higher.get(metric)) for metric, how in task.aggregation().items()}
@@ -80,11 +77,7 @@ def _why_not(metric: str, how: Any, higher: bool | None) -> str | None:
 
 
 def choose_filter(task: Any, name: HarnessName) -> Any:
-    """The filter that reads the answers: the one that is asked for, else the task's first.
-
-    Raises:
-        UsageError: there is no such filter.
-    """
+    """The filter that reads the answers: the one that is asked for, else the task's first."""
     filters = {str(rule.name): rule for rule in task._filters}
     if name.filter is None:
         return next(iter(filters.values()))
@@ -102,9 +95,6 @@ def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: st
         doc: the row of the data set.
         results: what the filter made of the answer; a (log-probability, greedy) pair for each choice.
         title: of the task, for errors.
-
-    Raises:
-        LesionError: the metric is not among what the task computed, or its value is neither 0 nor 1.
     """
     with at_work(), np.errstate(all="ignore"):
         values: Mapping[str, object] = task.process_results(doc, list(results))

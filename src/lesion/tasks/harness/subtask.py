@@ -54,12 +54,7 @@ class Subtask:
 
     @classmethod
     def of(cls, name: HarnessName, title: str, task: Any) -> Subtask:
-        """The task with its rules chosen.
-
-        Raises:
-            UsageError: the harness asks it in a way that lesion does not, or has no rule for it that says right or
-                wrong.
-        """
+        """The task with its rules chosen."""
         if task.OUTPUT_TYPE not in KINDS:
             raise UsageError(
                 f"The task {title} of lm-evaluation-harness asks for {task.OUTPUT_TYPE}, which is unknown."
@@ -91,11 +86,7 @@ class Subtask:
 
     @cached_property
     def arguments(self) -> tuple[tuple[tuple[Any, ...], ...], ...]:
-        """What the harness sends for every document, as it sends it: contexts, continuations, texts.
-
-        Raises:
-            LesionError: a document cannot be written, or asks for more than one kind of answer.
-        """
+        """What the harness sends for every document, as it sends it: contexts, continuations, texts."""
         documents = self.documents
         self.task.set_fewshot_seed(seed=FEWSHOT_SEED)
         with at_work(), seeded():
@@ -198,12 +189,7 @@ class Subtask:
         return item.choices[preferred(self.metric, scores, item.choices)]
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
-        """Whether the answer is right by the filter and the metric.
-
-        Raises:
-            LesionError: the engine did not tell whether a continuation is greedy, or the metric's value is neither 0
-                nor 1.
-        """
+        """Whether the answer is right by the filter and the metric."""
         doc = self.documents[int(item.metadata["document"])]
         if self.kind == "choose":
             return self._judge_scores(item, answer, doc)

@@ -49,13 +49,7 @@ class Harness:
 
     @classmethod
     def read(cls, name: str) -> Harness:
-        """The task of a name; its data are loaded.
-
-        Raises:
-            UsageError: lm-evaluation-harness is not installed, there is no such task (with the nearest), or it cannot
-                be asked here, or the tasks of a group cannot be asked as one.
-            LesionError: its data cannot be had.
-        """
+        """The task of a name; its data are loaded."""
         parsed = HarnessName.parse(name)
         subtasks = {title: Subtask.of(parsed, title, task) for title, task in loaded(parsed).items()}
         first, *others = subtasks.values()
@@ -85,12 +79,7 @@ class Harness:
         return self._of(item).judge(item, answer)
 
     def parts(self, model: Speaker, item: Item, style: str, max_new_tokens: int) -> tuple[Part, ...]:
-        """The requests that ask a model an item.
-
-        Raises:
-            UsageError: the style is not `raw`, or there is no room for so many new tokens behind a prompt.
-            LesionError: a continuation has no tokens or does not fit; a text has no tokens.
-        """
+        """The requests that ask a model an item."""
         if style != "raw":
             raise UsageError(
                 f"{self.name} is asked with the harness's own prompts, without a style; leave prompt_style '{style}' "

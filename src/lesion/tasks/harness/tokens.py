@@ -83,9 +83,6 @@ class HarnessTokens:
         """What is asked to score continuations, each after its context: one part where all prompts are the same.
 
         Of what is too long, the beginning of the context is left out; the last token of a continuation need not fit.
-
-        Raises:
-            LesionError: a continuation has no tokens, or more than the context of the model.
         """
         parts = [self._scored(*self.pair(*texts), *texts) for texts in pairs]
         if len({part.prompt for part in parts}) == 1:
@@ -121,11 +118,7 @@ class HarnessTokens:
         return tuple(parts)
 
     def generation(self, context: str, max_new_tokens: int) -> Part:
-        """What is asked for an answer: of what is too long, the end that leaves room for the answer.
-
-        Raises:
-            UsageError: the context of the model has no room for such an answer.
-        """
+        """What is asked for an answer: of what is too long, the end that leaves room for the answer."""
         room = self.context - max_new_tokens
         if room < 1:
             raise UsageError(

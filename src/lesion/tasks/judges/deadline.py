@@ -30,9 +30,6 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     raises an exception in the calling thread when the time is over, and again every half second should the work have
     swallowed it. It arrives between two bytecodes: one long call into C (raising an integer to a huge power) is not
     interrupted, so such calls must be kept out by other means. Garbage collection rests meanwhile.
-
-    Raises:
-        TimeoutError: the work took longer.
     """
     caller = ctypes.c_ulong(threading.get_ident())
     interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc

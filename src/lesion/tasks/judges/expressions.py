@@ -172,11 +172,7 @@ def _arithmetic() -> Any:
 
 
 def value(node: Node, point: Mapping[str, Any] | None = None) -> Any:
-    """The value of an expression, an mpmath number of `DIGITS` digits; variables have the values of the point.
-
-    Raises:
-        Unreadable: it is not defined there, or too large to compute.
-    """
+    """The value of an expression, an mpmath number of `DIGITS` digits; variables have the values of the point."""
     m = _arithmetic()
     try:
         result = _value(node, point or {}, m)

@@ -241,11 +241,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def tokens(text: str, grouped: bool = True) -> list[Token]:
-    """The tokens of a plain text; with `grouped`, `1,200` is one number.
-
-    Raises:
-        Unreadable: a character belongs to no notation, or a word is none and no product of variables.
-    """
+    """The tokens of a plain text; with `grouped`, `1,200` is one number."""
     result: list[Token] = []
     place = 0
     while (match := _next(text, place, grouped)) is not None:

@@ -89,11 +89,7 @@ def _ray(sign: str, end: Node, name: str) -> Region:
 
 
 def order(node: Node) -> float | Fraction | object:
-    """Where an end of an interval lies, for sorting.
-
-    Raises:
-        Unreadable: it has a variable in it, or is no real number.
-    """
+    """Where an end of an interval lies, for sorting."""
     if node == INFINITY:
         return float("inf")
     if node in (_BELOW, Node("-", (number(0), INFINITY))):

@@ -189,9 +189,6 @@ def task(name: str) -> Generated:
     atlas, which the model knows, and one text in four of these stood word for word in the training of the bundled
     one; half are scenes drawn anew, none of which did. (The group says which.) It is not cut into stretches as other
     text is, since the bundled model read nothing longer.
-
-    Raises:
-        UsageError: there is no such task.
     """
     if name not in _TASKS:
         raise UsageError(f"The primer has no task '{name}'{nearest(name, _TASKS)}; it has {', '.join(_TASKS)}.")
