@@ -149,10 +149,11 @@ def cells(names: list[str]) -> list[str]:
     return sorted({"/".join(name.split("/")[:2]) for name in names if name.startswith("cells/")})
 
 
-def table(file: Path, out: Path) -> list[list[str | float]]:
-    """The rows of a CSV file, numbers as numbers."""
+def table(file: Path, out: Path) -> dict[str, list[str | float]]:
+    """The columns of a CSV file by their headings, numbers as numbers: in which order they stand is no matter."""
     with io.StringIO(read(file, out), newline="") as lines:
-        return [[number(value) for value in row] for row in csv.reader(lines)]
+        headings, *rows = csv.reader(lines)
+    return {heading: [number(row[place]) for row in rows] for place, heading in enumerate(headings)}
 
 
 def number(value: str) -> str | float:
