@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from damaged_stores_ways import ways
 from lesion import ablate
-from lesion.core.row import Row
+from lesion.core.row import StoredAnswer
 from lesion.core.store import Store
 from lesion.errors import LesionError
 from lesion.statistics.paired import wilson
@@ -85,7 +85,7 @@ def cost(rows: int) -> dict[str, float]:
     text = "She sold 38 apples and then 119 more, so 38 + 119 = 157. " * 35
     items = rows // 29
     made = [
-        Row(
+        StoredAnswer(
             model="f" * 64, model_name="m", edit=f"{edit}×0", task="t", item=str(item), decoding="greedy",
             prompt_style="raw", text=text, tokens=500, finish="stop", correct=True, parsed="157",
             question="How many apples did she sell? " * 8, gold="157", engine="transformers, float32, cpu",

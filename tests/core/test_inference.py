@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tiny
-from lesion.core.inference import Cell, _row, item_digest, pending_cells, prompt_notes
+from lesion.core.inference import PendingAnswer, _row, item_digest, pending_cells, prompt_notes
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.edits.apply import applied
@@ -110,9 +110,9 @@ def test_an_item_without_a_tempting_token_stops_the_run_before_anything_is_asked
         run_ablation(study, tmp_path / "out", models={"m": stories})
 
 
-def cell(task: str) -> Cell:
+def cell(task: str) -> PendingAnswer:
     found = find(task)
-    return Cell(found, TaskChoice(name=task), found.load()[0], BASELINE, "raw", Decoding(1), (5,), (), (6, 7))
+    return PendingAnswer(found, TaskChoice(name=task), found.load()[0], BASELINE, "raw", Decoding(1), (5,), (), (6, 7))
 
 
 def test_an_engine_that_gives_too_few_ranks_is_found_out():

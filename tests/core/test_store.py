@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lesion.core.row import (
     Asked,
-    Row,
+    StoredAnswer,
     answer_key,
     ranks_from_json,
     ranks_to_json,
@@ -37,7 +37,7 @@ from lesion.tasks.task import Item
 STUDY = ("a" * 64, 'items = 100\nmodels = ["m"]\n')
 
 
-def row(item: int | str = 0, edit: str = "baseline", **other: object) -> Row:
+def row(item: int | str = 0, edit: str = "baseline", **other: object) -> StoredAnswer:
     facts: dict[str, object] = {
         "model": "f00d",
         "model_name": "bundled:one",
@@ -55,7 +55,7 @@ def row(item: int | str = 0, edit: str = "baseline", **other: object) -> Row:
         "gold": f"gold {item}",
         "group": "easy",
     }
-    return Row(**(facts | other))  # type: ignore[arg-type]
+    return StoredAnswer(**(facts | other))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
     assert len(answers) == 1
     read = answers.iloc[0].to_dict()
     assert read.pop("key") == written.key
-    assert Row(**read) == written
+    assert StoredAnswer(**read) == written
     assert answers["correct"].dtype == bool
     assert answers["parsed"].iloc[0] is None
 
@@ -207,7 +207,7 @@ def test_an_empty_store_has_tables_with_their_columns(tmp_path):
 
 
 def test_all_rows_of_one_write_are_stored_or_none(tmp_path):
-    def interrupted() -> Iterator[Row]:
+    def interrupted() -> Iterator[StoredAnswer]:
         yield row(1)
         raise KeyboardInterrupt
 

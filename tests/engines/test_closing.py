@@ -12,7 +12,7 @@ from lesion.engines.closing import FORCED, Closing
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.errors import UsageError
 
 LIMIT, THINKING = 40, 12
@@ -69,12 +69,14 @@ def test_sampled_answers_are_closed_too_and_draw_on_with_the_noise_of_their_plac
         assert tokens[THINKING : THINKING + len(tag)] == (tag if len(whole[key]) > THINKING else ())
 
 
-def row(model, text: str, decoding: Decoding, prompt: str = "a <think>\n") -> tuple[Row, str | None, str]:
+def row(model, text: str, decoding: Decoding, prompt: str = "a <think>\n") -> tuple[ActiveRequest, str | None, str]:
     """A row that says a text as far as it is let, how it ended, and what it said."""
     ids = tuple(model.tokenizer.encode(prompt))
     stop = StopStrings(model.tokenizer, decoding.stop, prompt.rstrip().endswith("<think>"))
     closing = Closing(model.tokenizer, decoding.thinking_tokens, stop.opened) if decoding.thinking_tokens else None
-    speaking = Row(Request("it", ids, decoding=decoding), 0, 0, decoding.max_new_tokens, {2}, stop, closing=closing)
+    speaking = ActiveRequest(
+        Request("it", ids, decoding=decoding), 0, 0, decoding.max_new_tokens, {2}, stop, closing=closing
+    )
     finish = None
     for token in [*model.tokenizer.encode(text, add_special_tokens=False), 2]:
         if finish := speaking.say(token, True):

@@ -17,7 +17,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.loops import LEAST, Loop
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.errors import UsageError
 
 
@@ -124,10 +124,10 @@ def test_the_text_form_of_a_decoding_says_it_only_where_loops_are_stopped():
     assert str(Decoding(12, ("\n",), stop_loops=4)) == "greedy max=12 stop=['\\n'] stop_loops=4"
 
 
-def row(limit: int, times: int, stop: tuple[str, ...] = (), draft: tuple[int, ...] = ()) -> Row:
+def row(limit: int, times: int, stop: tuple[str, ...] = (), draft: tuple[int, ...] = ()) -> ActiveRequest:
     model = tiny.model("llama")
     request = Request("it", (5,), decoding=Decoding(limit, stop, stop_loops=times))
-    return Row(request, 0, 0, limit, {2}, StopStrings(model.tokenizer, stop), draft)
+    return ActiveRequest(request, 0, 0, limit, {2}, StopStrings(model.tokenizer, stop), draft)
 
 
 def test_what_ends_an_answer_by_itself_or_by_its_limit_goes_before_the_loop():

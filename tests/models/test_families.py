@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lesion.models.families import Entry, Plan, families, parse
+from lesion.models.families import BranchPaths, Entry, families, parse
 
 BASE = """
 [base]
@@ -37,7 +37,9 @@ def test_the_table_covers_the_families_that_lesion_names():
 
 def test_an_entry_names_one_or_several_matrices_of_a_parameter():
     family = parse(BASE)["base"]
-    assert family.attention == (Plan("attn", (Entry(("q", "k", "v"), "attn.qkv", "head"), Entry(("o",), "attn.out"))),)
+    assert family.attention == (
+        BranchPaths("attn", (Entry(("q", "k", "v"), "attn.qkv", "head"), Entry(("o",), "attn.out"))),
+    )
     assert family.mlp[0].entries[0] == Entry(("gate", "up"), "mlp.gate_up", "rows")
 
 
@@ -54,7 +56,7 @@ attention.tail = "norm"
     assert set(table) == {"base", "child_text", "child_picture"}
     child = table["child_text"]
     assert (child.name, child.blocks, child.mlp) == ("child", ("model.layers",), table["base"].mlp)
-    assert child.attention == (Plan("norm", table["base"].attention[0].entries),)
+    assert child.attention == (BranchPaths("norm", table["base"].attention[0].entries),)
 
 
 def test_alternatives_keep_their_order():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lesion.core.row import Row
+from lesion.core.row import StoredAnswer
 from lesion.core.store import Store
 
 STUDY = 'models = ["{model}"]\ntasks = ["sums"]\n'
@@ -28,7 +28,7 @@ def folder(
 ) -> Path:
     """A folder whose store has these answers; questions and gold answers follow from the items' names."""
     rows = [
-        Row(
+        StoredAnswer(
             model=f"fingerprint of {model}",
             model_name=model,
             edit=edit,

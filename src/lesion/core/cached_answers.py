@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lesion.core.inference import Cell, answer_cells
-from lesion.core.row import Row, storable
+from lesion.core.inference import PendingAnswer, answer_cells
+from lesion.core.row import StoredAnswer, storable
 from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
@@ -105,7 +105,7 @@ class CachedAnswers:
         if pending.cells:
             self._evaluation.answer(self._chosen, self.model, pending, what, by=self._answer_cells)
 
-    def _answer_cells(self, engine: Engine, cells: Mapping[str, Cell]) -> Iterator[list[Row]]:
+    def _answer_cells(self, engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
         for rows in answer_cells(engine, self.model, self._chosen.name, cells, self._evaluation.store):
             for row in rows:
                 # As the store keeps it, so that a run that goes on from the store ends with the same numbers.

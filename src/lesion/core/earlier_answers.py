@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from lesion.core.inference import Cell
+from lesion.core.inference import PendingAnswer
 from lesion.core.row import answer_key, storable
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
@@ -23,7 +23,7 @@ _CLOCK_SLACK = 1.0
 _ADVICE = "Give another folder with --out, or put the files back that changed."
 
 
-def refuse_other_prompts(store: Store, chosen: ModelChoice, model: Model, cells: Iterable[Cell]) -> bool:
+def refuse_other_prompts(store: Store, chosen: ModelChoice, model: Model, cells: Iterable[PendingAnswer]) -> bool:
     """Refuse to go on where stored answers to an item were given to another prompt than the one that is sent now.
 
     Answers of a version of lesion that kept no prompts get the digest of the present one where the model's files show

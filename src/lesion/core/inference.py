@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lesion.core.row import Row, answer_key
+from lesion.core.row import StoredAnswer, answer_key
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
@@ -36,7 +36,7 @@ COMMIT_EVERY = 0.2
 
 
 @dataclass(frozen=True)
-class Cell:
+class PendingAnswer:
     """One answer to be computed: an item of a task under an edit, and its prompt.
 
     Attributes:
@@ -101,7 +101,7 @@ def item_digest(task: Task, item: Item) -> str:
 def prompt_digest(
     prompt: Sequence[int], continuations: Sequence[Sequence[int]], tokens: Sequence[int], parts: Sequence[Part]
 ) -> str:
-    """SHA-256 (64 hex digits) of all token ids that ask an item of a model: the fields of a `Cell`.
+    """SHA-256 (64 hex digits) of all token ids that ask an item of a model: the fields of a `PendingAnswer`.
 
     Whatever decides the ids is in it: tokenizer, chat template, special tokens, solved examples, prefixes.
     """
@@ -117,9 +117,9 @@ def pending_cells(
     drawn: Mapping[TaskChoice, Sequence[Item]],
     edits: Sequence[Edit],
     stored: Container[str] = (),
-) -> dict[str, Cell]:
+) -> dict[str, PendingAnswer]:
     """The cells of a model whose keys are not among the stored ones, by their key."""
-    cells: dict[str, Cell] = {}
+    cells: dict[str, PendingAnswer] = {}
     everything: list[tuple[Edit, str]] = [(edit, str(edit)) for edit in (BASELINE, *edits)]
     for choice, task in tasks.items():
         style = resolve(model, task, study.prompt_style_of(chosen, choice))
@@ -141,7 +141,7 @@ def pending_cells(
             for edit, text in everything:
                 key = answer_key(model.fingerprint, text, choice.name, item.id, how, style, digest)
                 if key not in stored:
-                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put, parts, digest)
+                    cells[key] = PendingAnswer(task, choice, item, edit, style, decoding, *put, parts, digest)
     return cells
 
 
@@ -163,7 +163,7 @@ def _encoded(
     return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
 
 
-def prompt_notes(model: Model, cells: Collection[Cell]) -> Iterator[str]:
+def prompt_notes(model: Model, cells: Collection[PendingAnswer]) -> Iterator[str]:
     """A note for each task whose prompts are cut at the context, hold characters that the tokenizer does not know, or
     repeat each other, for each with items of two names that begin with the same token, and for chat templates that
     write the date.
@@ -227,7 +227,7 @@ Room = tuple[int, int]
 """Tokens that a model's context leaves for the answer to the longest prompt of a task, and the limit of an answer."""
 
 
-def rooms(model: Model, cells: Iterable[Cell]) -> dict[str, Room]:
+def rooms(model: Model, cells: Iterable[PendingAnswer]) -> dict[str, Room]:
     """The room of each task in which the context leaves less than the limit."""
     left: dict[str, Room] = {}
     for cell in cells:
@@ -250,10 +250,10 @@ def room_notes(model: str, context: int, left: Mapping[str, Sequence[int]]) -> I
 
 
 def answer_cells(
-    engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
-) -> Iterator[list[Row]]:
+    engine: Engine, model: Model, name: str, cells: Mapping[str, PendingAnswer], store: Store
+) -> Iterator[list[StoredAnswer]]:
     """Answer every cell and store the answers as they come; yields the rows that were stored together."""
-    waiting: list[Row] = []
+    waiting: list[StoredAnswer] = []
     last = time.monotonic()
     responses = engine.answer([request for key, cell in cells.items() for request in cell.requests(key)])
     try:
@@ -269,7 +269,9 @@ def answer_cells(
         yield rows
 
 
-def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Iterator[tuple[Cell, Response]]:
+def _gathered(
+    cells: Mapping[str, PendingAnswer], responses: Iterable[Response]
+) -> Iterator[tuple[PendingAnswer, Response]]:
     """Each cell with its response; those to the parts of a cell as one, once they are all there."""
     waiting: dict[str, dict[int, Response]] = {}
     for response in responses:
@@ -286,7 +288,7 @@ def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Itera
         yield cell, replace(response, key=key, answer=cell.task.joined(cell.item, cell.parts, answers))
 
 
-def _flush(store: Store, waiting: list[Row]) -> list[Row]:
+def _flush(store: Store, waiting: list[StoredAnswer]) -> list[StoredAnswer]:
     rows = waiting.copy()
     if rows:
         store.write(rows)
@@ -294,7 +296,7 @@ def _flush(store: Store, waiting: list[Row]) -> list[Row]:
     return rows
 
 
-def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
+def _row(model: Model, name: str, cell: PendingAnswer, response: Response) -> StoredAnswer:
     answer = _chosen(cell, response.answer)
     final: str | None = answer.text
     if cell.task.kind == "generate":  # with the tag that the prompt ends in, trace and final answer can be told apart
@@ -303,7 +305,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
     verdict = UNREAD if final is None else cell.task.judge(cell.item, replace(answer, text=final))
     if answer.finish == "nonfinite":
         verdict = replace(verdict, correct=False)
-    return Row(
+    return StoredAnswer(
         model=model.fingerprint,
         model_name=name,
         edit=str(cell.edit),
@@ -326,7 +328,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
     )
 
 
-def _chosen(cell: Cell, answer: Answer) -> Answer:
+def _chosen(cell: PendingAnswer, answer: Answer) -> Answer:
     """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone."""
     if cell.parts:  # joined by the task
         return answer

@@ -20,7 +20,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredAnswer:
     """One answer of one model under one edit to one item, with its verdict.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from lesion.core.apart import draw_apart
 from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.inference import (
-    Cell,
+    PendingAnswer,
     answer_cells,
     basis,
     item_digest,
@@ -31,7 +31,7 @@ from lesion.core.inference import (
     rooms,
 )
 from lesion.core.prompt_look_ahead import refuse_unfit_styles
-from lesion.core.row import Asked, Row
+from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
@@ -223,10 +223,10 @@ class Pending(NamedTuple):
     """Answers that are wanted: how many there are, and those that have not been given, by key."""
 
     total: int
-    cells: dict[str, Cell]
+    cells: dict[str, PendingAnswer]
 
 
-Answering = Callable[[Engine, Mapping[str, Cell]], Iterator[list[Row]]]
+Answering = Callable[[Engine, Mapping[str, PendingAnswer]], Iterator[list[StoredAnswer]]]
 
 
 @dataclass
@@ -282,7 +282,7 @@ class Evaluation:
         known = {row["name"]: row["metadata"] for row in self.store.models().to_dict("records")}
         return dict(known.get(name) or {})
 
-    def _note_rooms(self, name: str, model: Model, cells: Iterable[Cell]) -> None:
+    def _note_rooms(self, name: str, model: Model, cells: Iterable[PendingAnswer]) -> None:
         """Say and store where answers may meet the end of the context."""
         left = rooms(model, cells)
         known = self._metadata(name)
@@ -413,7 +413,7 @@ class Evaluation:
         return self.items[choice] if choice in self.items else self.items[plain]
 
 
-def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[Cell]) -> None:
+def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[PendingAnswer]) -> None:
     """Refuse answers that would stand beside others of the same model and task that were asked otherwise."""
     before = store.asked_as(model.fingerprint)
     for name, *now in dict.fromkeys((cell.choice.name, str(cell.decoding), cell.style) for cell in cells):

@@ -25,7 +25,15 @@ from lesion.core.database import (
 from lesion.core.differences import differences
 from lesion.core.integrity import TABLES, insertion, with_checksum
 from lesion.core.lock import FolderLock
-from lesion.core.row import Asked, Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
+from lesion.core.row import (
+    Asked,
+    StoredAnswer,
+    ranks_from_json,
+    ranks_to_json,
+    scores_from_json,
+    scores_to_json,
+    storable,
+)
 from lesion.core.study_file import ModelChoice, silent_keys
 from lesion.errors import LesionError
 
@@ -267,7 +275,7 @@ class Store:
                 statement = "UPDATE answers SET key = ?, checksum = ? WHERE key = ?"
                 self._connection.execute(statement, (new, values[-1], old))
 
-    def write(self, rows: Iterable[Row]) -> int:
+    def write(self, rows: Iterable[StoredAnswer]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.
 
         All rows of one call are stored or none. A key that is there already keeps its first answer.
@@ -386,7 +394,7 @@ class Store:
         return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def _values(row: Row) -> tuple[str | int | None, ...]:
+def _values(row: StoredAnswer) -> tuple[str | int | None, ...]:
     """A row as the table of answers has it."""
     return with_checksum(
         row.key,

@@ -14,7 +14,7 @@ from torch import nn
 from lesion.errors import UsageError, nearest
 from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.coverage import tied, uncovered
-from lesion.models.families import Family, Plan, families
+from lesion.models.families import Architecture, BranchPaths, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
@@ -208,7 +208,7 @@ class Anatomy:
 
 def _branch(
     name: str,
-    plans: Sequence[Plan],
+    plans: Sequence[BranchPaths],
     block: nn.Module,
     index: int,
     prefix: str,
@@ -243,7 +243,10 @@ def _branch(
 
 
 def _blocks(
-    network: PreTrainedModel, path: str, plans: Iterable[tuple[Sequence[Plan], Sequence[Plan]]], known: bool
+    network: PreTrainedModel,
+    path: str,
+    plans: Iterable[tuple[Sequence[BranchPaths], Sequence[BranchPaths]]],
+    known: bool,
 ) -> tuple[Block, ...]:
     """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP.
 
@@ -261,7 +264,7 @@ def _blocks(
     )
 
 
-def _known(network: PreTrainedModel) -> Family | None:
+def _known(network: PreTrainedModel) -> Architecture | None:
     """The family of a network, by the table; only for classes of transformers and what derives from them.
 
     Code that came with a checkpoint may call itself by a known name and compute something else.
@@ -270,7 +273,7 @@ def _known(network: PreTrainedModel) -> Family | None:
     return families().get(network.config.model_type) if own else None
 
 
-def _by_family(network: PreTrainedModel, family: Family) -> tuple[Block, ...]:
+def _by_family(network: PreTrainedModel, family: Architecture) -> tuple[Block, ...]:
     for path in family.blocks:
         with suppress(AttributeError):
             modules = network.get_submodule(path)

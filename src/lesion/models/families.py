@@ -28,7 +28,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BranchPaths:
     """One branch of a block: its tail and its entries, as paths within the block."""
 
     tail: str
@@ -36,7 +36,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Family:
+class Architecture:
     """One architecture of families.toml, with alternatives of which the first that exists counts.
 
     Attributes:
@@ -48,8 +48,8 @@ class Family:
 
     name: str
     blocks: tuple[str, ...]
-    attention: tuple[Plan, ...]
-    mlp: tuple[Plan, ...]
+    attention: tuple[BranchPaths, ...]
+    mlp: tuple[BranchPaths, ...]
     notes: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -61,10 +61,10 @@ def _entry(names: str, value: str | Mapping[str, str]) -> Entry:
     return Entry(tuple(names.split()), value["at"], "head")
 
 
-def _plans(value: Mapping[str, Any] | list[Mapping[str, Any]]) -> tuple[Plan, ...]:
+def _plans(value: Mapping[str, Any] | list[Mapping[str, Any]]) -> tuple[BranchPaths, ...]:
     tables = value if isinstance(value, list) else [value]
     return tuple(
-        Plan(table["tail"], tuple(_entry(names, place) for names, place in table["matrices"].items()))
+        BranchPaths(table["tail"], tuple(_entry(names, place) for names, place in table["matrices"].items()))
         for table in tables
     )
 
@@ -82,13 +82,13 @@ def _resolved(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     return base
 
 
-def parse(text: str) -> dict[str, Family]:
+def parse(text: str) -> dict[str, Architecture]:
     """The families in the text of a table, by `model_type`."""
     tables = tomllib.loads(text)
-    families: dict[str, Family] = {}
+    families: dict[str, Architecture] = {}
     for name in tables:
         table = _resolved(name, tables)
-        family = Family(
+        family = Architecture(
             name,
             tuple(table["blocks"]),
             _plans(table["attention"]),
@@ -100,6 +100,6 @@ def parse(text: str) -> dict[str, Family]:
 
 
 @cache
-def families() -> Mapping[str, Family]:
+def families() -> Mapping[str, Architecture]:
     """The families that the package knows, by `model_type`."""
     return parse(resources.files("lesion.models").joinpath("families.toml").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
-from lesion.models.families import Entry, Plan
+from lesion.models.families import BranchPaths, Entry
 from lesion.models.matrices import packed_shape
 from lesion.models.quantised import quantisation
 
@@ -57,7 +57,7 @@ class Structure:
     """
 
     path: str
-    plans: tuple[tuple[tuple[Plan, ...], tuple[Plan, ...]], ...]
+    plans: tuple[tuple[tuple[BranchPaths, ...], tuple[BranchPaths, ...]], ...]
     notes: tuple[str, ...]
     reasons: dict[str, str]
 
@@ -198,7 +198,7 @@ def _word(path: str, branch: str, shape: tuple[int, int], width: int) -> str | N
     return None
 
 
-def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int, quantised: bool) -> Plan:
+def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int, quantised: bool) -> BranchPaths:
     """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name."""
     names: dict[str, tuple[str, str | None]] = {}
     for module in modules:
@@ -212,7 +212,7 @@ def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: i
     entries = (
         Entry((own if word is None or words.count(word) > 1 else word,), path) for path, (own, word) in names.items()
     )
-    return Plan(tail, tuple(entries))
+    return BranchPaths(tail, tuple(entries))
 
 
 def infer(network: PreTrainedModel, name: str) -> Structure:
@@ -252,7 +252,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
             notes.append(f"Between block {index} and block {index + 1} something else changes the residual stream.")
 
     reasons: dict[str, str] = {}
-    plans: dict[str, list[tuple[Plan, ...]]] = {"attention": [], "mlp": []}
+    plans: dict[str, list[tuple[BranchPaths, ...]]] = {"attention": [], "mlp": []}
     for index, (module, trace) in enumerate(zip(stack, traces, strict=True)):
         assert trace.before is not None
         for branch, (parts, tail) in zip(plans, _confirmed(module, trace, quantised), strict=True):

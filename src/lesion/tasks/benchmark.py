@@ -13,7 +13,7 @@ from lesion import files
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
 from lesion.tasks.judges import judge
-from lesion.tasks.source import Row, hub_rows, local_rows, whole
+from lesion.tasks.source import SourceRow, hub_rows, local_rows, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 NEXT_QUESTION = ("\nQuestion:", "\nQ:", "\nProblem:", "\nUser:", "\nHuman:")
@@ -111,16 +111,16 @@ class Benchmark(ABC):
         """Whether the answer is right."""
 
     @abstractmethod
-    def read(self, rows: Iterable[Row]) -> Iterable[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterable[Item]:
         """The items of rows; it raises `UsageError` where a row is malformed."""
 
     def files(self, path: str) -> list[Path]:
         """The local files that a path names; it raises `UsageError` where there are none."""
         return [files.existing(path)]
 
-    def rows(self, file: Path) -> Iterable[Row]:
+    def rows(self, file: Path) -> Iterable[SourceRow]:
         """The rows of a local file."""
-        return (Row(fields, f"{file}, row {index}") for index, fields in enumerate(local_rows(file)))
+        return (SourceRow(fields, f"{file}, row {index}") for index, fields in enumerate(local_rows(file)))
 
     def evaluated(self) -> Iterable[Item]:
         """The items that are evaluated without a path."""
@@ -130,7 +130,7 @@ class Benchmark(ABC):
         """What a model is observed on without a path."""
         return [item for split in self.hub.pool for item in self.made(self.online(split))] or self._items
 
-    def made(self, rows: Iterable[Row]) -> tuple[Item, ...]:
+    def made(self, rows: Iterable[SourceRow]) -> tuple[Item, ...]:
         """The items of rows, checked."""
         try:
             items = tuple(self.read(rows))
@@ -156,21 +156,21 @@ class Benchmark(ABC):
     def _pool(self) -> tuple[Item, ...]:
         return tuple(self.observed()) if self.path is None else self._items
 
-    def online(self, split: str) -> Iterable[Row]:
+    def online(self, split: str) -> Iterable[SourceRow]:
         """The rows of a split of the hub."""
         rows = hub_rows(self.title, self.hub.repository, self.hub.subset, split)
         group = self.hub.subset or ""
-        return (Row(fields, f"Row {index} of {self.name}", group) for index, fields in enumerate(rows))
+        return (SourceRow(fields, f"SourceRow {index} of {self.name}", group) for index, fields in enumerate(rows))
 
 
 class OneARow(Benchmark):
     """A benchmark in which every row is an item."""
 
     @abstractmethod
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row; it raises `UsageError` where the row is malformed."""
 
-    def read(self, rows: Iterable[Row]) -> Iterable[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterable[Item]:
         """The item of each row; it raises `UsageError` where a row is malformed, or two have the same id."""
         places: dict[str, str] = {}
         for index, row in enumerate(rows):

@@ -17,7 +17,7 @@ from itertools import chain
 from lesion.errors import UsageError
 from lesion.tasks.benchmark import OneARow
 from lesion.tasks.judges import judge
-from lesion.tasks.source import Row, identify, whole
+from lesion.tasks.source import SourceRow, identify, whole
 from lesion.tasks.task import Answer, Item, Verdict
 
 TEMPTING = " the"
@@ -56,7 +56,7 @@ class Contrast(OneARow):
         """Whether no token is more probable than the first of the right text."""
         return verdict(item, answer)
 
-    def made(self, rows: Iterable[Row]) -> tuple[Item, ...]:
+    def made(self, rows: Iterable[SourceRow]) -> tuple[Item, ...]:
         """The items of rows with what tempts."""
         return tuple(self.tempted(super().made(rows)))
 
@@ -65,7 +65,7 @@ class Contrast(OneARow):
         return (tempted(item, str(self.setting)) for item in items)
 
 
-def identity(row: Row, fields: Sequence[str], prompt: str, index: int) -> str:
+def identity(row: SourceRow, fields: Sequence[str], prompt: str, index: int) -> str:
     """The first of these fields that holds a text or a whole number, else the place and a digest of the prompt."""
     value = next((row.fields[field] for field in fields if isinstance(row.fields.get(field), int | str)), "")
     return str(value) if str(value).strip() else identify(prompt, index)

@@ -25,7 +25,7 @@ from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.question_files import record_row
-from lesion.tasks.source import Row
+from lesion.tasks.source import SourceRow
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 HEAD = "python"
@@ -183,7 +183,7 @@ def _named(name: str) -> str:
     return f"{HEAD}:{bare}"
 
 
-def _row(record: object, name: str, number: int, floats: Mapping[str, Any]) -> Row:
+def _row(record: object, name: str, number: int, floats: Mapping[str, Any]) -> SourceRow:
     where = f"Question {number} of {short(name)}"
     if not isinstance(record, Mapping):
         example = "{'prompt': '2 + 2 =', 'answer': '4'}"

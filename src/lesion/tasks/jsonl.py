@@ -18,7 +18,7 @@ from lesion.tasks.corruption import others_of_group
 from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
 from lesion.tasks.question_files import EXAMPLE, LISTS, json_rows, read_rows
-from lesion.tasks.source import Row, whole
+from lesion.tasks.source import SourceRow, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
@@ -96,7 +96,7 @@ def parse(text: str, file: str) -> list[Item]:
     return items
 
 
-def gathered(rows: Iterable[tuple[int, Row]]) -> tuple[list[Item], Kind]:
+def gathered(rows: Iterable[tuple[int, SourceRow]]) -> tuple[list[Item], Kind]:
     """The items of numbered rows, and the kind of a task that has them."""
     items: list[Item] = []
     lines: dict[str, int] = {}
@@ -136,7 +136,7 @@ def _kind(item: Item) -> Kind:
     return "choose" if item.choices else "generate"
 
 
-def _item(row: Row, number: int) -> Item:
+def _item(row: SourceRow, number: int) -> Item:
     optional = (name for name, value in row.fields.items() if value is None and name in KNOWN and name not in REQUIRED)
     if left_out := set(optional):  # null is absent
         row = replace(row, fields={name: value for name, value in row.fields.items() if name not in left_out})
@@ -191,7 +191,7 @@ def _misspelt(names: tuple[str, ...]) -> tuple[str, str] | None:
     return None
 
 
-def _check_choices(row: Row, choices: Sequence[str], rights: Sequence[str]) -> None:
+def _check_choices(row: SourceRow, choices: Sequence[str], rights: Sequence[str]) -> None:
     if not choices:
         raise row.fault("'choices' is empty; leave it out for an answer that is generated.")
     if len(set(choices)) < max(2, len(choices)):
@@ -206,14 +206,14 @@ def _check_choices(row: Row, choices: Sequence[str], rights: Sequence[str]) -> N
         raise row.fault("'judge' is for generated answers; an item with 'choices' needs none.")
 
 
-def _check_stop(row: Row, stop: Sequence[str], choices: Sequence[str]) -> None:
+def _check_stop(row: SourceRow, stop: Sequence[str], choices: Sequence[str]) -> None:
     if not all(stop):
         raise row.fault("'stop' has an empty text; write the texts that end an answer, \"\\n\" for example.")
     if choices:
         raise row.fault("'stop' is for generated answers; an item with 'choices' or 'tempting' needs none.")
 
 
-def _check_tempting(row: Row, answer: str, tempting: str) -> None:
+def _check_tempting(row: SourceRow, answer: str, tempting: str) -> None:
     if not tempting:
         raise row.fault("'tempting' is empty; write the text that tempts, \" the\" for example.")
     if tempting == answer:
@@ -223,7 +223,7 @@ def _check_tempting(row: Row, answer: str, tempting: str) -> None:
             raise row.fault(f"an item with 'tempting' has one right text and no '{name}'; leave one of them out.")
 
 
-def _text(row: Row, name: str) -> str:
+def _text(row: SourceRow, name: str) -> str:
     value = row.fields.get(name, "")
     if not isinstance(value, str):
         null = (
@@ -233,7 +233,7 @@ def _text(row: Row, name: str) -> str:
     return whole(value, name, row.where)
 
 
-def _texts(row: Row, name: str) -> tuple[str, ...]:
+def _texts(row: SourceRow, name: str) -> tuple[str, ...]:
     value: Any = row.fields.get(name, [])
     if name == "stop" and isinstance(value, str):
         value = [value]

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from lesion.plain import short
 from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.judges import judge
-from lesion.tasks.source import Row, whole
+from lesion.tasks.source import SourceRow, whole
 from lesion.tasks.task import Answer, Item, Verdict
 
 
@@ -34,7 +34,7 @@ class Choice(Benchmark):
         """Whether the right option was chosen."""
         return judge.UNREAD if answer.finish == "nonfinite" else Verdict(answer.text == item.gold, answer.text)
 
-    def choice(self, identity: str, question: str, row: Row, field: str, group: str, **metadata: str) -> Item:
+    def choice(self, identity: str, question: str, row: SourceRow, field: str, group: str, **metadata: str) -> Item:
         """The item of a question with the options in a field of a row.
 
         Args:
@@ -73,7 +73,7 @@ class Choice(Benchmark):
         )
 
 
-def _place(row: Row, letters: Sequence[str]) -> int:
+def _place(row: SourceRow, letters: Sequence[str]) -> int:
     """The place of the right option, from 0."""
     answer = row["answer"]
     if isinstance(answer, str) and answer.strip() in letters:

@@ -17,7 +17,7 @@ from lesion import files
 from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.tasks.field_values import Number, field_value, float_type, is_missing
-from lesion.tasks.source import Fields, Row
+from lesion.tasks.source import Fields, SourceRow
 
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 MOST_BYTES = 256 << 20
@@ -38,7 +38,7 @@ def is_question_file(name: str) -> bool:
     return name.lower().removesuffix(_PACKED).endswith(ENDINGS)
 
 
-def read_rows(path: Path) -> list[tuple[int, Row]]:
+def read_rows(path: Path) -> list[tuple[int, SourceRow]]:
     """The rows of a question file, numbered as their messages and ids do: lines of JSON Lines, else from 1."""
     data = _unpacked(path, files.read_bytes(path, limit=MOST_BYTES, fault=UsageError))
     ending = Path(path.name.lower().removesuffix(_PACKED)).suffix
@@ -52,7 +52,7 @@ def read_rows(path: Path) -> list[tuple[int, Row]]:
     return list(_csv(text, str(path), ending) if ending in (".csv", ".tsv") else json_rows(text, str(path)))
 
 
-def json_rows(text: str, file: str) -> Iterator[tuple[int, Row]]:
+def json_rows(text: str, file: str) -> Iterator[tuple[int, SourceRow]]:
     """The rows of JSON: a list of objects, one object, or one a line; numbers stay as they are written."""
     start = text.lstrip()[:1]
     if start == "[":
@@ -61,18 +61,18 @@ def json_rows(text: str, file: str) -> Iterator[tuple[int, Row]]:
             raise UsageError(f"{file}: this is not a list of JSON objects.")
         _refuse_many(len(values), file)
         for number, value in enumerate(values, start=1):
-            yield number, Row(_object(value, f"{file}, item {number}"), f"{file}, item {number}")
+            yield number, SourceRow(_object(value, f"{file}, item {number}"), f"{file}, item {number}")
         return
     lines = text.split("\n")
     written = sum(map(bool, map(str.strip, lines)))
     if written > 1 and lines[0].strip() == "{":  # one object over several lines
-        yield 1, Row(_object(_parse(text, file, 1, file), file), file)
+        yield 1, SourceRow(_object(_parse(text, file, 1, file), file), file)
         return
     _refuse_many(written, file)
     for number, line in enumerate(lines, start=1):
         if line.strip():
             where = f"{file}, line {number}"
-            yield number, Row(_object(_parse(line, file, number, where), where), where)
+            yield number, SourceRow(_object(_parse(line, file, number, where), where), where)
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
@@ -118,7 +118,7 @@ def _object(value: Any, where: str) -> Fields:
     return value
 
 
-def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, Row]]:
+def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, SourceRow]]:
     """The rows of a table; an empty cell is absent, and lists are JSON lists."""
     head = text.lstrip("\n\r").split("\n", 1)[0]
     delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
@@ -149,7 +149,7 @@ def _csv(text: str, file: str, ending: str) -> Iterator[tuple[int, Row]]:
                 )
             row = dict(zip(names, cells, strict=True))
             filled = {name: cell for name, cell in row.items() if cell.strip() or (cell and name == "stop")}
-            yield number, Row({name: _cell(name, cell, where) for name, cell in filled.items()}, where)
+            yield number, SourceRow({name: _cell(name, cell, where) for name, cell in filled.items()}, where)
     except csv.Error as error:
         raise UsageError(f"{file}, line {reader.line_num}: this is not a table ({error}).") from error
     finally:
@@ -167,7 +167,7 @@ def _cell(name: str, cell: str, where: str) -> Any:
     return Number(cell) if cell.isascii() and cell.isdigit() and str(int(cell[:9])) == cell else cell
 
 
-def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
+def _parquet(data: bytes, file: str) -> list[tuple[int, SourceRow]]:
     import pyarrow.parquet
 
     try:
@@ -190,7 +190,7 @@ def _parquet(data: bytes, file: str) -> list[tuple[int, Row]]:
     return [(number, record_row(record, f"{file}, row {number}", floats)) for number, record in enumerate(records, 1)]
 
 
-def record_row(record: dict[Any, Any], where: str, floats: Mapping[str, Any]) -> Row:
+def record_row(record: dict[Any, Any], where: str, floats: Mapping[str, Any]) -> SourceRow:
     """A row of Python values; a missing value is an absent field.
 
     Args:
@@ -199,7 +199,9 @@ def record_row(record: dict[Any, Any], where: str, floats: Mapping[str, Any]) ->
         floats: the numpy types of columns of floating-point numbers (`field_values.float_type`).
     """
     present = {str(name): value for name, value in record.items() if not is_missing(value)}
-    return Row({key: field_value(value, key, where, floats=floats.get(key)) for key, value in present.items()}, where)
+    return SourceRow(
+        {key: field_value(value, key, where, floats=floats.get(key)) for key, value in present.items()}, where
+    )
 
 
 def _twice(names: Sequence[str]) -> str:

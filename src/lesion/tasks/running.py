@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lesion.errors import UsageError
 from lesion.tasks.benchmark import Benchmark, Hub
-from lesion.tasks.source import Row, identify, read_text
+from lesion.tasks.source import SourceRow, identify, read_text
 from lesion.tasks.task import Answer, Item, Verdict
 
 WORDS = 200
@@ -47,11 +47,11 @@ class RunningText(Benchmark):
         """`text:PATH`, or `wikitext` for the one from the hub."""
         return "wikitext" if self.path is None else f"text:{self.path}"
 
-    def rows(self, file: Path) -> Iterable[Row]:
+    def rows(self, file: Path) -> Iterable[SourceRow]:
         """The whole text as one row."""
-        return [Row({"text": read_text(file)}, str(file))]
+        return [SourceRow({"text": read_text(file)}, str(file))]
 
-    def read(self, rows: Iterable[Row]) -> Iterator[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterator[Item]:
         """The stretches of the text that the rows make."""
         lines = [str(row["text"]) for row in rows]
         text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -22,7 +22,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Row:
+class SourceRow:
     """One row of a data set.
 
     Attributes:

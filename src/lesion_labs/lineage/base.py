@@ -81,7 +81,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Family:
+class LineageFamily:
     """An architecture of `transformers` and the shape the lineage gives it; both families have as many parameters."""
 
     network: type[PreTrainedModel]
@@ -90,8 +90,8 @@ class Family:
 
 
 FAMILIES = {
-    "llama": Family(LlamaForCausalLM, LlamaConfig, {"layers": 8, "inner_width": 352}),
-    "qwen2": Family(Qwen2ForCausalLM, Qwen2Config, {"layers": 10, "inner_width": 256}),
+    "llama": LineageFamily(LlamaForCausalLM, LlamaConfig, {"layers": 8, "inner_width": 352}),
+    "qwen2": LineageFamily(Qwen2ForCausalLM, Qwen2Config, {"layers": 10, "inner_width": 256}),
 }
 """The families of the paper: grouped-query attention; the same with biases on q, k and v, and deeper."""
 

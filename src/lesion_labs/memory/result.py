@@ -39,7 +39,7 @@ Measures = Evaluation[float]
 MEASURES = tuple(Evaluation.model_fields)
 
 
-class Place(Value):
+class NoisePlace(Value):
     """Where in a spectrum the noise lies: the group of equal singular values with most of the common class's code.
 
     Attributes:
@@ -73,7 +73,7 @@ class Moment(Evaluation[float]):
     step: int
     singular_values: tuple[float, ...]
     alignment: tuple[float, ...]
-    noise: Place
+    noise: NoisePlace
     predicted: SingularValues | None = None
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from lesion.progress import Watcher
 from lesion_labs.memory import orthonormal
 from lesion_labs.memory.model import Codes, codes, mixture, targets
-from lesion_labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, Place, Size, SizePlace, Spread
+from lesion_labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, NoisePlace, Size, SizePlace, Spread
 from lesion_labs.memory.spectrum import EQUAL, noise_place, spectrum
 from lesion_labs.memory.study import MemoryStudy
 from lesion_labs.memory.training import descend, measured_steps
@@ -74,7 +74,7 @@ def _trained(study: MemoryStudy, noises: Sequence[float], watcher: Watcher) -> l
     seeds = [study.seed + seed for _ in noises for seed in range(draws)]
     run_codes = [codes(study.model_copy(update={"seed": seed})) for seed in seeds]
     mixtures = [mixture(study.classes, study.inputs, noise) for noise in noises for _ in range(draws)]
-    places: list[list[Place]] = [[] for _ in seeds]
+    places: list[list[NoisePlace]] = [[] for _ in seeds]
     for _, coefficients in descend(run_codes, np.stack(mixtures), steps, watcher):
         for run_places, of_codes, weights in zip(places, run_codes, coefficients, strict=True):
             run_places.append(noise_place(spectrum(of_codes, weights)))
@@ -102,7 +102,7 @@ def _trained(study: MemoryStudy, noises: Sequence[float], watcher: Watcher) -> l
     return rows
 
 
-def _over_draws(step: int, places: Sequence[Place]) -> SizePlace:
+def _over_draws(step: int, places: Sequence[NoisePlace]) -> SizePlace:
     sides = {place.side for place in places}
     return SizePlace(
         step=step,

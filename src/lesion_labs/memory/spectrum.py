@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion_labs.memory.model import Codes
-from lesion_labs.memory.result import Place, Side
+from lesion_labs.memory.result import NoisePlace, Side
 
 EQUAL = 1e-7
 """Singular values nearer to each other than this share of the largest are equal: rounding alone parts them."""
@@ -50,11 +50,11 @@ def equals(values: Float64[np.ndarray, " rank"]) -> tuple[slice, ...]:
     return tuple(slice(a, b) for a, b in zip([0, *cuts], [*cuts, len(values)], strict=True))
 
 
-def noise_place(of: Spectrum) -> Place:
+def noise_place(of: Spectrum) -> NoisePlace:
     """Where the noise lies."""
     held = [float(of.alignment[group].sum()) for group in of.groups]
     if max(held, default=0.0) < EQUAL:
-        return Place(side="absent", rank=0, ratio=0.0, alignment=0.0)
+        return NoisePlace(side="absent", rank=0, ratio=0.0, alignment=0.0)
     index = int(np.argmax(held))
     group = of.groups[index]
     others = [of.values[other.start] for i, other in enumerate(of.groups) if i != index]
@@ -64,4 +64,4 @@ def noise_place(of: Spectrum) -> Place:
         side = "tied"
     elif index in (0, len(of.groups) - 1):
         side = "bottom" if index else "top"
-    return Place(side=side, rank=group.start + 1, ratio=ratio, alignment=held[index])
+    return NoisePlace(side=side, rank=group.start + 1, ratio=ratio, alignment=held[index])

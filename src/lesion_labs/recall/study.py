@@ -22,7 +22,7 @@ from lesion_labs.recall.result import STUDY_KIND, read
 from lesion_labs.recall.run import CELLS, STUDY, finished, language_of, run
 from lesion_labs.recall.seeds import groups
 from lesion_labs.recall.study_file import RecallStudy
-from lesion_labs.recall.study_result import Cell, RecallStudySummary
+from lesion_labs.recall.study_result import RecallStudySummary, StudyTraining
 
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 
@@ -93,9 +93,10 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
         trainings[place] = run(
             recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name
         )
-    own = tuple(name for name in Cell.model_fields if name != "folder")
+    own = tuple(name for name in StudyTraining.model_fields if name != "folder")
     cells = [
-        Cell(folder=place, **{name: getattr(trained, name) for name in own}) for place, trained in trainings.items()
+        StudyTraining(folder=place, **{name: getattr(trained, name) for name in own})
+        for place, trained in trainings.items()
     ]
     summary = RecallStudySummary(
         version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(list(trainings.values())))

@@ -77,7 +77,7 @@ class Group(Value):
         return chosen((row for row in self.truncated if row.matrix == matrix), control, side)
 
 
-class Cell(Value):
+class StudyTraining(Value):
     """One training of a study: its folder within the study's, and its main numbers."""
 
     folder: str
@@ -94,5 +94,5 @@ class RecallStudySummary(Summary):
     kind: Literal["recall-sweep"] = "recall-sweep"
     version: str
     study: RecallStudy
-    cells: tuple[Cell, ...]
+    cells: tuple[StudyTraining, ...]
     groups: tuple[Group, ...]

@@ -23,7 +23,7 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.ray.cluster import Cluster
 from lesion.engines.ray.engine import Call, RayEngine, cause
-from lesion.engines.ray.placement import Node, Plan
+from lesion.engines.ray.placement import Node, Placement
 from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import cut
 from lesion.engines.ray.worker import Answerer, Order, Ready, WorkerInfo
@@ -159,7 +159,7 @@ class StandInCluster(Cluster):
     def order(self, model, batch_size) -> Order:
         return Order("transformers", "x", None, "float32", False, "tiny:x", "f", "s", batch_size, 0, 1, 1)
 
-    def _process(self, plan: Plan) -> Actor:
+    def _process(self, plan: Placement) -> Actor:
         self.made += 1
         return Actor(self.made, self.fate, self.engine_of(self.made))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lesion.engines.config import EngineChoice
-from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
+from lesion.engines.ray.placement import Node, Placement, planned, refuse_crowd
 from lesion.errors import UsageError
 
 LAPTOP = [Node("laptop", 8, 0)]
@@ -18,24 +18,24 @@ def no_stated_threads(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def plan(nodes, workers=None, each: int = 1, device: str = "auto") -> Plan:
+def plan(nodes, workers=None, each: int = 1, device: str = "auto") -> Placement:
     return planned(EngineChoice("transformers", workers, None, each), nodes, device, "this machine")
 
 
 @pytest.mark.parametrize(
     ("nodes", "asked", "expected"),
     [
-        (LAPTOP, {"workers": 2}, Plan(2, 0, 4, 4, 2)),
-        (LAPTOP, {"workers": 3}, Plan(3, 0, 2, 2, 3)),
-        (LAPTOP, {"workers": 8}, Plan(8, 0, 1, 1, 8)),
-        (HOST, {}, Plan(8, 1, 1, 12, 8)),
-        (HOST, {"workers": 2}, Plan(2, 1, 1, 48, 2)),
-        (HOST, {"each": 4}, Plan(2, 4, 1, 48, 2)),
-        (HOST, {"workers": 12, "device": "cpu"}, Plan(12, 0, 8, 8, 12)),
-        (CLUSTER, {}, Plan(12, 1, 1, 8, 8)),
-        (CLUSTER, {"each": 4}, Plan(3, 4, 1, 32, 2)),
+        (LAPTOP, {"workers": 2}, Placement(2, 0, 4, 4, 2)),
+        (LAPTOP, {"workers": 3}, Placement(3, 0, 2, 2, 3)),
+        (LAPTOP, {"workers": 8}, Placement(8, 0, 1, 1, 8)),
+        (HOST, {}, Placement(8, 1, 1, 12, 8)),
+        (HOST, {"workers": 2}, Placement(2, 1, 1, 48, 2)),
+        (HOST, {"each": 4}, Placement(2, 4, 1, 48, 2)),
+        (HOST, {"workers": 12, "device": "cpu"}, Placement(12, 0, 8, 8, 12)),
+        (CLUSTER, {}, Placement(12, 1, 1, 8, 8)),
+        (CLUSTER, {"each": 4}, Placement(3, 4, 1, 32, 2)),
         # 112 cores among 5: 21 each would leave room for 4 only (3 + 1 + 0); 16 each for 7.
-        (CLUSTER, {"workers": 5, "device": "cpu"}, Plan(5, 0, 16, 16, 4)),
+        (CLUSTER, {"workers": 5, "device": "cpu"}, Placement(5, 0, 16, 16, 4)),
     ],
 )
 def test_workers_get_gpus_where_there_are_any_and_else_cores(nodes, asked, expected):

@@ -13,7 +13,7 @@ from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.prefixes import Prefix
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.models.load import Model
 
 # Edits so slight that answers begin as the baseline's, and some leave it sooner or later.
@@ -131,11 +131,11 @@ def test_a_row_that_breaks_within_the_draft_keeps_what_it_has_said_and_breaks_no
             assert found[request.key].token_ids == greedy(model, text, request.edit, 10)
 
 
-def rows(texts, edits: int, blocks: int = 4, decoding: Decoding = Decoding(9)) -> list[Row]:  # noqa: B008 - frozen
+def rows(texts, edits: int, blocks: int = 4, decoding: Decoding = Decoding(9)) -> list[ActiveRequest]:  # noqa: B008 - frozen
     """Rows of every text under edits that begin at block 0, 1, …, the last of which changes nothing."""
     stop = StopStrings(tiny.tokenizer(), ())
     return [
-        Row(Request(f"{text} {column}", text, decoding=decoding), column, min(column, blocks), 9, (2,), stop)
+        ActiveRequest(Request(f"{text} {column}", text, decoding=decoding), column, min(column, blocks), 9, (2,), stop)
         for text in texts
         for column in range(edits)
     ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lesion.core.row import Asked, Row
+from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store
 from lesion.edits.edit import ScaleBlock
 from lesion.studies.ablation.floor_warning import Reach
@@ -14,14 +14,14 @@ from lesion.tasks.task import Item
 
 ITEMS = [f"i{number}" for number in range(20)]
 EDITS = [ScaleBlock(layer) for layer in range(8)]
-ROW = Row(
+ROW = StoredAnswer(
     model="fingerprint", model_name="m", edit="baseline", task="t", item="", decoding="greedy", prompt_style="raw",
     text="", tokens=1, finish="stop", correct=False, parsed=None, scores=(), ranks=(), group="", question="", gold="",
     engine="",
 )  # fmt: skip
 
 
-def write(store: Store, reach: Reach, batch: list[Row]) -> None:
+def write(store: Store, reach: Reach, batch: list[StoredAnswer]) -> None:
     """Store rows as a run does: `reach` sees them once they are stored."""
 
     def stored():
@@ -31,7 +31,7 @@ def write(store: Store, reach: Reach, batch: list[Row]) -> None:
     assert list(reach.watch(stored())) == [batch]
 
 
-def rows(right: int, edit: str = "baseline") -> list[Row]:
+def rows(right: int, edit: str = "baseline") -> list[StoredAnswer]:
     return [replace(ROW, item=item, edit=edit, correct=number < right) for number, item in enumerate(ITEMS)]
 
 

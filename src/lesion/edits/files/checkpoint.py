@@ -20,7 +20,7 @@ from lesion.edits.files import card
 from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.checkpoint_pass import EditOnCheckpoint, applied_edits
 from lesion.edits.files.folder import emerging, refuse_occupied
-from lesion.edits.files.layout import Place, bias_factors, places, skeleton
+from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.files.thin_factors import refuse_nothing, write_factors
@@ -147,7 +147,7 @@ def apply(
     kept = {cut.address: cut for cut in cuts(truncations, shapes)}
     done: dict[str, Truncated] = {}
 
-    def edit(within: Sequence[tuple[str, Place]], tensor: Tensor) -> None:
+    def edit(within: Sequence[tuple[str, StoredMatrix]], tensor: Tensor) -> None:
         for address, place in within:
             view = place.storage.view(tensor)
             weight = view.reshape(shapes[address])
@@ -231,14 +231,14 @@ def _multiply(factor: float, bias: Tensor) -> None:
 def _weights(
     checkpoint: Checkpoint,
     target: Path,
-    where: Mapping[str, Sequence[Place]],
-    edit: Callable[[Sequence[tuple[str, Place]], Tensor], None],
+    where: Mapping[str, Sequence[StoredMatrix]],
+    edit: Callable[[Sequence[tuple[str, StoredMatrix]], Tensor], None],
     biases: Mapping[str, float],
     watcher: Watcher,
     name: str,
 ) -> None:
     """Every shard, edited or copied, and the index last."""
-    within: dict[str, list[tuple[str, Place]]] = {}
+    within: dict[str, list[tuple[str, StoredMatrix]]] = {}
     for address, its_places in where.items():
         for place in its_places:
             within.setdefault(place.tensor, []).append((address, place))

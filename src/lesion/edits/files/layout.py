@@ -22,7 +22,7 @@ from lesion.models.stored import Entry
 
 
 @dataclass(frozen=True)
-class Place:
+class StoredMatrix:
     """Where a matrix lies on disk: the name of a tensor, and where in it."""
 
     tensor: str
@@ -66,7 +66,7 @@ def skeleton(config: Any, name: str) -> tuple[Anatomy, PreTrainedModel, bool]:
 
 def places(
     anatomy: Anatomy, network: PreTrainedModel, entries: Mapping[str, Entry], touched: Iterable[str]
-) -> dict[str, tuple[Place, ...]]:
+) -> dict[str, tuple[StoredMatrix, ...]]:
     """Where each touched matrix lies on disk; several places where a tied tensor is stored under both names."""
     pieces = _pieces(network, entries)
     aliases = {name: group for group in anatomy.tied for name in group}
@@ -109,20 +109,20 @@ def bias_factors(
     return on_disk
 
 
-def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) -> Place:
+def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) -> StoredMatrix:
     storage = matrix.storage
     for piece in pieces:
         if piece.whole and len(pieces) == 1:
             shape = tuple(getattr(matrix.module, matrix.attribute).shape)
             if entries[piece.tensor].shape != shape:
                 raise _other_shape(matrix, piece.tensor, entries[piece.tensor].shape)
-            return Place(piece.tensor, storage)
+            return StoredMatrix(piece.tensor, storage)
         if piece.expert == storage.expert and piece.start <= storage.start and storage.stop <= piece.stop:
             shape = (piece.stop - piece.start, matrix.shape[1])
             if entries[piece.tensor].shape != shape or storage.groups != 1 or storage.transposed:
                 raise _other_shape(matrix, piece.tensor, entries[piece.tensor].shape)
             own = replace(storage, expert=None, start=storage.start - piece.start, stop=storage.stop - piece.start)
-            return Place(piece.tensor, own)
+            return StoredMatrix(piece.tensor, own)
     raise LesionError(
         f"{matrix.address} lies in {', '.join(p.tensor for p in pieces[:3])}, in a form from which lesion cannot take "
         "it. Load the checkpoint with transformers, save it again, and give that folder."

@@ -15,7 +15,7 @@ from typing import Any
 from lesion.engines.checking import spelling
 from lesion.engines.config import EngineChoice
 from lesion.engines.ray.joining import connected, ray_module
-from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
+from lesion.engines.ray.placement import Node, Placement, planned, refuse_crowd
 from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import Unit
 from lesion.engines.ray.worker import Answerer, Order, WorkUnit
@@ -113,7 +113,7 @@ class Cluster:
         self.raylet = raylet
         self.workers: list[Worker] = []
         self.calls = 0
-        self._plan: Plan | None = None
+        self._plan: Placement | None = None
         self._device = "auto"
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
         self._saved: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Cluster:
         return self._plan.gpus > 0 if self._plan else any(node.gpus for node in self.nodes)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Placement:
         """Where workers are and what each of them has."""
         if self._plan is None:
             self._plan = planned(self.choice, self.nodes, self._device, self.name)
@@ -197,7 +197,7 @@ class Cluster:
                 ray_module().kill(worker.actor)
         self.workers = []
 
-    def _process(self, plan: Plan) -> Any:
+    def _process(self, plan: Placement) -> Any:
         ray = ray_module()
         made = ray.remote(Answerer).options(num_cpus=plan.cores, num_gpus=plan.gpus, max_restarts=0)
         return made.remote(_fetch)

@@ -20,7 +20,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Placement:
     """How many workers, what each has (GPUs, reserved cores, threads), and how many share a machine at most."""
 
     workers: int
@@ -46,7 +46,7 @@ def refuse_crowd(choice: EngineChoice, cores: int, place: str) -> None:
         )
 
 
-def planned(choice: EngineChoice, nodes: Sequence[Node], device: str, place: str) -> Plan:
+def planned(choice: EngineChoice, nodes: Sequence[Node], device: str, place: str) -> Placement:
     """Workers as chosen, on these machines.
 
     Args:
@@ -62,7 +62,7 @@ def planned(choice: EngineChoice, nodes: Sequence[Node], device: str, place: str
     return _on_gpus(choice, nodes, place) if gpus and device != "cpu" else _on_cores(choice, nodes, place)
 
 
-def _on_gpus(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Plan:
+def _on_gpus(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Placement:
     each = choice.gpus_per_worker
     there = sum(node.gpus for node in nodes)
     slots = sum(node.gpus // each for node in nodes)
@@ -80,10 +80,10 @@ def _on_gpus(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Plan:
     holding = [(node, node.gpus // each) for node in nodes if node.gpus >= each]
     sharers = max(min(held, workers) for _, held in holding)
     threads = min(max(1, node.cores // min(held, workers)) for node, held in holding)
-    return Plan(workers, each, 1, _at_most(threads), sharers)
+    return Placement(workers, each, 1, _at_most(threads), sharers)
 
 
-def _on_cores(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Plan:
+def _on_cores(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Placement:
     if choice.gpus_per_worker > 1:
         raise UsageError(
             f"A model cannot be spread over {choice.gpus_per_worker} GPUs: workers of {place} compute on the processor."
@@ -102,7 +102,7 @@ def _on_cores(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Plan:
         if cores == 1 or sum(node.cores // cores for node in nodes) >= choice.workers
     )
     sharers = max(min(choice.workers, node.cores // share) for node in nodes)
-    return Plan(choice.workers, 0, share, _at_most(share), sharers)
+    return Placement(choice.workers, 0, share, _at_most(share), sharers)
 
 
 def _at_most(threads: int) -> int:

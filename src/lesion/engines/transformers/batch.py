@@ -15,14 +15,14 @@ from lesion.engines.sampling import sample
 from lesion.engines.transformers.length_buckets import ROWS, bands, by_bands, can_cut
 from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.slots import GROWTH, Slots
 from lesion.tasks.task import Finish
 
 # When nobody waits any more, the batch is cut down once this share of it is still at work.
 SHRINK = 0.8
 
-Finished = list[tuple[Row, Finish]]
+Finished = list[tuple[ActiveRequest, Finish]]
 
 
 class Batch:
@@ -31,12 +31,12 @@ class Batch:
     Memory is kept from the start for the rows that are waiting to enter.
     """
 
-    def __init__(self, prefixes: Prefixes, waiting: Collection[Row] = ()) -> None:
+    def __init__(self, prefixes: Prefixes, waiting: Collection[ActiveRequest] = ()) -> None:
         self.prefixes = prefixes
         self.model, self.gates, self.work = prefixes.model, prefixes.gates, prefixes.work
         longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
         self.slots = Slots(self.model.network.config, min(self.work.batch_size, len(waiting)), longest)
-        self.rows: list[Row | None] = []
+        self.rows: list[ActiveRequest | None] = []
         self.assigned = False
         config = self.model.network.config.get_text_config(decoder=True)
         self.cuts = self.model.device.type == "cpu" and can_cut(config)
@@ -47,7 +47,7 @@ class Batch:
         return sum(row is not None for row in self.rows)
 
     @torch.inference_mode()
-    def enter(self, rows: Sequence[Row]) -> Finished:
+    def enter(self, rows: Sequence[ActiveRequest]) -> Finished:
         """Compute the prompts and drafts of new rows and let in those that this does not finish; the others."""
         self.assigned = False
         columns = [row.column for row in rows]
@@ -77,7 +77,7 @@ class Batch:
             self._seat([rows[index] for index in staying], computed, torch.tensor(staying))
         return done
 
-    def _seat(self, rows: Sequence[Row], computed: Prefilled, chosen: Tensor) -> None:
+    def _seat(self, rows: Sequence[ActiveRequest], computed: Prefilled, chosen: Tensor) -> None:
         held = [len(row.given) - len(row.draft) + row.accepted for row in rows]
         taken = self._free(held)
         self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
@@ -155,7 +155,7 @@ class Batch:
         self.gates.assign_everywhere(BASELINE)
         self.assigned = False
 
-    def leave(self) -> list[Row]:
+    def leave(self) -> list[ActiveRequest]:
         """All rows still at work, as if they had never begun."""
         rows = [row for row in self.rows if row is not None]
         for row in rows:
@@ -164,7 +164,7 @@ class Batch:
 
 
 def next_tokens(
-    logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[Row | None, int]]
+    logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[ActiveRequest | None, int]]
 ) -> tuple[list[int], list[bool]]:
     """The next token at each place, and whether its logits are finite.
 

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 
 # Share of the drafted tokens that an edit must have said for the next draft to be worth its pass. A processor computes
 # every token of a pass; an accelerator computes a hundred in the time of one.
@@ -41,9 +41,9 @@ class Drafts:
     def __init__(self, blocks: int, worth: float) -> None:
         self.blocks = blocks
         self.worth = worth
-        self.ready: list[Row] = []
-        self._following: dict[_Question, list[Row]] = {}
-        self._apart: deque[Row] = deque()
+        self.ready: list[ActiveRequest] = []
+        self._following: dict[_Question, list[ActiveRequest]] = {}
+        self._apart: deque[ActiveRequest] = deque()
         self._lent: dict[_Question, tuple[int, ...]] = {}
         self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
 
@@ -51,13 +51,13 @@ class Drafts:
         return len(self.ready) + sum(map(len, self._following.values()))
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ActiveRequest]:
         """All that wait."""
         return [*self.ready, *(row for group in self._following.values() for row in group)]
 
-    def wait(self, rows: Iterable[Row]) -> None:
+    def wait(self, rows: Iterable[ActiveRequest]) -> None:
         """Let rows wait: one of every question goes ahead, unless its answer is known."""
-        together: dict[_Question, list[Row]] = defaultdict(list)
+        together: dict[_Question, list[ActiveRequest]] = defaultdict(list)
         for row in rows:
             together[_question(row.request)].append(row)
         for question, group in together.items():
@@ -71,13 +71,13 @@ class Drafts:
                 self._following[question] = group
                 self._apart.extend(row for row in group if row.apart)
 
-    def take(self, rows: int, tokens: int) -> list[Row]:
+    def take(self, rows: int, tokens: int) -> list[ActiveRequest]:
         """The next rows, at most `rows` and `tokens` with padding, but always one.
 
         Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be. Tokens
         that are computed once for many rows do not count, but with them a pass is at most twice as large.
         """
-        taken: list[Row] = []
+        taken: list[ActiveRequest] = []
         fresh: list[int] = []
         whole = 0
         if not self.ready:
@@ -98,7 +98,7 @@ class Drafts:
             self.ready.append(taken.pop())
         return taken
 
-    def entered(self, rows: Iterable[Row]) -> None:
+    def entered(self, rows: Iterable[ActiveRequest]) -> None:
         """Take note of how these rows' drafts went."""
         for row in rows:
             if row.draft:
@@ -106,7 +106,7 @@ class Drafts:
                 tally.drafted += len(row.draft)
                 tally.accepted += row.accepted
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: ActiveRequest) -> None:
         """Lend the answer of a row that went ahead to those that follow it."""
         question = _question(row.request)
         if question not in self._lent and not row.ahead:
@@ -114,7 +114,7 @@ class Drafts:
             self._lent[question] = tuple(row.generated[:-1])
             self._let(self._following.pop(question, []), self._lent[question])
 
-    def again(self, rows: Iterable[Row]) -> None:
+    def again(self, rows: Iterable[ActiveRequest]) -> None:
         """Let rows wait that could not enter, as they are; what they share with others may be another than before."""
         self.ready += rows
         self.ready.sort(key=_order)
@@ -129,12 +129,12 @@ class Drafts:
                 row.ahead = True
                 self._insert(row)
 
-    def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:
+    def _let(self, rows: Iterable[ActiveRequest], draft: tuple[int, ...]) -> None:
         for row in rows:
             row.draft = draft[: row.limit - 1]
             self._insert(row)
 
-    def _spared(self, row: Row) -> bool:
+    def _spared(self, row: ActiveRequest) -> bool:
         """Whether a row enters later and without its draft, since its edit has said too little of other drafts."""
         if len(row.draft) <= SHORT:
             return False
@@ -145,10 +145,10 @@ class Drafts:
         row.draft = ()
         return True
 
-    def _insert(self, row: Row) -> None:
+    def _insert(self, row: ActiveRequest) -> None:
         insort(self.ready, row, key=_order)
 
-    def _leader(self, rows: list[Row]) -> Row:
+    def _leader(self, rows: list[ActiveRequest]) -> ActiveRequest:
         """The row without an edit, or one whose edit begins in the middle: the blocks there are missed least."""
         return min(rows, key=lambda row: (row.start < self.blocks, abs(row.start - self.blocks / 2)))
 
@@ -176,5 +176,5 @@ def _question(request: Request) -> _Question:
     return request.prompt, request.decoding
 
 
-def _order(row: Row) -> tuple[int, int, tuple[int, ...], int]:
+def _order(row: ActiveRequest) -> tuple[int, int, tuple[int, ...], int]:
     return -row.prefix.rank, row.fresh, row.request.prompt, -row.column

@@ -35,7 +35,7 @@ from lesion.engines.transformers.one_by_one import answered
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.scoring import scored
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.owner import held, resting
@@ -159,7 +159,7 @@ class TransformersEngine:
         starts = table.first_edited().tolist()
         apart = ((table.scales[0] == 0) | (table.replaced[0] >= 0)).any(0).tolist()
         drafts.wait(
-            Row(
+            ActiveRequest(
                 request,
                 column,
                 starts[column],
@@ -178,7 +178,7 @@ class TransformersEngine:
     def _generate(self, waiting: Drafts, prefixes: Prefixes) -> Iterator[Response]:
         batch = Batch(prefixes, waiting.rows)
         while waiting or batch.live:
-            taken: list[Row] = []
+            taken: list[ActiveRequest] = []
             try:
                 free = self.work.batch_size - batch.live
                 if free >= max(1, self.work.batch_size * REFILL) or not batch.live:

@@ -23,7 +23,7 @@ from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import next_tokens
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.scoring import score
-from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.models.load import Model
 
 
@@ -77,7 +77,7 @@ def _logits(model: Model, tokens: Sequence[int], work: Work) -> Float[Tensor, "l
 
 def _generated(model: Model, request: Request, stop: StopStrings, ends: Collection[int], work: Work) -> Response:
     limit = longest_answer(model, request)
-    row = Row(request, 0, 0, limit, ends, stop, closing=closing_of(model.tokenizer, request))
+    row = ActiveRequest(request, 0, 0, limit, ends, stop, closing=closing_of(model.tokenizer, request))
     finish = None
     while finish is None:
         logits = _logits(model, (*request.prompt, *row.generated), work)

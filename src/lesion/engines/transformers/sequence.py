@@ -1,4 +1,4 @@
-"""Row: one request at work, what it has said, and what ends it."""
+"""One request at work, what it has said, and what ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lesion.tasks.task import Finish
 
 
 @dataclass(eq=False)
-class Row:
+class ActiveRequest:
     """A request whose answer is being generated.
 
     Attributes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from lesion.core.row import Row
+from lesion.core.row import StoredAnswer
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
@@ -47,7 +47,7 @@ class Reach:
         stored = store.answers(model=model)
         self._look(zip(*(stored[column] for column in ("edit", "task", "item", "correct")), strict=True))
 
-    def watch(self, answered: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    def watch(self, answered: Iterable[list[StoredAnswer]]) -> Iterator[list[StoredAnswer]]:
         """The rows that were stored together, looked at as they pass."""
         for rows in answered:
             self._look((row.edit, row.task, row.item, row.correct) for row in rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
-from lesion.core.inference import Cell, answer_cells
+from lesion.core.inference import PendingAnswer, answer_cells
 from lesion.core.layers import parse_layers
 from lesion.core.prompt_look_ahead import refuse_unfit_styles
-from lesion.core.row import Row
+from lesion.core.row import StoredAnswer
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import BASELINE
@@ -133,7 +133,7 @@ def _evaluate(
     if study.stop is not None:
         stopping = Stopping(study.stop, ids, edits)
 
-    def answers(engine: Engine, cells: Mapping[str, Cell]) -> Iterator[list[Row]]:
+    def answers(engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
         if stopping is not None:
             return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
         judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}

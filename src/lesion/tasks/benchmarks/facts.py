@@ -8,7 +8,7 @@ from functools import cache
 
 from lesion.tasks import contrast
 from lesion.tasks.corruption import corrupted, others_of_group
-from lesion.tasks.source import Row, packaged
+from lesion.tasks.source import SourceRow, packaged
 from lesion.tasks.task import Item
 
 FREQUENT = "frequent"
@@ -63,13 +63,13 @@ class Facts(contrast.Contrast):
             if topic := other.metadata.get("topic"):
                 yield corrupted(item, other.id, wording.replace("{}", str(topic)), other.gold)
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         fact = row
         if "requested_rewrite" in row:
             if not isinstance(row["requested_rewrite"], dict):
                 raise row.fault("'requested_rewrite' must be an object with 'prompt', 'subject' and 'target_true'.")
-            fact = Row(row["requested_rewrite"], row.where)
+            fact = SourceRow(row["requested_rewrite"], row.where)
         subject = fact.text("subject") if "subject" in fact else ""
         prompt = wording = fact.text("prompt")
         right = _object(fact, *RIGHTS)
@@ -87,13 +87,13 @@ class Facts(contrast.Contrast):
         return replace(item, metadata={**item.metadata, "false": false})
 
 
-def _object(fact: Row, *fields: str) -> str:
+def _object(fact: SourceRow, *fields: str) -> str:
     """The first of these fields, a text or an object with `str`."""
     field = fact.field(*fields)
     value = fact[field]
     if isinstance(value, dict) and "str" in value:
-        value = Row(value, f"{fact.where}, '{field}'")["str"]
-    return Row({"answer": value}, fact.where).text("answer")
+        value = SourceRow(value, f"{fact.where}, '{field}'")["str"]
+    return SourceRow({"answer": value}, fact.where).text("answer")
 
 
 def _item(identity: str, wording: str, subject: str, prompt: str, right: str, relation: str) -> Item:

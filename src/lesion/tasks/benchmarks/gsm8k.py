@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lesion.tasks.benchmark import Hub, Mathematics
-from lesion.tasks.source import Row, identify
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -25,7 +25,7 @@ class Gsm8k(Mathematics):
     hub = Hub("openai/gsm8k", "main", "test", ("train",))
     max_new_tokens = 512
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         question = row.written("question")
         solution, mark, gold = row.written("answer").rpartition("####")

@@ -11,7 +11,7 @@ from functools import cache
 
 from lesion.tasks import contrast
 from lesion.tasks.corruption import corrupted
-from lesion.tasks.source import Row, packaged
+from lesion.tasks.source import SourceRow, packaged
 from lesion.tasks.task import Item
 
 SUBJECT = "subject"
@@ -87,7 +87,7 @@ class Ioi(contrast.Contrast):
                 prompt = form.replace("{gold}", right).replace("{subject}", other)
                 yield _item(f"{right}, {other}: {form}", prompt, right, other)
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         prompt, right = row.text(*PROMPTS), row.text(*RIGHTS)
         prompt = _without(prompt, right, row)
@@ -137,7 +137,7 @@ def _sentences() -> tuple[Item, ...]:
     return tuple(items.values())
 
 
-def _without(prompt: str, right: str, row: Row) -> str:
+def _without(prompt: str, right: str, row: SourceRow) -> str:
     """A prompt without the right name at its end and what of punctuation follows it."""
     ended = _BEHIND.sub("", prompt)
     name = _BEHIND.sub("", right) or right

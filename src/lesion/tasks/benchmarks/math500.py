@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lesion.tasks.benchmark import Hub, Mathematics
-from lesion.tasks.source import Row, identify
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
 
@@ -18,7 +18,7 @@ class Math500(Mathematics):
     hub = Hub("HuggingFaceH4/MATH-500", None, "test")
     max_new_tokens = 1024
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         question = row.written("problem")
         return Item(

@@ -14,7 +14,7 @@ from lesion.errors import UsageError
 from lesion.files import named
 from lesion.tasks.benchmark import Hub
 from lesion.tasks.options import Choice
-from lesion.tasks.source import Row, identify, read_text
+from lesion.tasks.source import SourceRow, identify, read_text
 from lesion.tasks.task import Item
 
 PARTS = ("_test", "_dev", "_val")
@@ -61,11 +61,11 @@ class Mmlu(Choice):
             raise UsageError(f"There is no file that the pattern {path} describes.")
         return files
 
-    def rows(self, file: Path) -> Iterable[Row]:
+    def rows(self, file: Path) -> Iterable[SourceRow]:
         """The rows of a file in the fields of the hub."""
         return _csv_rows(file) if file.suffix == ".csv" else super().rows(file)
 
-    def read(self, rows: Iterable[Row]) -> Iterator[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterator[Item]:
         """The items of rows; ids count within the subject, so that the file of one subject has those of the hub."""
         counts: Counter[str] = Counter()
         for row in rows:
@@ -81,7 +81,7 @@ class Mmlu(Choice):
             yield from (replace(item, id=f"{split}-{item.id}") for item in self.made(self.online(split)))
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
+def _csv_rows(path: Path) -> Iterator[SourceRow]:
     """The rows of one of the original CSV files."""
     # Every line break is part of a cell or ends a row as it stands.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
@@ -99,7 +99,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
                 )
             question, *choices, answer = cells
             empty = False
-            yield Row({"question": question, "subject": subject, "choices": choices, "answer": answer}, where)
+            yield SourceRow({"question": question, "subject": subject, "choices": choices, "answer": answer}, where)
     except csv.Error as error:
         raise UsageError(f"{path}, line {reader.line_num}: this is not CSV ({error}).") from error
     if empty:

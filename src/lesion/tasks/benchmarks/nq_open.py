@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lesion.tasks.benchmark import Hub, Trivia
-from lesion.tasks.source import Row, identify
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
 
@@ -18,7 +18,7 @@ class NqOpen(Trivia):
     title = "nq_open"
     hub = Hub("google-research-datasets/nq_open", None, "validation", ("train",))
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         question, answers = row.text("question"), row["answer"]
         if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):

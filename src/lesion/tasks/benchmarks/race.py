@@ -12,7 +12,7 @@ from lesion.errors import UsageError
 from lesion.files import named
 from lesion.tasks.benchmark import Hub
 from lesion.tasks.options import Choice
-from lesion.tasks.source import Row, identify
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
 ENDINGS = (".txt", ".json", ".jsonl")
@@ -49,12 +49,12 @@ class Race(Choice):
             raise UsageError(f"There is no file {', '.join('*' + ending for ending in ENDINGS)} in the folder {path}.")
         return files
 
-    def rows(self, file: Path) -> Iterator[Row]:
+    def rows(self, file: Path) -> Iterator[SourceRow]:
         """The rows of a file, each with the level that the folder says."""
         level = file.parent.name if file.parent.name in LEVELS else ""
         return (replace(row, group=level) for row in super().rows(file))
 
-    def read(self, rows: Iterable[Row]) -> Iterator[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterator[Item]:
         """The questions of all passages."""
         counts: Counter[str] = Counter()
         articles: dict[str, tuple[str, str]] = {}
@@ -79,7 +79,7 @@ class Race(Choice):
                 counts[passage] += 1
 
 
-def _questions(row: Row) -> list[Row]:
+def _questions(row: SourceRow) -> list[SourceRow]:
     """Every question of a row in any of its forms, with `question`, `options` and `answer`."""
     if "question" in row:
         return [row]
@@ -101,10 +101,10 @@ def _questions(row: Row) -> list[Row]:
         ]
     if not problems:
         raise row.fault("the passage has no questions.")
-    return [Row(problem, f"{row.where}, question {number}") for number, problem in enumerate(problems)]
+    return [SourceRow(problem, f"{row.where}, question {number}") for number, problem in enumerate(problems)]
 
 
-def _literal(row: Row) -> list[dict[str, object]]:
+def _literal(row: SourceRow) -> list[dict[str, object]]:
     """The problems of a passage, which `EleutherAI/race` keeps as the text of a Python literal."""
     problems = row["problems"]
     if isinstance(problems, str) and len(problems) <= LONGEST_LITERAL:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lesion.tasks.benchmark import Hub, Trivia
-from lesion.tasks.source import Row, identify
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Answer, Item, Verdict
 
 
@@ -24,7 +24,7 @@ class TriviaQa(Trivia):
     title = "triviaqa"
     hub = Hub("mandarjoshi/trivia_qa", "rc.nocontext", "validation", ("train",))
 
-    def read(self, rows: Iterable[Row]) -> Iterable[Item]:
+    def read(self, rows: Iterable[SourceRow]) -> Iterable[Item]:
         """Every question once."""
         items: dict[str, Item] = {}
         for index, row in enumerate(rows):
@@ -32,7 +32,7 @@ class TriviaQa(Trivia):
             items.setdefault(item.id, item)
         return items.values()
 
-    def item(self, row: Row, index: int) -> Item:
+    def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
         question = row.written("question")
         short_form = "golden_answers" in row
@@ -43,7 +43,7 @@ class TriviaQa(Trivia):
             answer = row["answer"]
             if not isinstance(answer, dict):
                 raise row.fault("'answer' must be an object with 'value' and 'aliases'.")
-            answers = [Row(answer, f"{row.where}, 'answer'")["value"], *answer.get("aliases", ())]
+            answers = [SourceRow(answer, f"{row.where}, 'answer'")["value"], *answer.get("aliases", ())]
         if not isinstance(answers, list) or not answers:
             raise row.fault("there are no answers.")
         if not all(isinstance(answer, str | int | float) for answer in answers):

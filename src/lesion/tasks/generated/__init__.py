@@ -4,14 +4,14 @@ A family of tasks is one file here with a `FAMILY`. The primer, which the bundle
 """
 
 from lesion.tasks.generated import agreement, arithmetic, copying, greater_than, induction
-from lesion.tasks.generated.family import Family
+from lesion.tasks.generated.family import TaskFamily
 from lesion.tasks.generated.task import Generated
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, TaskFamily] = {
     module.FAMILY.title: module.FAMILY for module in (arithmetic, copying, induction, agreement, greater_than)
 }
 """By title."""
 NAMES = tuple(name for family in FAMILIES.values() for name in family.names)
 """The names of all tasks, without options."""
 
-__all__ = ["FAMILIES", "NAMES", "Family", "Generated"]
+__all__ = ["FAMILIES", "NAMES", "Generated", "TaskFamily"]

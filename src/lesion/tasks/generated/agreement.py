@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import product
 
 from lesion.tasks.corruption import corrupted
-from lesion.tasks.generated.family import Family, Settings, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import tables
 from lesion.tasks.judges import judge
@@ -86,7 +86,7 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     return Generated(name, 1, items, verdict, kind="contrast", style="raw", guessing=0.5, corrupt=corruptions)
 
 
-FAMILY = Family(
+FAMILY = TaskFamily(
     "agreement",
     {
         "attractors": Option(

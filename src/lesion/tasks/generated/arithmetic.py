@@ -10,7 +10,7 @@ from itertools import islice
 
 from lesion.errors import UsageError
 from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Family, Settings, different, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, different, halves
 from lesion.tasks.generated.numbers import integer, spelled
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.gold_classes import COPIED, NUMERAL, RESULT, whole
@@ -307,7 +307,7 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     )
 
 
-FAMILY = Family(
+FAMILY = TaskFamily(
     "arithmetic",
     {
         "digits": Option(2, range(1, 7), "digits of each number"),

@@ -6,7 +6,7 @@ import random
 from functools import cache, partial
 
 from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Family, Settings, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import words
 from lesion.tasks.judges import judge
@@ -63,7 +63,7 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     return Generated(name, TOKENS * length + TOKENS, items, verdict, stop=("\n",), style="raw", align=align)
 
 
-FAMILY = Family(
+FAMILY = TaskFamily(
     "copying",
     {
         "length": Option(6, range(1, 51), "words to copy"),

@@ -21,7 +21,7 @@ LISTED = 20_000
 
 
 @dataclass(frozen=True)
-class Family:
+class TaskFamily:
     """Tasks of one kind: `arithmetic:add?digits=2&shots=4` is member add of family arithmetic with two options.
 
     Attributes:

@@ -7,7 +7,7 @@ import random
 from functools import cache, partial
 
 from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Family, Settings, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
@@ -115,7 +115,7 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     return Generated(name, 1, items, verdict, kind="choose", style="raw", align=align)
 
 
-FAMILY = Family(
+FAMILY = TaskFamily(
     "greater_than",
     {"candidates": Option(20, range(2, 101), "years to choose among, half of them later; 100: all of the century")},
     _make,

@@ -9,7 +9,7 @@ from functools import cache, partial
 from lesion.tasks import contrast
 from lesion.tasks.aligned import MOST
 from lesion.tasks.corruption import corrupted, shuffled
-from lesion.tasks.generated.family import Family, Settings, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.generated.words import words
 from lesion.tasks.query import Option
@@ -72,7 +72,7 @@ def _make(name: str, member: str, settings: Settings) -> Generated:
     return Generated(name, 1, items, contrast.verdict, kind="contrast", style="raw", corrupt=corruptions, align=align)
 
 
-FAMILY = Family("induction", {"length": Option(20, range(4, 101), "words before they are repeated")}, _make)
+FAMILY = TaskFamily("induction", {"length": Option(20, range(4, 101), "words before they are repeated")}, _make)
 """Random words, and the same again up to one whose next is asked for: right is the word that followed it before.
 
 Rivals are the other words of the sequence. Right is an answer whose most probable token is the first of the right word.

@@ -18,7 +18,7 @@ from lesion.activations.calibration import Calibration, calibration
 from lesion.activations.contributions import FEWEST_TEXTS as FEWEST_ALIGNED
 from lesion.activations.contributions import PLACES, Kind, observed, reference, sampled
 from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted
-from lesion.core.inference import Cell
+from lesion.core.inference import PendingAnswer
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.reference import Reference, read_reference
@@ -297,11 +297,11 @@ def _of_frames(
     frames: Frames,
     task: Mapping[TaskChoice, Task],
     items: Sequence[Item],
-) -> dict[str, Cell]:
+) -> dict[str, PendingAnswer]:
     """The answers under one edit that has a reference of its own for every frame, stored under one name."""
     (choice,) = task
     name = f"{edit}@{frames.digest}"
-    cells: dict[str, Cell] = {}
+    cells: dict[str, PendingAnswer] = {}
     for frame in frames.frames:
         own = [item for item in items if item.id in frame.items]
         draw = frame.draw(edit.draw) if edit.kind == "resample" else 0

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lesion.core.database import FILE
-from lesion.core.inference import Cell, answer_cells
-from lesion.core.row import Row
+from lesion.core.inference import PendingAnswer, answer_cells
+from lesion.core.row import StoredAnswer
 from lesion.core.store import Store
 from lesion.engines.engine import Engine
 from lesion.models.load import Model
@@ -42,8 +42,8 @@ def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:
 
 
 def answer_until_decided(
-    stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
-) -> Iterator[list[Row]]:
+    stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, PendingAnswer], store: Store
+) -> Iterator[list[StoredAnswer]]:
     """Evaluate round after round until all is decided or answered; yields the rows that were stored together.
 
     `cells` are those of the full table that have no answer yet, by their key (`inference.pending_cells`).

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from lesion.core.row import Row
+from lesion.core.row import StoredAnswer
 from lesion.edits.edit import BASELINE
 from lesion.statistics.sequential import Decision
 from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Standing
@@ -48,7 +48,7 @@ class Verdicts:
         for task, edit, item, right in rows:
             self._right.setdefault((task, edit), {})[item] = bool(right)
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[StoredAnswer]) -> None:
         """Take in more answers."""
         for row in rows:
             self._right.setdefault((row.task, row.edit), {})[row.item] = row.correct
