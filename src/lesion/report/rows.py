@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
-from lesion.report.forms import ByUnit, Form, Write, plain, unknown
+from lesion.report.forms import SHARE, ByUnit, Form, Write, plain, unknown
 from lesion.report.values import Estimate, Mean, Value
 
 
@@ -141,6 +141,23 @@ class derived(property):  # noqa: N801 (it is used as `property` is)
 
 class Row(Value):
     """A value whose fields made by `column`, and properties made by `derived.column`, are columns."""
+
+
+class Endings(Row):
+    """How answers ended, as shares of them (`lesion.core.rates`).
+
+    Attributes:
+        truncated: at the token limit or in a loop; looped: the latter among them.
+        unclosed: the thinking was never closed, so that there is no final answer.
+        unparsed: of the others, no answer could be read.
+        nonfinite: ended because logits were not finite.
+    """
+
+    truncated: float = column("Truncated", SHARE)
+    looped: float = column(default=0.0)
+    unclosed: float = column(default=0.0)
+    unparsed: float = column("Unparsed", SHARE)
+    nonfinite: float = column(default=0.0)
 
 
 Record = Row | tuple[Row | None, ...]
@@ -269,7 +286,7 @@ class Rows:
             known = {str(value) for value in values if not _missing(value)}
             if known and not (shown.label and len(known) == 1 and len(values) > 1 and len(set(map(str, values))) == 1):
                 kept.append(shown)
-        return tuple(kept)
+        return tuple(sorted(kept, key=lambda shown: not shown.label))
 
     @property
     def ordered(self) -> list[int]:

@@ -77,23 +77,6 @@ class Estimate(Value):
         return self.model_copy(update={"value": value, "low": low, "high": high})
 
 
-class Endings(Value):
-    """How answers ended, as shares of them (`lesion.core.rates`).
-
-    Attributes:
-        truncated: at the token limit or in a loop; looped: the latter among them.
-        unclosed: the thinking was never closed, so that there is no final answer.
-        unparsed: of the others, no answer could be read.
-        nonfinite: ended because logits were not finite.
-    """
-
-    truncated: float
-    looped: float = 0.0
-    unclosed: float = 0.0
-    unparsed: float
-    nonfinite: float = 0.0
-
-
 class Mean(Value):
     """A mean over runs or seeds, and the standard deviation between them (one degree of freedom less)."""
 

@@ -7,7 +7,8 @@ from pydantic import Field
 from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
-from lesion.report.values import Endings, Estimate, Number, Value
+from lesion.report.rows import Endings
+from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential import Decision
