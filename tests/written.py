@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from lesion.core import cost
 from lesion.core.result import write_report
-from lesion.studies.ablation import report as layers
+from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screen.screening import ASKING
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation.result import IsolationSummary
 
 
 def write_layers(folder: Path, summary: AblationSummary, answers: pd.DataFrame, items: pd.DataFrame) -> Path:
     """The report of a layer study."""
-    seconds = cost.read(folder).get(ASKING) or {}
-    return write_report(folder, summary, layers.report(summary, answers, items, seconds=seconds))
+    return write_report(folder, summary, AblationResult(folder, summary, stored=(answers, items)).page())
 
 
 def write_isolation(

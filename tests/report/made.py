@@ -88,10 +88,9 @@ def records(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) ->
                     text = said(task, layer, i)
                     answers.append((model, edit, task, f"{task}-{i}", text, 7, finish, verdict, parsed))
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
-    return (
-        pd.DataFrame(answers, columns=columns),
-        pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"]),
-    )
+    asked = pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"])
+    given = pd.DataFrame(answers, columns=columns).assign(model="m", decoding="greedy", prompt_style="plain")
+    return given.merge(asked.drop(columns="group"), on=["task", "item"], how="left"), asked
 
 
 def scores(right: int, items: int, truncated: float = 0.0) -> Form:

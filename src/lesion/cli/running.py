@@ -58,7 +58,7 @@ def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = 
     """
     path = result.report()
     console = Terminal()
-    lines = [(result.verdict, "bold")] if result.parts() else list(verdict(result.found()))
+    lines = [(result.verdict, "bold")] if result.shown_parts else list(verdict(result.found()))
     for text, style in lines:
         console.print(Text(plain(text.replace("\N{NO-BREAK SPACE}", " ")), style=style))
     for note in result.notes:

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from lesion.report import wording
+from lesion.report.rows import Row, column
 from lesion.report.values import Estimate, Value
 
 if TYPE_CHECKING:  # needs numpy, as whoever has differences does
@@ -23,7 +24,7 @@ OWN = "group"
 COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
 
 
-class OverClusters(Value):
+class OverClusters(Row):
     """The interval of an estimate over clusters of items, beside that over items (`statistics.clusters`).
 
     Attributes:
@@ -33,10 +34,10 @@ class OverClusters(Value):
         widening: the width of the interval ÷ that of the interval over items.
     """
 
-    clusters: int
-    low: float
-    high: float
-    design: float
+    clusters: int = column(key="clusters")
+    low: float = column(key="drop_low_clustered")
+    high: float = column(key="drop_high_clustered")
+    design: float = column(key="design_effect")
     widening: float
 
     @classmethod

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -86,10 +87,15 @@ class StudyResult(Generic[S]):
         """What the study shows, in reading order; the first part is the answer to its question."""
         return ()
 
+    @cached_property
+    def shown_parts(self) -> tuple[Part, ...]:
+        """Its `parts`, made once."""
+        return tuple(self.parts())
+
     @property
     def question(self) -> str:
         """The title of the page: what the study asks, in short names."""
-        first = next(iter(self.parts()), None)
+        first = next(iter(self.shown_parts), None)
         study = getattr(self.summary, "study", None)
         return getattr(study, "title", None) or (first.title if first else wording.capital(self.EYEBROW))
 
@@ -97,6 +103,11 @@ class StudyResult(Generic[S]):
     def basis(self) -> str:
         """On what the answer rests, in a line: items, chance, the smallest loss that would have been seen."""
         return ""
+
+    @property
+    def approximate(self) -> str:
+        """What makes the numbers approximate, as sentences; empty where nothing does."""
+        return getattr(self.summary, "approximate", None) or ""
 
     def checks(self) -> Sequence[Check]:
         """Whether the answer can be believed, in at most four lines."""
@@ -109,19 +120,20 @@ class StudyResult(Generic[S]):
         return parts.page(
             self.question,
             self.EYEBROW,
-            self.parts(),
+            self.shown_parts,
             version=self.summary.version,
             study=getattr(self.summary, "study", None),
             basis=self.basis,
             checks=self.checks(),
             notes=self.summary.notes,
             reading=self.READING,
+            approximate=self.approximate,
         )
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every claim with the rows that it rests on, the most important first."""
-        return tuple(claim for part in self.parts() for claim in part.claims)
+        return tuple(claim for part in self.shown_parts for claim in part.claims)
 
     def found(self) -> Sequence[Finding]:
         """The findings, the most important first, as the page has them."""
@@ -146,7 +158,7 @@ class StudyResult(Generic[S]):
         """The first sentence of the findings: what the study shows, as its page and the terminal begin."""
         from lesion.report.parts import answer_of, answer_text
 
-        if answer := answer_of(self.parts()):
+        if answer := answer_of(self.shown_parts):
             return plain(answer_text(answer).replace("\N{NO-BREAK SPACE}", " "))
         return next(iter(self.findings), "Nothing has been measured yet.")
 
@@ -219,7 +231,7 @@ class StudyResult(Generic[S]):
         """The main table with the columns that people see."""
         from lesion.report.table import Table
 
-        rows = next((part.rows for part in self.parts() if part.rows is not None), None)
+        rows = next((part.rows for part in self.shown_parts if part.rows is not None), None)
         return type(self).TABLE(self.summary) if rows is None else Table.of(rows)
 
     def _repr_html_(self) -> str:
@@ -242,8 +254,8 @@ class StudyResult(Generic[S]):
         """
         from lesion.report import parts
 
-        own = self.parts()
-        return parts.terminal(own, every=every) if own else type(self).TEXT(self.summary)
+        own = self.shown_parts
+        return parts.terminal(own, every=every, approximate=self.approximate) if own else type(self).TEXT(self.summary)
 
     @validated
     def report(self, path: str | Path | None = None) -> Path:

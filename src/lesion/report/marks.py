@@ -33,6 +33,8 @@ OPENED = ("model", "task", "edit")
 """Fields by which a click on a mark opens the answers behind it."""
 LEGIBLE = 32
 """Up to so many columns the cells of a map have room for a number."""
+NARROW = 8
+"""A map of more columns needs more than a third of the page."""
 LINE = 26
 """Characters of a line of a row's name."""
 HUES = {
@@ -79,14 +81,14 @@ class Mark:
         panels = []
         for values, own in grouped(drawn, names_of(self.panel)).items():
             alike = [record for record in drawn if unit_of(record) == unit_of(own[0])]
-            panels.append(Panel(self.charts(own, alike), wording.capital(" · ".join(values))))
+            panels.append(Panel(self.charts(own, alike), " · ".join(values)))
         legend = self.legend(drawn)
         return Figure(
             self.name or name,
             tuple(panels),
             self.caption,
             legend,
-            small=len(panels) > 2,
+            small=len(panels) > 2 and self.narrow(drawn),
             columns=1 if self.wide else 2,
             wide=self.wide or len(panels) == 1,
         )
@@ -102,6 +104,10 @@ class Mark:
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         """The key of the figure."""
         return ()
+
+    def narrow(self, records: Sequence[Record]) -> bool:
+        """Whether three panels may stand side by side."""
+        return True
 
     def _drawn(self, record: Record) -> bool:
         return all(value_of(record, name) in _several(wanted) for name, wanted in self.only.items())
@@ -124,7 +130,8 @@ class Profile(Mark):
         y: the number; over: the places.
         base: the field that bars begin at (the unedited model's accuracy); 0 without one.
         lines: fields that are drawn as dashed lines across, by what the key calls them (`{"chance": "guessing"}`).
-        filled: a field: bars for which it is true are full, the others pale. Its title stands in the key.
+        filled: a field: bars for which it is true are full, the others pale.
+        full: what full bars are called in the key.
         each: fields whose values have a low chart each, beneath one another, with their own upright axes.
     """
 
@@ -133,6 +140,7 @@ class Profile(Mark):
     base: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
     filled: str = ""
+    full: str = ""
     each: str | tuple[str, ...] = ()
 
     @override
@@ -189,8 +197,8 @@ class Profile(Mark):
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         series = [Series(label, colour=theme.SOFT, dashed=True) for label, _ in self._levels(records[:1])]
         if self.filled:
-            title = shown_of(records[0], self.filled).title.lower()
-            series.insert(0, Series(f"{title} (full colour)", colour=theme.TONES[0], area=True))
+            title = self.full or shown_of(records[0], self.filled).title.lower()
+            series.insert(0, Series(title, colour=theme.TONES[0], area=True))
         return tuple(series)
 
     def _levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
@@ -216,7 +224,6 @@ class Map(Mark):
         full: the number at which the colour is full; by default the largest drawn.
         hue: what numbers above 0 are: a `loss`, a `gain`, or a `share` of something.
         shown: the field that is written in the cells; by default `value`.
-        blank: a field: cells for which it is true have an outline alone, whatever their number.
     """
 
     value: str
@@ -226,36 +233,34 @@ class Map(Mark):
     full: float | None = None
     hue: Literal["loss", "gain", "share"] = "loss"
     shown: str = ""
-    blank: str = ""
 
     @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         value, over, up = (shown_of(records[0], name) for name in (self.value, self.over, self.up))
-        columns = list(dict.fromkeys(value_of(record, over.name) for record in every))
-        columns = sorted(columns) if all(isinstance(column, int | float) for column in columns) else columns
+        columns = _columns(every, over.name)
         written = shown_of(records[0], self.shown or self.value)
         rows = [
             {
                 **self._point(record, value, value_of(record, over.name)),
                 "y": _label(up.form(value_of(record, up.name))),
-                "value": None if math.isnan(number := self._strength(record)) else number,
+                "value": number if not math.isnan(number := _number(value_of(record, value.name), None)) else None,
                 "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
                 "marked": bool(self.boxed and value_of(record, self.boxed)),
             }
             for record in records
         ]
         frame = pd.DataFrame(rows)
-        largest = max((abs(number) for record in every if not math.isnan(number := self._strength(record))), default=0)
+        largest = max((abs(_number(value_of(record, value.name), None)) for record in every), default=1.0)
         return heatmap.heat(
             frame, over.title.lower(), up.title.lower() if up.title else "", columns=columns,
-            full=self.full or largest or 1.0, colours=HUES[self.hue],
+            full=self.full or (1.0 if math.isnan(largest) or largest == 0 else largest),
+            colours=HUES[self.hue],
             height=28 + 12 * (max(text.count("\n") for text in frame["y"].astype(str))),
         )  # fmt: skip
 
-    def _strength(self, record: Record) -> float:
-        """The number that a cell's colour stands for; NaN where it has none."""
-        blank = self.blank and value_of(record, self.blank)
-        return math.nan if blank else _number(value_of(record, self.value), None)
+    @override
+    def narrow(self, records: Sequence[Record]) -> bool:
+        return len(_columns(records, self.over)) <= NARROW
 
 
 @dataclass(frozen=True)
@@ -415,8 +420,7 @@ class Bars(Mark):
             for record, row in zip(records, rows, strict=True)
             for run in (value_of(record, self.runs) if self.runs else ())
         ]
-        runs = [_number(run, value) for record in every if self.runs for run in value_of(record, self.runs)]
-        axis = Axis(value.heading, *_room([0.0, *_ends(every, value), *runs]))
+        axis = Axis(value.heading, *_room([0.0, *_ends(every, value)]))
         chart = plots.forest(pd.DataFrame(rows), axis, repeats=pd.DataFrame(repeats) if repeats else None)
         dense = len(rows) > DENSE and not repeats and not any("\n" in row["y"] for row in rows)
         return chart.properties(height=20 * len(rows)) if dense else chart
@@ -547,3 +551,9 @@ def _heading(text: str) -> alt.TitleParams:
 
 def _label(text: str) -> str:
     return "\n".join(textwrap.wrap(text, LINE)) or text
+
+
+def _columns(records: Sequence[Record], name: str) -> list[Any]:
+    """The columns of a map: numbers ascending, texts as they come."""
+    places = list(dict.fromkeys(value_of(record, name) for record in records))
+    return places if any(isinstance(place, str) for place in places) else sorted(places)

@@ -35,12 +35,12 @@ from lesion.report.marks import Mark
 from lesion.report.rows import Rows
 from lesion.report.table import Table, Wide
 
-TERMINAL_ROWS = 10
+TERMINAL_ROWS = 5
 """Rows of the main table in a terminal, without `--all`."""
 IN_DETAIL = "In detail"
 """The heading of what the first part has beneath the answer."""
 ALL = "--all: every row and column"
-TERMINAL_CLAIMS = 3
+TERMINAL_CLAIMS = 2
 """Claims in a terminal, without `--all`."""
 
 
@@ -109,6 +109,8 @@ class Part:
         if self.table and self.rows is not None and self.rows.records and self.rows.visible:
             table = Table.of(self.rows)
             blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
+        if not figures and not claims and not self.own:  # numbers alone stand behind everything that is said
+            return Section(self.short or self.title, self.title, tuple(blocks), within="tables")
         title = IN_DETAIL if first else self.title
         return Section(title if first else self.short or title, title, tuple(blocks), within="evidence", wide=self.wide)
 
@@ -180,26 +182,29 @@ def answer_text(claim: Claim) -> str:
     return f"{claim.subject}: {claim.sentences[0]}" if claim.subject else claim.sentences[0]
 
 
-def terminal(parts: Sequence[Part], *, every: bool = False) -> RenderableType:
+def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "") -> RenderableType:
     """The claims behind the first, which stands above them already, and the rows of the first part.
 
     Args:
         every: all claims, and all rows of all parts.
+        approximate: what makes the numbers approximate.
     """
     claims = [claim for part in parts for claim in part.claims]
     texts = [" ".join(claims[0].sentences[1:]), *(claim.text for claim in claims[1:])] if claims else []
     lines = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts if text]
     shown: list[RenderableType] = [*lines[: None if every else TERMINAL_CLAIMS - 1]]
     for part in parts if every else parts[:1]:
-        if part.rows is None or not part.rows.records or not part.table:
+        if part.rows is None or not part.rows.records:
             continue
         rows = part.rows if every else _strongest(part.rows)
         shown += [Text(), Wide(Table.of(rows).terminal(), "" if every else ALL)]
+    if approximate:
+        shown.append(Text(f"Approximate: {plain(approximate)}"))
     return Group(*shown)
 
 
 def _strongest(rows: Rows) -> Rows:
     if len(rows.records) <= TERMINAL_ROWS:
-        return rows
+        return replace(rows, whole=rows.records)
     title = f"{rows.title or wording.capital(rows.name)}: {TERMINAL_ROWS} of {len(rows.records):,} rows ({ALL})"
     return replace(rows, records=rows.first(TERMINAL_ROWS), whole=rows.records, title=title)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
-from lesion.report.forms import SHARE, ByUnit, Form, Write, plain, unknown
+from lesion.report.forms import ByUnit, Form, Write, plain, unknown
 from lesion.report.values import Estimate, Mean, Value
 
 
@@ -29,6 +29,7 @@ class Shown:
         title: its heading; empty for a column that only files have.
         form: how it is written.
         label: whether it tells rows apart: it stands left, and is left out where all rows have the same.
+        many: whether the field is a dictionary, of which every key is a column; `{}` in the title stands for it.
         low, high, p: the columns of an estimate's interval and p; `p_corrected` stands beside p. Empty: none.
         estimate, mean, whole: whether it is an `Estimate`; a `Mean`, whose standard deviation is in `KEY_std`; a whole
             number.
@@ -46,6 +47,7 @@ class Shown:
     estimate: bool = False
     mean: bool = False
     whole: bool = False
+    many: bool = False
 
     def within(self, unit: str | None) -> Shown:
         """The same, with the form of that unit where it has one for each."""
@@ -61,6 +63,9 @@ class Shown:
 
     def columns(self, value: Any) -> Iterator[tuple[str, Any]]:
         """The columns of a file that a value fills."""
+        if self.many:
+            yield from (value or {}).items()
+            return
         if self.mean:
             yield self.key, value and value.mean
             yield f"{self.key}_std", value and value.std
@@ -143,30 +148,13 @@ class Row(Value):
     """A value whose fields made by `column`, and properties made by `derived.column`, are columns."""
 
 
-class Endings(Row):
-    """How answers ended, as shares of them (`lesion.core.rates`).
-
-    Attributes:
-        truncated: at the token limit or in a loop; looped: the latter among them.
-        unclosed: the thinking was never closed, so that there is no final answer.
-        unparsed: of the others, no answer could be read.
-        nonfinite: ended because logits were not finite.
-    """
-
-    truncated: float = column("Truncated", SHARE)
-    looped: float = column(default=0.0)
-    unclosed: float = column(default=0.0)
-    unparsed: float = column("Unparsed", SHARE)
-    nonfinite: float = column(default=0.0)
-
-
 Record = Row | tuple[Row | None, ...]
 """What fills a line of a table: a row, or several rows side by side (`(task, cell)`); None: columns without values."""
 
 
 @cache
 def columns_of(row: type[Row]) -> tuple[Shown, ...]:
-    """The columns that a class of rows declares, in the order of its fields, derived ones behind them."""
+    """The columns that a class of rows declares: its own fields and then its derived ones, then those of its bases."""
     declared: list[Shown] = []
     for name, field in row.model_fields.items():
         extra = field.json_schema_extra
@@ -174,13 +162,18 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
         if isinstance(shown, Shown):
             key = shown.key or name
             of = (field.annotation, *get_args(field.annotation))
-            made = replace(shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of, whole=int in of)
+            made = replace(
+                shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of, whole=int in of,
+                many=get_origin(field.annotation) is dict,
+            )  # fmt: skip
             if made.estimate:
                 p = f"{key}_p" if made.p == "=" else made.p
                 made = replace(made, low=made.low or f"{key}_low", high=made.high or f"{key}_high", p=p)
             declared.append(made)
     names = {name: value for base in reversed(row.__mro__) for name, value in vars(base).items()}
-    return (*declared, *(value.shown for value in names.values() if isinstance(value, derived)))
+    declared += [value.shown for value in names.values() if isinstance(value, derived)]
+    owners = [{*vars(base).get("__annotations__", ()), *vars(base)} for base in row.__mro__]
+    return tuple(sorted(declared, key=lambda shown: next(at for at, own in enumerate(owners) if shown.name in own)))
 
 
 def parts_of(record: Record) -> tuple[Row, ...]:
@@ -255,6 +248,7 @@ class Rows:
         hidden: columns that stay in the file and are not shown.
         most: a field or property: an excerpt has the lines with the largest; by default the first.
         order: a field or property: people see the lines with the smallest first; the file keeps their order.
+        brief: keys of the columns of an excerpt in a terminal, in order; by default all. A p stands in the whole alone.
         whole: all lines, where these are an excerpt: by them it is decided which columns are shown.
     """
 
@@ -268,25 +262,39 @@ class Rows:
     hidden: frozenset[str] = frozenset()
     most: str = ""
     order: str = ""
+    brief: tuple[str, ...] = ()
     whole: Sequence[Record] = ()
 
     @property
     def columns(self) -> tuple[Shown, ...]:
-        """Every column that the classes declare."""
-        return tuple(shown for row in self.of for shown in columns_of(row))
+        """Every column that the classes declare; of dictionaries one for every key that a line has."""
+        return tuple(shown for _, shown in self._sided())
+
+    def _sided(self) -> Iterator[tuple[int, Shown]]:
+        """Every column with the number of the row of a line that has it."""
+        for side, row in enumerate(self.of):
+            for shown in columns_of(row):
+                if not shown.many:
+                    yield side, shown
+                    continue
+                keys = dict.fromkeys(key for record in self.records for key in _at(record, side, shown.name) or ())
+                for key in keys:
+                    yield side, replace(shown, key=key, title=shown.title.format(key), many=False)
 
     @property
     def visible(self) -> tuple[Shown, ...]:
         """The columns of a page's table: those with a title and a value; labels only where they tell lines apart."""
         kept = []
-        for shown in self.columns:
-            if not shown.title or shown.name in self.hidden:
+        excerpt = self.brief if self.whole else ()
+        for side, shown in self._sided():
+            if not shown.title or shown.name in self.hidden or (excerpt and shown.key not in excerpt):
                 continue
-            values = [value_of(record, shown.name) for record in self.whole or self.records]
+            values = [_at(record, side, shown.name) for record in self.whole or self.records]
+            values = [value.get(shown.key) if isinstance(value, dict) else value for value in values]
             known = {str(value) for value in values if not _missing(value)}
             if known and not (shown.label and len(known) == 1 and len(values) > 1 and len(set(map(str, values))) == 1):
                 kept.append(shown)
-        return tuple(sorted(kept, key=lambda shown: not shown.label))
+        return tuple(sorted(kept, key=lambda shown: excerpt.index(shown.key) if excerpt else not shown.label))
 
     @property
     def ordered(self) -> list[int]:
@@ -305,6 +313,11 @@ class Rows:
             return not marked, -value_of(record, self.most) if self.most else 0.0, at
 
         return [self.records[at] for at in sorted(sorted(range(len(self.records)), key=rank)[:count])]
+
+
+def _at(record: Record, side: int, name: str) -> Any:
+    """A field of one of the rows of a line; None where that row is missing."""
+    return getattr(_sides(record)[side], name, None)
 
 
 def _missing(value: Any) -> bool:

@@ -7,7 +7,10 @@ from pydantic import Field
 from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
-from lesion.report.rows import Endings
+from lesion.report import wording
+from lesion.report.endings import Endings
+from lesion.report.forms import POINTS, SHARE, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
@@ -15,15 +18,23 @@ from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, text_of
 
+DECIDED = {None: "", "exceeds": "● exceeds the effect", "not": "○ does not", "open": "? open"}
+"""What was decided of a cell whose evaluation stopped, as a table has it."""
+
+
+def verdict_text(outcome: Outcome | None) -> str:
+    """`● critical`, `○ spared`, `cannot be told`; empty where evaluation stopped."""
+    return {"critical": "● critical", "spared": "○ spared"}.get(outcome or "", outcome or "")
+
 
 class Scores(Endings):
     """Accuracy over items, and how their answers ended."""
 
-    items: int
-    accuracy: Estimate
+    items: int = column("Items")
+    accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
 
 
-class Place(Value):
+class Place(Row):
     """One block, one branch or one inner unit of it, under a factor or a replacement.
 
     Attributes:
@@ -34,11 +45,11 @@ class Place(Value):
             branch.
     """
 
-    layer: int
-    unit: Unit
-    factor: Factor
+    layer: int = column("Block", label=True)
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
     reference: str = Field(default="", exclude_if=lambda digest: not digest)
-    part: Part | None = Field(default=None, exclude_if=lambda part: part is None)
+    part: Part | None = column("Part", default=None, label=True, omitted=True)
 
     @property
     def edit(self) -> str:
@@ -84,35 +95,69 @@ class Cell(Place, Scores):
         baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
 
-    drop: Estimate
+    drop: Estimate = column("Drop", POINTS, p="p")
     lost: int | None = Field(default=None, exclude_if=lambda lost: lost is None)
     won: int | None = Field(default=None, exclude_if=lambda won: won is None)
-    p_critical: Number = None
-    p_critical_corrected: Number = None
-    critical: bool | None = None
-    p_spared: Number = None
-    p_spared_corrected: Number = None
-    spared: bool | None = None
+    p_critical: Number = column(default=None)
+    p_critical_corrected: Number = column("p critical", wording.p_value, default=None)
+    critical: bool | None = column(default=None)
+    p_spared: Number = column(default=None)
+    p_spared_corrected: Number = column(default=None)
+    spared: bool | None = column(default=None)
     apart: tuple[Apart, ...] = Field(default=(), exclude_if=lambda apart: not apart)
-    margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
-    word_margin: Estimate | None = Field(default=None, exclude_if=lambda margin: margin is None)
+    margin: Estimate | None = column("Margin lost", decimals(2, "nats"), default=None, p=True, omitted=True)
+    word_margin: Estimate | None = column(default=None, p=True, omitted=True)
     forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
     clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
-    decided: Decision | None = None
+    decided: Decision | None = column("Decided", DECIDED.__getitem__, default=None)
     baseline: Scores | None = None
 
-    @property
+    @derived.column()
     def marked(self) -> bool:
         """Whether it is critical; where evaluation stopped, whether its drop exceeds the effect."""
         return bool(self.critical) if self.decided is None else self.decided == "exceeds"
 
-    @property
+    @derived.column("Verdict", verdict_text)
     def outcome(self) -> Outcome | None:
         """Critical, spared or cannot be told; None where evaluation stopped."""
         return None if self.critical is None else outcome(critical=self.critical, spared=bool(self.spared))
+
+    @property
+    def size(self) -> float:
+        """The drop, by which the terminal chooses what it shows."""
+        return self.drop.value or 0.0
 
     @property
     def gained(self) -> bool:
         """Whether accuracy is higher under the edit, by its corrected test."""
         drop = self.drop
         return drop.p_corrected is not None and drop.p_corrected <= ALPHA and (drop.value or 0.0) < 0
+
+
+class Unedited(Row):
+    """The unedited model beside a cell, on the items of that cell.
+
+    Attributes:
+        chance: the accuracy of guessing; None where it is not known.
+    """
+
+    baseline_items: int = column()
+    baseline_accuracy: Estimate = column("", SHARE, ends=("baseline_low", "baseline_high"))
+    baseline_truncated: float = column()
+    baseline_looped: float = column()
+    baseline_unclosed: float = column()
+    baseline_unparsed: float = column()
+    baseline_forced_accuracy: Number = column(default=None)
+    chance: Number = column("", SHARE, default=None)
+
+    @classmethod
+    def of(cls, scores: Scores, forced: Forced | None, guessing: float) -> Unedited:
+        """The unedited model as columns."""
+        ended = {f"baseline_{name}": getattr(scores, name) for name in ("truncated", "looped", "unclosed", "unparsed")}
+        return cls(
+            baseline_items=scores.items,
+            baseline_accuracy=scores.accuracy,
+            baseline_forced_accuracy=None if forced is None else forced.accuracy.value,
+            chance=guessing or None,
+            **ended,
+        )

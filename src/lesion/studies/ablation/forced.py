@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
-from pydantic import Field
 
-from lesion.report.values import Estimate, Value
+from lesion.report import forms
+from lesion.report.rows import Row, column
+from lesion.report.values import Estimate
 from lesion.statistics.critical import SHARE, p_critical, pairs
 from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.spared import p_spared
@@ -24,7 +25,7 @@ from lesion.tasks.contrast import forced
 Choice = Literal["lost", "kept", "cannot tell"]
 
 
-class Forced(Value):
+class Forced(Row):
     """The forced answers of one model to the items of which the right text has rivals.
 
     Attributes:
@@ -35,12 +36,12 @@ class Forced(Value):
             model has above guessing", and of "it takes at least half of it".
     """
 
-    items: int
-    accuracy: Estimate
-    guessing: float
-    drop: Estimate | None = Field(default=None, exclude_if=lambda drop: drop is None)
-    p_lost: float | None = Field(default=None, exclude_if=lambda p: p is None)
-    p_kept: float | None = Field(default=None, exclude_if=lambda p: p is None)
+    items: int = column(key="forced_items")
+    accuracy: Estimate = column("Forced", forms.SHARE, key="forced_accuracy", ends=("forced_low", "forced_high"))
+    guessing: float = column(key="forced_guessing")
+    drop: Estimate | None = column(default=None, key="forced_drop", p="forced_p", omitted=True)
+    p_lost: float | None = column(default=None, key="forced_p_lost_corrected", omitted=True)
+    p_kept: float | None = column(default=None, key="forced_p_kept_corrected", omitted=True)
 
     @property
     def choice(self) -> Choice:

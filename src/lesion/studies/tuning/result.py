@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from lesion.core.values import Summary
-from lesion.report.rows import Endings
+from lesion.report.endings import Endings
 from lesion.report.values import Estimate, Number, Value
 from lesion.studies.tuning.study import CRITICAL, RANDOM, TuningStudy, label
 

@@ -10,7 +10,8 @@ from lesion.edits.edit import ScaleBlock
 from lesion.report import wording
 from lesion.report.table import Table
 from lesion.statistics.half_dose import half_dose_interval
-from lesion.studies.ablation import doses
+from lesion.studies.ablation.analyses import doses
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -36,17 +37,15 @@ def summary(right: dict[float, list[int]], baseline: int = 80, task: str = "sums
     return (of, frame) if answers else of
 
 
-def told(of) -> list[str]:
-    found = doses.findings(of)
-    return [text.replace(wording.SPACE, " ") for each in found for text in (*each.headline, *each.sentences)]
+def part(of, answers=None):
+    return doses.part(Material(of) if answers is None else Material(of, answers))
 
 
-def test_every_factor_names_its_critical_blocks_and_the_factor_at_which_half_is_left():
-    of = summary({0.0: [0, 0, 79], 0.5: [0, 60, 80], 1.5: [80, 80, 0]})
-    assert told(of) == [
-        "sums: critical are blocks 0 and 1 under ×0, block 0 under ×0.5 and block 2 under ×1.5.",
-        "sums: half of the accuracy is left at ×0.75 of block 0 and ×0.33 of block 1.",
-    ]
+def test_the_claim_says_at_which_factor_half_is_left():
+    (claim,) = part(summary({0.0: [0, 0, 79], 0.5: [0, 60, 80], 1.5: [80, 80, 0]})).claims
+    assert claim.text.replace(wording.SPACE, " ") == (
+        "Half of the accuracy on sums is left at ×0.75 of block 0 and ×0.33 of block 1."
+    )
 
 
 @pytest.mark.parametrize("left", [[0, 20, 60], [10, 70, 75], [39, 41, 79], [0, 0, 0]])
@@ -67,31 +66,31 @@ def test_coming_from_one_the_first_crossing_counts_and_without_any_there_is_none
 
 
 def test_the_table_has_the_critical_blocks_with_their_accuracies():
-    section = doses.section(summary({-1.0: [0, 80], 0.0: [0, 79], 0.5: [60, 78]}))
-    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    table = Table.of(part(summary({-1.0: [0, 80], 0.0: [0, 79], 0.5: [60, 78]})).rows)
     (row,) = table.frame.to_dict("records")
     assert [row[f"accuracy at {factor}"] for factor in ("-1", "0", "0.5")] == pytest.approx([0, 0, 0.6])
     assert row["critical"] == "×−1, ×0"
 
 
 def test_too_few_factors_or_a_baseline_that_shows_nothing_make_no_curve():
-    assert doses.section(summary({0.0: [0], 0.5: [0]})) is None
-    assert doses.section(summary({0.0: [0], 0.5: [0], 1.0: [80]})) is None
-    assert doses.section(summary({0.0: [0], 0.5: [0], 2.0: [0]}, baseline=2)) is None
+    assert part(summary({0.0: [0], 0.5: [0]})) is None
+    assert part(summary({0.0: [0], 0.5: [0], 1.0: [80]})) is None
+    assert part(summary({0.0: [0], 0.5: [0], 2.0: [0]}, baseline=2)) is None
 
 
 def test_half_doses_have_intervals_over_items_where_the_answers_are_at_hand():
-    of, answers = summary({0.0: [0, 20, 41], 0.5: [60, 70, 80], 0.75: [80, 80, 80], 1.5: [80, 80, 0]}, answers=True)
-    (each,) = doses.doses(of.curves, answers)
+    right = {0.0: [0, 20, 41], 0.5: [60, 70, 80], 0.75: [80, 80, 80], 1.5: [80, 80, 0]}
+    of, answers = summary(right, answers=True)
+    (each,) = doses.doses(of.curves)
     baseline = np.arange(ITEMS) < 80
     right = np.stack([np.arange(ITEMS) < count for count in (20, 70, 80)])
-    assert each.halves[1] == half_dose_interval(baseline, right, [0.0, 0.5, 0.75], 0.95, seed=0)
-    section = doses.section(of, answers)
-    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert doses.halves(each, answers, 0.95, 0)[1] == half_dose_interval(
+        baseline, right, [0.0, 0.5, 0.75], 0.95, seed=0
+    )
+    made = part(of, answers)
+    table = Table.of(made.rows)
     rows = {row["layer"]: row for row in table.frame.to_dict("records")}
     assert rows[1]["half_low"] <= rows[1]["half"] <= rows[1]["half_high"]
     assert np.isnan(rows[2]["half_low"])
-    written = {column.key: column for column in table.columns}["half"].write(rows[2])
-    assert written.startswith("not reached [below 0,")
-    (finding,) = doses.findings(of, answers)
-    assert f" [{rows[0]['half_low']:.2f}," in finding.sentences[0]
+    (claim,) = made.claims
+    assert f" [{rows[0]['half_low']:.2f}," in claim.sentences[1]

@@ -8,7 +8,7 @@ each task. On these the baseline of both tasks is 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -17,34 +17,36 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from lesion.edits.edit import BASELINE
+from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.blocks import Prose, Section
-from lesion.report.finding import Finding
-from lesion.report.table import Column, Table
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import POINTS, Form
+from lesion.report.parts import Part
+from lesion.report.rows import Row, Rows, column
+from lesion.report.values import Estimate, Number
 from lesion.statistics.contrasts import difference_of_drops
 from lesion.statistics.critical import critical, p_critical, pairs
 from lesion.statistics.matching import matched
 from lesion.statistics.paired import Contrast, holm, paired_drop
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.sweep import by_edit
+from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.sweep import Factor, by_edit
 from lesion.tasks.gold import gold_name
 
 CALIPER = 0.5
 """The log-odds of a pair differ by at most so much, in nats: odds by a factor of 1.65."""
 FEWEST = 8
 """With fewer pairs nothing is tested."""
-WHAT = (
+ABOUT = (
     "Pairs of items, one of each task, that the unedited model gets right and whose right answers have log-odds within"
-    f" {CALIPER:g} nats of each other: the gold solutions' as wholes, from the screen; the right tokens' of tasks that"
-    " compare two. Stands: critical for A and spared by B, each by its exact test on these items, corrected over the"
-    " blocks of the table of that pair of tasks."
+    f" {CALIPER:g} nats of each other. Stands: critical for A and spared by B, each by its exact test on these items."
 )
 Right = Bool[np.ndarray, " pairs"]
 
 
 @dataclass(frozen=True)
-class Place:
+class MatchedPlace:
     """One block on the matched items of two tasks.
 
     Attributes:
@@ -71,15 +73,15 @@ class Matched:
     """
 
     model: str
-    unit: str
-    factor: float | str
+    unit: Unit
+    factor: Factor
     skill: str
     other: str
     layers: tuple[int, ...]
     count: int
     available: tuple[int, int]
     difficulty: tuple[float, float]
-    places: tuple[Place, ...]
+    places: tuple[MatchedPlace, ...]
 
     @property
     def standing(self) -> list[int]:
@@ -162,7 +164,7 @@ def _tested(
     chosen: Sequence[Sequence[str]],
     answers: pd.DataFrame,
     level: float,
-) -> tuple[Place, ...]:
+) -> tuple[MatchedPlace, ...]:
     edited: list[list[Right]] = []
     for curve, items in zip((skill, other), chosen, strict=True):
         frames = by_edit(answers[answers["task"] == curve.task])
@@ -178,105 +180,87 @@ def _tested(
         stands = critical(harmed[place]) and critical(kept[place])
         difference = difference_of_drops(lost, other_lost)
         difference = replace(difference, high=min(1.0, difference.high))  # neither task can gain on these items
-        places.append(Place(layer, lost, other_lost, difference, stands))
+        places.append(MatchedPlace(layer, lost, other_lost, difference, stands))
     return tuple(places)
 
 
-def findings(every: Sequence[Matched]) -> list[Finding]:
-    """What stands on matched items, a sentence per pair of tasks; of several factors, of places switched off alone."""
-    zero = {(each.model, each.unit) for each in every if each.factor == 0}
-    by_model: dict[str, list[Matched]] = {}
-    for each in every:
-        if each.factor == 0 or (each.model, each.unit) not in zero:
-            by_model.setdefault(each.model, []).append(each)
-    found = []
-    for model, own in by_model.items():
-        first, *others = map(_sentence, own)
-        subject = f"{model}, matched in difficulty" if len(by_model) > 1 else "Matched in difficulty"
-        found.append(Finding(subject, (first,), tuple(others)))
-    return found
+class MatchedRow(Row):
+    """One block on the matched items of two tasks; log-odds of the right answers in nats, means over pairs."""
+
+    model: str = column("Model", label=True)
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+    skill: str = column("Task A")
+    other: str = column("Task B")
+    layer: int = column("Block", label=True)
+    pairs: int = column("Pairs")
+    nats: Number = column("Log-odds of A", Form(2))
+    other_nats: Number = column("of B", Form(2))
+    lost: Estimate = column("A loses", POINTS)
+    other_lost: Estimate = column("B loses", POINTS)
+    difference: Estimate = column("Difference", POINTS)
+    stands: bool = column("Stands", lambda stands: "●" if stands else "")
 
 
-def _sentence(of: Matched) -> str:
-    how = "" if of.factor == 0 else f" {wording.changed(of.factor)}"
-    how = how.replace(" its ", " their ") if len(of.layers) > 1 else how
-    subject = "block" if of.unit == "block" else f"{wording.UNIT_NAMES[of.unit]} of block"
-    apart = wording.numbered(subject, of.layers)
-    are = "is" if len(of.layers) == 1 else "are"
-    claim = f"{wording.capital(apart)}{how} {are} critical for {of.skill} and not called so for {of.other}"
-    if not of.places:
-        return (
-            f"{claim}: no comparison at equal difficulty, since only {wording.counted(of.count, 'pair')} of"
-            f" {of.available[0]} and {of.available[1]} items have log-odds within {CALIPER:g} nats."
-        )
-    standing = of.standing
-    verdict = (
-        f"{wording.numbered(subject, standing)} {'is' if len(standing) == 1 else 'are'} critical for the one and"
-        f" spare{'s' if len(standing) == 1 else ''} the other"
-        if standing
-        else "that is not shown to be more than a difference in difficulty"
-    )
-    best = max(of.places, key=lambda place: (place.stands, place.difference.value))
-    numbers = (
-        f"block{wording.SPACE}{best.layer} takes {wording.points(best.lost.value)} points of {of.skill} and"
-        f" {wording.points(best.other.value)} of {of.other}, difference {wording.points(best.difference.value)}"
-        f" {wording.interval(best.difference.low, best.difference.high)}"
-    )
-    return f"{claim}; at equal difficulty ({wording.counted(of.count, 'pair')} of items) {verdict}: {numbers}."
-
-
-def section(every: Sequence[Matched]) -> Section | None:
+def part(material: Material) -> Part | None:
     """Every block of every pair of tasks on the matched items; None without such a pair."""
-    rows = [
-        {"model": of.model, "unit": of.unit, "factor": of.factor, "skill": of.skill, "other": of.other}
-        | {"pairs": of.count, "nats": of.difficulty[0], "other_nats": of.difficulty[1], "layer": place.layer}
-        | _ends("lost", place.lost)
-        | _ends("other_lost", place.other)
-        | _ends("difference", place.difference)
-        | {"stands": place.stands}
-        for of in every
-        for place in of.places
-    ]
+    if material.answers.empty:
+        return None
+    every = compared(material.views, material.answers, material.summary.study.level)
     if not every:
         return None
-    if not rows:
-        return Section("Matched", "At equal difficulty", (Prose((WHAT, "No two tasks have enough such pairs.")),))
-    several = len({of.model for of in every}) > 1
-    edits = len({(of.unit, of.factor) for of in every}) > 1
-    table = Table(
-        "matched",
-        pd.DataFrame(rows),
-        (
-            *([Column("model", "Model", number=False)] if several else []),
-            *([Column("unit", "Unit", lambda unit: wording.UNIT_NAMES[unit], number=False)] if edits else []),
-            *([Column("factor", "Factor", wording.factor_name)] if edits else []),
-            Column("skill", "Task A", number=False),
-            Column("other", "Task B", number=False),
-            Column("layer", "Block"),
-            Column("pairs", "Pairs"),
-            Column("nats", "Log-odds",
-                   row=lambda row: f"{row['nats']:.2f} / {row['other_nats']:.2f}".replace("-", wording.MINUS)),
-            _interval("lost", "A loses"),
-            _interval("other_lost", "B loses"),
-            _interval("difference", "Difference"),
-            Column("stands", "Stands", lambda stands: "●" if stands else "", number=False),
-        ),
-        title="Blocks that are critical for A and not called so for B, at equal difficulty",
-        caption=f"Losses in points of 100, on pairs that the unedited model gets right; {100 * 0.95:g}{wording.SPACE}%"
-        " intervals. Log-odds of the right answers: mean over pairs, A / B, in nats.",
-        mark=lambda row: bool(row["stands"]),
-        marked="those that stand",
+    rows = [
+        MatchedRow(
+            model=of.model, unit=of.unit, factor=of.factor, skill=of.skill, other=of.other, layer=place.layer,
+            pairs=of.count, nats=of.difficulty[0], other_nats=of.difficulty[1], lost=Estimate.of(place.lost),
+            other_lost=Estimate.of(place.other), difference=Estimate.of(place.difference), stands=place.stands,
+        )
+        for of in every
+        for place in of.places
+    ]  # fmt: skip
+    table = Rows(
+        "matched", rows, (MatchedRow,), "Blocks that are critical for A and not called so for B, at equal difficulty",
+        "Losses in points of 100, on pairs that the unedited model gets right.", "stands", "those that stand",
     )  # fmt: skip
-    return Section("Matched", "At equal difficulty", (Prose((WHAT,)), table))
+    return Part("Is it more than a difference in difficulty?", table, (), at_equal_difficulty(every), ABOUT, "Matched")
 
 
-def _interval(key: str, title: str) -> Column:
-    def written(row: Mapping[str, object]) -> str:
-        value, low, high = (float(str(row[f"{key}{end}"])) for end in ("", "_low", "_high"))
-        return f"{wording.points(value)} {wording.interval(low, high)}"
-
-    return Column(key, title, row=written)
-
-
-def _ends(name: str, contrast: Contrast) -> dict[str, object]:
-    return {name: contrast.value, f"{name}_low": contrast.low, f"{name}_high": contrast.high}
+@rule(
+    "At equal difficulty block L is critical for A and spares B.",
+    "At equal difficulty it is not shown that block L is specific to A.",
+    "No comparison at equal difficulty: only n pairs of items are alike.",
+    needs=f"at least {FEWEST} pairs of items with log-odds within {CALIPER:g} nats; both exact tests on these items,"
+    " Holm-corrected over the blocks of the pair of tasks",
+)
+def at_equal_difficulty(every: Sequence[Matched]) -> Iterable[Claim]:
+    """What stands on matched items; of several factors, of places switched off alone."""
+    zero = {(each.model, each.unit) for each in every if each.factor == 0}
+    for of in (each for each in every if each.factor == 0 or (each.model, each.unit) not in zero):
+        subject = of.model if len({each.model for each in every}) > 1 else ""
+        if not of.places:
+            alike = wording.counted(of.count, "pair")
+            yield Claim(
+                (f"{of.skill} and {of.other}: no comparison, since only {alike} of items are alike.",), (), subject
+            )
+            continue
+        unit = "block" if of.unit == "block" else f"{wording.UNIT_NAMES[of.unit]} of block"
+        standing = of.standing
+        one = len(standing) == 1
+        verdict = (
+            f"{wording.numbered(unit, standing)} {'is' if one else 'are'} critical for {of.skill} and"
+            f" {'spares' if one else 'spare'} {of.other}"
+            if standing
+            else f"{wording.numbered(unit, of.layers)}: more than a difference in difficulty is not shown between"
+            f" {of.skill} and {of.other}"
+        )
+        best = max(of.places, key=lambda place: (place.stands, place.difference.value))
+        yield Claim(
+            (
+                f"At equal difficulty ({wording.counted(of.count, 'pair')} of items) {verdict}.",
+                f"Block{wording.SPACE}{best.layer} takes {POINTS.text(best.lost.value)} of {of.skill} and"
+                f" {POINTS.text(best.other.value)} of {of.other}, difference"
+                f" {POINTS.text(Estimate.of(best.difference))}.",
+            ),
+            (),
+            subject,
+        )

@@ -10,7 +10,9 @@ import pytest
 
 from lesion.edits.edit import ScaleBlock
 from lesion.report import wording
-from lesion.studies.ablation.kinds import kinds
+from lesion.report.table import Table
+from lesion.studies.ablation.analyses import kinds
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import Replacement, text_of
@@ -48,11 +50,12 @@ def summary(right: dict[float | str, list[int]], models=("m",), baseline: int = 
 
 
 def told(of) -> list[str]:
-    return [
-        sentence.replace(wording.SPACE, " ")
-        for finding in kinds.findings(of)
-        for sentence in (*finding.headline, *finding.sentences)
-    ]
+    claims = kinds.survive(kinds.compared(of.curves))
+    return [sentence.replace(wording.SPACE, " ") for claim in claims for sentence in claim.sentences]
+
+
+def table_of(of) -> pd.DataFrame:
+    return Table.of(kinds.part(Material(of)).rows).frame
 
 
 def test_places_are_grouped_by_the_kinds_under_which_they_are_critical():
@@ -61,8 +64,8 @@ def test_places_are_grouped_by_the_kinds_under_which_they_are_critical():
         "sums: block 0 is critical under zero, mean and resample alike; block 1 under zero and resample; block 2 under"
         " resample alone."
     ]
-    (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
-    assert table.frame[["layer", "zero", "mean", "resample", "critical"]].to_numpy().tolist() == [
+    table = table_of(of)
+    assert table[["layer", "zero", "mean", "resample", "critical"]].to_numpy().tolist() == [
         [0, pytest.approx(0.8), pytest.approx(0.8), pytest.approx(0.8), "zero, mean, resample"],
         [1, pytest.approx(0.8), pytest.approx(0.2), pytest.approx(0.8), "zero, resample"],
         [2, pytest.approx(0.1), pytest.approx(0.0), pytest.approx(0.8), "resample"],
@@ -73,8 +76,8 @@ def test_places_are_grouped_by_the_kinds_under_which_they_are_critical():
 def test_all_draws_of_resample_have_to_agree_and_their_drops_are_averaged():
     of = summary({0.0: [0, 80, 80, 80], "resample": [0, 0, 80, 80], "resample 1": [0, 80, 80, 80]})
     assert told(of)[:1] == ["sums: block 0 is critical under zero and resample alike."]
-    (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
-    assert table.frame["resample"].tolist() == pytest.approx([0.8, 0.4, 0.0, 0.0])
+    table = table_of(of)
+    assert table["resample"].tolist() == pytest.approx([0.8, 0.4, 0.0, 0.0])
 
 
 def test_kinds_are_tested_against_each_other_at_the_same_block():
@@ -94,14 +97,12 @@ def test_kinds_are_tested_against_each_other_at_the_same_block():
     assert differences[1, "zero", "mean"].value == pytest.approx(-0.1)
     assert differences[1, "zero", "mean"].low < -0.1 < differences[1, "zero", "mean"].high < 0
     assert told(of)[-1] == (
-        "sums: accuracy differs between kinds at block 0 (zero costs more than resample, mean costs more than resample)"
+        "Accuracy differs between kinds at block 0 (zero costs more than resample, mean costs more than resample)"
         " and block 1 (zero costs more than mean, resample costs more than mean) (12 paired tests, Holm)."
     )
-    (table,) = (block for block in kinds.section(of).blocks if isinstance(block, kinds.Table))
-    assert table.frame["p, zero = mean"].tolist() == [
-        differences[layer, "zero", "mean"].p_corrected for layer in LAYERS
-    ]
-    assert table.frame["differ"].tolist()[2:] == ["", ""]
+    table = table_of(of)
+    assert table["p, zero = mean"].tolist() == [differences[layer, "zero", "mean"].p_corrected for layer in LAYERS]
+    assert table["differ"].tolist()[2:] == ["", ""]
 
 
 def test_kinds_whose_test_is_not_known_are_not_said_to_differ():
@@ -120,7 +121,7 @@ def test_draws_of_a_kind_are_tested_together():
     first = next(each.difference for each in result.contrasts if each.layer == 0)
     # Item 79 is lost in both draws, 78 in one: signs of 2 and 1, one of four choices as far on each side.
     assert (first.value, first.p, first.low) == (pytest.approx(0.015), pytest.approx(0.5), None)
-    assert told(of)[-1] == "sums: at no block accuracy is shown to differ between kinds (4 paired tests, Holm)."
+    assert told(of)[-1] == "At no block accuracy is shown to differ between kinds (4 paired tests, Holm)."
 
 
 def test_what_is_critical_under_no_common_kind_is_said():
@@ -133,9 +134,9 @@ def test_what_is_critical_under_no_common_kind_is_said():
 
 
 def test_other_factors_are_no_kind_and_a_baseline_that_shows_nothing_is_left_out():
-    assert kinds.section(summary({0.0: [0] * 4, 0.5: [0] * 4})) is None
-    assert kinds.section(summary({"mean": [0] * 4})) is None
-    assert kinds.section(summary({0.0: [0] * 4, "mean": [0] * 4}, baseline=2)) is None
+    assert kinds.part(Material(summary({0.0: [0] * 4, 0.5: [0] * 4}))) is None
+    assert kinds.part(Material(summary({"mean": [0] * 4}))) is None
+    assert kinds.part(Material(summary({0.0: [0] * 4, "mean": [0] * 4}, baseline=2))) is None
     assert "0.5" not in told(summary({0.0: [0] * 4, 0.5: [80] * 4, "mean": [0] * 4}))[0]
 
 
@@ -151,6 +152,6 @@ def test_a_layer_that_a_kind_has_not_measured_yet_is_not_compared():
 
 
 def test_several_models_have_a_map_each_with_a_row_per_kind():
-    section = kinds.section(summary({0.0: [0, 80, 80, 80], "mean": [0, 80, 80, 80]}, models=("a", "b")))
-    figures = [block for block in section.blocks if isinstance(block, kinds.Figure)]
-    assert [figure.caption.partition(":")[0] for figure in figures] == ["a", "b"]
+    part = kinds.part(Material(summary({0.0: [0, 80, 80, 80], "mean": [0, 80, 80, 80]}, models=("a", "b"))))
+    (figure,) = part.own
+    assert [panel.title for panel in figure.panels] == ["a", "b"]

@@ -8,10 +8,12 @@ import pytest
 
 from lesion.edits.edit import SCALES
 from lesion.report import wording
+from lesion.report.table import Table
 from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation import dissociation
+from lesion.studies.ablation.analyses import dissociation
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -36,12 +38,8 @@ def summary(edits=EDITS, **right: list[int]):
 
 
 def told(summary) -> list[str]:
-    found = dissociation.findings(summary.views)
-    return [
-        sentence.replace(wording.SPACE, " ")
-        for finding in found
-        for sentence in (*finding.headline, *finding.sentences)
-    ]
+    claims = dissociation.come_apart(dissociation.dissociations(summary.views))
+    return [sentence.replace(wording.SPACE, " ") for claim in claims for sentence in claim.sentences]
 
 
 def test_the_cells_say_what_is_spared_by_its_own_test_corrected_over_the_blocks():
@@ -59,48 +57,38 @@ def test_the_cells_say_what_is_spared_by_its_own_test_corrected_over_the_blocks(
 def test_a_double_dissociation_has_a_place_in_both_directions():
     found = summary(sums=[80, 0, 79, 78, 5], words=[70, 70, 3, 69, 0])
     (pair,) = dissociation.dissociations(found.views)
-    assert (pair.first_alone, pair.second_alone, pair.double) == ((0,), (1,), True)
+    assert (pair.first_alone, pair.second_alone, pair.double) == ("0", "1", True)
     assert told(found) == [
-        "sums and words come apart in both directions: block 0 is critical for sums and spares words;"
-        " block 1 is critical for words and spares sums."
+        "sums and words come apart in both directions.",
+        "Block 0 is critical for sums and spares words.",
+        "Block 1 is critical for words and spares sums.",
     ]
-    (finding,) = dissociation.findings(found.views)
-    assert finding.subject == "Double dissociations"
 
 
-def test_of_several_factors_each_is_named_and_the_model_is_the_model():
+def test_of_several_factors_each_is_named():
     edits = [SCALES["block"](layer, factor) for factor in (0.0, 0.5) for layer in range(2)]
     found = summary(edits, sums=[80, 79, 78, 0, 80], words=[70, 70, 70, 70, 1])
     (pair,) = dissociation.dissociations(found.views)
     assert (pair.model, pair.factor) == ("m", 0.5)
-    assert told(found)[0].endswith(
-        ": block 0 scaled by 0.5 is critical for sums and spares words; block 1 scaled by 0.5 is critical for words and"
-        " spares sums."
-    )
-    table = dissociation.section(found.views).blocks[1]
-    assert list(table.frame["model"]) == ["m"]
+    assert told(found)[1] == "Block 0 scaled by 0.5 is critical for sums and spares words."
 
 
-def test_a_place_in_one_direction_stands_in_the_table_and_is_no_finding():
+def test_a_place_in_one_direction_stands_in_the_table_and_is_no_claim():
     found = summary(sums=[80, 0, 79, 78, 0], words=[70, 70, 68, 69, 69])
     assert told(found) == []
-    section = dissociation.section(found.views)
-    table = section.blocks[1]
+    table = Table.of(dissociation.part(Material(found)).rows)
     assert list(table.frame["first_alone"].str.replace(" ", "")) == ["0,3"]
     assert list(table.frame["second_alone"]) == [""]
 
 
 def test_no_evidence_of_a_loss_is_no_evidence_that_a_task_is_spared():
     """18 of 70 lost is not critical, and with few items right nothing is spared at all."""
-    assert dissociation.dissociations(summary(sums=[80, 0, 79, 78, 80], words=[70, 52, 2, 69, 69]).views) == [
-        dissociation.Dissociation("m", "block", 0.0, "sums", "words", (), (1,))
-    ]
+    (pair,) = dissociation.dissociations(summary(sums=[80, 0, 79, 78, 80], words=[70, 52, 2, 69, 69]).views)
+    assert (pair.first, pair.second, pair.first_alone, pair.second_alone) == ("sums", "words", "", "1")
     few = summary(sums=[80, 0, 79, 78, 80], words=[8, 8, 8, 8, 8])
-    assert dissociation.section(few.views) is None
+    assert dissociation.part(Material(few)) is None
 
 
-def test_many_pairs_are_counted():
+def test_of_many_pairs_the_first_are_claimed():
     numbers = {f"t{place}": [80, *np.where(np.arange(4) == place, 0, 80).tolist()] for place in range(4)}
-    sentences = told(summary(**numbers))
-    assert len(sentences) == dissociation.MOST + 1
-    assert sentences[-1] == "So do 3 further pairs of tasks."
+    assert len(told(summary(**numbers))) == 3 * dissociation.MOST

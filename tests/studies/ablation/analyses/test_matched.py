@@ -14,7 +14,8 @@ from lesion.report.table import Table
 from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation import matched
+from lesion.studies.ablation.analyses import matched
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -85,29 +86,23 @@ def test_items_that_are_wrong_without_an_edit_take_no_part():
 def test_where_no_items_are_equally_hard_nothing_is_tested_and_that_is_said():
     (of,) = compared(*study_of(SUMS, WORDS | {"odds": [9.0] * ITEMS}))
     assert (of.count, of.places) == (0, ())
-    (finding,) = matched.findings([of])
-    assert finding.headline[0].replace(wording.SPACE, " ") == (
-        "Blocks 0 and 1 are critical for sums and not called so for words: no comparison at equal difficulty, since"
-        " only 0 pairs of 60 and 60 items have log-odds within 0.5 nats."
-    )
+    (claim,) = matched.at_equal_difficulty([of])
+    assert claim.text == "sums and words: no comparison, since only 0 pairs of items are alike."
 
 
 def test_the_sentence_says_for_which_blocks_it_stands_with_an_interval():
-    every = compared(*study_of(SUMS, WORDS))
-    (finding,) = matched.findings(every)
-    text = finding.headline[0].replace(wording.SPACE, " ")
-    assert text.startswith(
-        "Blocks 0 and 1 are critical for sums and not called so for words; at equal difficulty (20 pairs of items)"
-        " block 0 is critical for the one and spares the other: block 0 takes 100.0 points of sums and 0.0 of words,"
-        " difference 100.0 ["
-    )
-    (table,) = (block for block in matched.section(every).blocks if isinstance(block, Table))
+    part = matched.part(Material(*study_of(SUMS, WORDS)))
+    (claim,) = part.claims
+    first, second = (sentence.replace(wording.SPACE, " ") for sentence in claim.sentences)
+    assert first == "At equal difficulty (20 pairs of items) block 0 is critical for sums and spares words."
+    assert second.startswith("Block 0 takes 100.0 points of sums and 0.0 points of words, difference 100.0 points [")
+    table = Table.of(part.rows)
     assert table.frame[["layer", "stands"]].to_numpy().tolist() == [[0, True], [1, False]]
 
 
-def test_without_probabilities_or_without_blocks_apart_there_is_no_section():
+def test_without_probabilities_or_without_blocks_apart_there_is_no_part():
     summary, answers = study_of(SUMS, WORDS)
     assert compared(summary, answers[~answers["task"].str.startswith("gold:")]) == []
-    assert matched.section([]) is None
+    assert matched.part(Material(summary)) is None
     both = {"odds": [1.0] * ITEMS, "lost": SUMS["lost"]}
     assert compared(*study_of(SUMS, both)) == []

@@ -1,0 +1,111 @@
+"""Dissociations: places that one task depends on and another does not, each shown by a test of its own.
+
+A place dissociates a skill from another task where it is critical for the skill and spares the other: both tests pass,
+each corrected over the blocks of its task. A *double* dissociation has such a place in both directions. One place alone
+can also mean that the skill is the more fragile of two that share it (Shallice 1988, chapter 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from lesion.edits.place import Unit
+from lesion.report import wording
+from lesion.report.claims import Claim, rule
+from lesion.report.parts import Part
+from lesion.report.rows import Row, Rows, column, derived
+from lesion.statistics.spared import rule as spared_rule
+from lesion.studies.ablation.claims import places
+from lesion.studies.ablation.curves import Curve, View
+from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.sweep import Factor
+
+MOST = 3
+"""So many double dissociations of a model are told in claims; the table has them all."""
+
+
+class Dissociation(Row):
+    """Two tasks of one model, and the blocks that are critical for the one and spare the other under one factor."""
+
+    model: str = column("Model", label=True)
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+    first: str = column("Task A")
+    second: str = column("Task B")
+    first_layers: tuple[int, ...]
+    second_layers: tuple[int, ...]
+
+    @derived.column("Critical for A, spare B")
+    def first_alone(self) -> str:
+        """The blocks that are critical for the first task alone."""
+        return wording.layer_runs(self.first_layers)
+
+    @derived.column("Critical for B, spare A")
+    def second_alone(self) -> str:
+        """The blocks that are critical for the second task alone."""
+        return wording.layer_runs(self.second_layers)
+
+    @derived.column("Double", lambda double: "●" if double else "")
+    def double(self) -> bool:
+        """Whether there is a place in both directions."""
+        return bool(self.first_layers and self.second_layers)
+
+
+def dissociations(views: Sequence[View]) -> list[Dissociation]:
+    """Every pair of tasks with a place in one direction at least, by view and model; none where evaluation stopped."""
+    found = []
+    for view in views:
+        for label in view.labels:
+            curves = [curve for curve in view.curves if curve.label == label and not curve.stopped]
+            for first, second in combinations(curves, 2):
+                ends = {"first_layers": _alone(first, second), "second_layers": _alone(second, first)}
+                if any(ends.values()):
+                    where = {"model": first.model, "unit": view.unit, "factor": first.factor}
+                    found.append(Dissociation(**where, first=first.task, second=second.task, **ends))
+    return found
+
+
+def _alone(skill: Curve, other: Curve) -> tuple[int, ...]:
+    """The blocks that are critical for a skill and spare another task."""
+    spared = {cell.layer for cell in other.cells if cell.spared}
+    return tuple(sorted(cell.layer for cell in skill.cells if cell.critical and cell.layer in spared))
+
+
+def part(material: Material) -> Part | None:
+    """Every pair of tasks that comes apart in one direction at least; None where there is none."""
+    pairs = dissociations(material.views)
+    if not pairs:
+        return None
+    caption = f"Blocks. {spared_rule()} Both tests of a place have to pass; they are not corrected over pairs of tasks."
+    rows = Rows("dissociations", pairs, (Dissociation,), "Which tasks come apart", caption, "double", "double only")
+    about = "A second direction rules out that the one task is only the more fragile of the two."
+    return Part("Which tasks come apart", rows, (), come_apart(pairs), about, "Dissociation")
+
+
+@rule(
+    "A and B come apart in both directions: block L is critical for A and spares B; block M the other way round.",
+    needs="a place that is critical for the one task and spares the other, by its two tests, in both directions",
+)
+def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
+    """The double dissociations, the first ones of every model."""
+    for model in dict.fromkeys(pair.model for pair in pairs):
+        own = [pair for pair in pairs if pair.model == model and pair.double]
+        for pair in own[:MOST]:
+            yield Claim(
+                (
+                    f"{pair.first} and {pair.second} come apart in both directions.",
+                    _direction(pair, pair.first_layers, pair.first, pair.second),
+                    _direction(pair, pair.second_layers, pair.second, pair.first),
+                ),
+                (pair,),
+                model if len({pair.model for pair in pairs}) > 1 else "",
+            )
+
+
+def _direction(pair: Dissociation, layers: Sequence[int], skill: str, other: str) -> str:
+    """`Block 13 is critical for sums and spares induction.`"""
+    one = pair.unit != "block" or len(layers) == 1
+    how = "" if pair.factor == 0 else f" {wording.changed(pair.factor)}"
+    verbs = ("is", "spares") if one else ("are", "spare")
+    return f"{wording.capital(places(pair.unit, layers))}{how} {verbs[0]} critical for {skill} and {verbs[1]} {other}."
