@@ -9,7 +9,7 @@ VLLM_VENV := .venv-vllm
 VLLM_READY := $(VLLM_VENV)/.ready
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo docs test test-vllm lint types unit clean
+.PHONY: help demo docs test test-vllm lint types unit stubs clean
 
 help:
 	@echo "make demo   set up, run the whole story on the bundled families, write demo/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-vllm  set up vLLM for CPUs in an environment of its own, then its tests"
 	@echo "make docs   set up, then write the documentation to site/index.html"
 	@echo "make lint | types | unit   one part of make test"
+	@echo "make stubs  write what editors read of the Python functions anew, after an option was changed"
 	@echo "make clean  remove .venv and what the commands above wrote"
 
 $(READY): pyproject.toml constraints.txt
@@ -33,6 +34,9 @@ docs: $(READY)
 	$(BIN)/python docs/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --strict --quiet
 	@echo "open site/index.html"
+
+stubs: $(READY)
+	$(BIN)/python -m lesion.functions
 
 lint: $(READY)
 	$(BIN)/ruff check .

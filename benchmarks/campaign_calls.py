@@ -201,7 +201,7 @@ def _studies(places: Places, model: Any, sums: str, controls: str) -> Iterator[C
 
     good: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         "ablate": ((model, sums), {"items": 2, "layers": [0], "max_new_tokens": 2}),
-        "isolate": ((model, sums, controls), {"keep": 0.1, "samples": 2}),
+        "isolate": ((model, sums, controls), {"share": 0.1, "samples": 2}),
         "evaluate": ((model, str(places.edits[0]), sums), {"items": 2, "random_controls": 0, "max_new_tokens": 2}),
         "truncate": ((model, str(places.choices)), {"matrices": "mlp.up", "layers": 0, "keep": 0.5, "items": 6}),
         "tune": (

@@ -98,7 +98,8 @@ _COUNTS = (
     "width", "vocabulary", "workers", "gpus-per-worker", "screen-items", "stop-loops", "batch-size", "seed",
 )  # fmt: skip
 _REALS = (
-    "factor", "temperature", "top-p", "level", "effect", "keep", "validation", "eliminate", "learning-rate", "noise",
+    "factor", "temperature", "top-p", "level", "effect", "keep", "share", "validation", "eliminate", "learning-rate",
+    "noise",
 )  # fmt: skip
 _KINDS = (
     (_COUNTS, COUNT), (_REALS, REAL), (("task", "skill", "control"), TASK), (("edit", "study", "corpus"), PATH),
@@ -251,7 +252,7 @@ def _data(places: Places) -> Iterator[Case]:
             damaged = f"{task}:d_test{file.suffix}"
             line = ["ablate", model, "--task", damaged, "--layers", "0", "--items", "1", "--max-new-tokens", "2"]
             if task == "text":  # it is not asked but observed on
-                line = ["isolate", model, "--skill", damaged, "--control", controls, "--samples", "1", "--keep", "0.1"]
+                line = ["isolate", model, "--skill", damaged, "--control", controls, "--samples", "1", "--share", "0.1"]
             yield Case(f"data {task} {seed}", (*line, "--out", "o"), prepare=prepare, expect="either")
 
 
@@ -266,7 +267,7 @@ def _studies(places: Places) -> Iterator[Case]:
     whole = {
         "layers": f'name = "a"\nmodels = [{model}]\ntasks = [{sums}]\nitems = 2\n[edits]\nlayers = [0]\nfactor = 0.0\n',
         "isolation": f'kind = "isolation"\nname = "a"\nmodel = {model}\nskill = {sums}\ncontrols = [{controls}]\n'
-        "keep = [0.1]\nsamples = 2\n",
+        "share = [0.1]\nsamples = 2\n",
         "truncation": f'kind = "truncation"\nname = "a"\nmodel = {model}\ntasks = [{choices}]\nitems = 6\n'
         'matrices = ["mlp.up"]\nlayers = [0]\nkeep = [0.5]\n',
         "drift": f'kind = "drift"\nname = "a"\nmodels = [{model}]\ntask = {sums}\nclusters = 3\n'

@@ -51,7 +51,7 @@ def commands(places: Places, out: str) -> dict[str, list[str]]:
     layers, truncation = places.studies["layers"], places.studies["truncation"]
     lines = {
         "layers": f"ablate {model} --task {sums} {few} --layers 0,1",
-        "isolation": f"isolate {model} --skill {sums} --control {places.controls} --keep 0.1 --samples 2",
+        "isolation": f"isolate {model} --skill {sums} --control {places.controls} --share 0.1 --samples 2",
         "evaluation": f"evaluate {model} --task {sums} --edit {places.edits[0]} {few} --random-controls 1",
         "truncation": f"truncate {model} --task {places.choices} --matrices mlp.up --keep 0.5 --layers 0 --items 6",
         "tuning": f"tune {model} --task primer:arithmetic --layers 0 --steps 1 --rows 2 {few} --control-items 2"

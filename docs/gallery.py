@@ -44,9 +44,9 @@ SHOWN = (
         "isolation",
         "Which weights does arithmetic need that recall and reading do not?",
         "lesion isolate bundled:llama-base --skill primer:arithmetic --control primer:atlas --control primer:reading"
-        " --keep 0.01,0.05 --samples 40 --out isolation",
+        " --share 0.01,0.05 --samples 40 --out isolation",
         lambda lesion, out: lesion.isolate(
-            BASE, SKILL, ["primer:atlas", "primer:reading"], keep=[0.01, 0.05], samples=40, out=out
+            BASE, SKILL, ["primer:atlas", "primer:reading"], share=[0.01, 0.05], samples=40, out=out
         ),
     ),
     Shown(

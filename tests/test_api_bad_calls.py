@@ -34,7 +34,7 @@ from lesion.edits.files import checkpoint, perturbed
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
 from lesion.models import load as loading
-from lesion.studies.ablation import api as api_ablation
+from lesion.studies.ablation.report import AblationResult
 from tiny import model
 
 EACH = 12
@@ -130,7 +130,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     inputs = lesion.observe(llama, texts)[0]
     more = lesion.calibration(llama, lesion.find_task(str(questions(place / "more.jsonl", 12))), 12)
     reference = lesion.reference(llama, texts, vectors=3)
-    result = api_ablation.AblationResult(place, Summary(kind="layers"), 0)
+    result = AblationResult(place, Summary(kind="layers"), 0)
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
         "drift": (lesion.drift, {"model": llama, "task": task}),

@@ -39,28 +39,31 @@ if TYPE_CHECKING:
     from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
+    from lesion.functions import (
+        ablate,
+        compare,
+        drift,
+        effects,
+        evaluate,
+        interact,
+        isolate,
+        overlay,
+        patch,
+        truncate,
+        tune,
+    )
     from lesion.models.load import Model, load
     from lesion.models.reordered import reordered
     from lesion.progress import Watcher
-    from lesion.studies.ablation.api import ablate
     from lesion.studies.ablation.report import AblationResult
-    from lesion.studies.comparison.api import compare
     from lesion.studies.comparison.report import ComparisonResult
-    from lesion.studies.drift.api import drift
     from lesion.studies.drift.report import DriftResult
-    from lesion.studies.effects.api import effects
     from lesion.studies.effects.report import EffectsResult
-    from lesion.studies.interaction.api import interact
     from lesion.studies.interaction.report import InteractionResult
-    from lesion.studies.isolation.api import evaluate, isolate
     from lesion.studies.isolation.report import IsolationResult
-    from lesion.studies.overlay.api import overlay
     from lesion.studies.overlay.report import OverlayResult
-    from lesion.studies.patching.api import patch
     from lesion.studies.patching.report import PatchingResult
-    from lesion.studies.truncation.api import truncate
     from lesion.studies.truncation.report import TruncationResult
-    from lesion.studies.tuning.api import tune
     from lesion.studies.tuning.report import TuningResult
     from lesion.tasks.aligned import aligned
     from lesion.tasks.catalogue import find as find_task
@@ -70,28 +73,28 @@ sleep_while_waiting()
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {
-    "ablate": "lesion.studies.ablation.api",
+    "ablate": "lesion.functions",
     "AblationResult": "lesion.studies.ablation.report",
-    "compare": "lesion.studies.comparison.api",
+    "compare": "lesion.functions",
     "ComparisonResult": "lesion.studies.comparison.report",
     "study": "lesion.api",
     "result": "lesion.api",
-    "drift": "lesion.studies.drift.api",
+    "drift": "lesion.functions",
     "DriftResult": "lesion.studies.drift.report",
-    "effects": "lesion.studies.effects.api",
+    "effects": "lesion.functions",
     "EffectsResult": "lesion.studies.effects.report",
-    "evaluate": "lesion.studies.isolation.api",
-    "isolate": "lesion.studies.isolation.api",
+    "evaluate": "lesion.functions",
+    "isolate": "lesion.functions",
     "IsolationResult": "lesion.studies.isolation.report",
-    "interact": "lesion.studies.interaction.api",
+    "interact": "lesion.functions",
     "InteractionResult": "lesion.studies.interaction.report",
-    "overlay": "lesion.studies.overlay.api",
+    "overlay": "lesion.functions",
     "OverlayResult": "lesion.studies.overlay.report",
-    "patch": "lesion.studies.patching.api",
+    "patch": "lesion.functions",
     "PatchingResult": "lesion.studies.patching.report",
-    "truncate": "lesion.studies.truncation.api",
+    "truncate": "lesion.functions",
     "TruncationResult": "lesion.studies.truncation.report",
-    "tune": "lesion.studies.tuning.api",
+    "tune": "lesion.functions",
     "TuningResult": "lesion.studies.tuning.report",
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",

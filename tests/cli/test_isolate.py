@@ -33,7 +33,7 @@ def found(checkpoint, data, tmp_path_factory) -> Path:
 
 def isolating(checkpoint: Path, data: tuple[Path, Path], out: Path, *more: object) -> list[object]:
     skill, control = data
-    told = ["--keep", "0.1,0.2", "--samples", 4, "--repeats", 3]
+    told = ["--share", "0.1,0.2", "--samples", 4, "--repeats", 3]
     return ["isolate", checkpoint, "--skill", skill, "--control", control, *told, "--out", out, *more]
 
 
@@ -164,7 +164,7 @@ def test_run_takes_an_isolation_study_from_a_file_to_its_report(capsys, checkpoi
     skill, control = data
     (tmp_path / "prune.toml").write_text(
         f'kind = "isolation"\ntitle = "Prune <b>"\nmodel = "{checkpoint}"\nskill = "{skill}"\ncontrols = "{control}"\n'
-        f'methods = ["mathneuro", "magnitude"]\nsamples = 4\nkeep = [0.1, 0.2]\nrandom_controls = 1\nitems = 3\n'
+        f'methods = ["mathneuro", "magnitude"]\nsamples = 4\nshare = [0.1, 0.2]\nrandom_controls = 1\nitems = 3\n'
         f'tasks = ["{skill}", "{control}"]\n[decoding]\nmax_new_tokens = 2\n'
     )
     out = tmp_path / "out"
@@ -195,11 +195,11 @@ def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--keep", "0"], "keep"),
-        (["--keep", "1.5"], "keep"),
-        (["--keep", "0.1,"], "--keep takes numbers by commas; '' is none"),
-        (["--keep", "five"], "--keep takes numbers by commas; 'five' is none"),
-        (["--keep", "nan"], "keep"),
+        (["--share", "0"], "share"),
+        (["--share", "1.5"], "share"),
+        (["--share", "0.1,"], "--share takes numbers by commas; '' is none"),
+        (["--share", "five"], "--share takes numbers by commas; 'five' is none"),
+        (["--share", "nan"], "share"),
         (["--samples", "1.5"], "--samples takes whole numbers by commas; '1.5' is none"),
         (["--samples", "0"], "samples"),
         (["--samples", "99"], "99 calibration texts are asked for"),
@@ -208,7 +208,7 @@ def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint
         (["--control", "gsm9k"], "no task 'gsm9k' (nearest: gsm8k"),
         (["--control", "DATA0"], "cannot be its own control"),
         (["--control", "DATA1"], "listed twice"),
-        (["--kep", "0.1"], "--keep"),
+        (["--shar", "0.1"], "--share"),
         (["--dtype", "float8"], "dtype"),
     ],
     ids=str,
@@ -325,7 +325,7 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
 
 
 def test_a_share_that_leaves_nothing_fails_in_words(capsys, checkpoint, data, tmp_path):
-    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", "--keep", "1"))
+    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", "--share", "1"))
     assert (done.code, "is empty on" in done.complaint) == (1, True)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lesion.core.differences import differences, study_differences
-from lesion.studies.ablation.study import Study
+from lesion.core.differences import differences, refuse_another, study_there
+from lesion.errors import LesionError
+from lesion.studies.drift.result import DriftSummary
+from lesion.studies.drift.study import DriftStudy
 
 
 @pytest.mark.parametrize(
@@ -28,9 +30,33 @@ def test_a_key_that_is_not_asked_for_does_not_differ():
     assert differences({"seed": 0, "title": "a"}, {"seed": 0, "title": "b"}, ["seed"]) == ""
 
 
-def test_models_that_differ_in_their_revision_alone_differ_in_words_too():
-    def study(revision):
-        return Study.make(models=[{"source": "hub/model", "revision": revision}], tasks=["gsm8k"])
+def drift(**values):
+    return DriftStudy.make(**{"models": ["hub/model"], "task": "gsm8k", **values})
 
-    words = study_differences(study("v1"), study("v2"), ["models", "tasks"])
-    assert words == "models: hub/model v1 there, hub/model v2 here"
+
+def test_the_folder_of_another_study_is_refused_and_what_decides_answers_is_named(tmp_path):
+    with pytest.raises(LesionError) as refused:
+        refuse_another(tmp_path, "drift study", drift(dtype="float16", runs=2), drift(max_new_tokens=9))
+    assert str(refused.value) == (
+        f"{tmp_path} holds another drift study (max_new_tokens: not set there, 9 here; dtype: float16 there, auto"
+        " here). Give another folder with --out, or run the study that was started there."
+    )
+
+
+@pytest.mark.parametrize("there", [None, drift(), drift(models=["other"], runs=2, clusters=5, name="b", level=0.9)])
+def test_a_folder_of_the_same_study_or_of_none_takes_more(tmp_path, there):
+    refuse_another(tmp_path, "drift study", there, drift())
+
+
+def test_what_alone_is_compared_is_named_or_what_else_differs(tmp_path):
+    models = [drift(models=[{"source": "hub/model", "revision": revision}]) for revision in ("v1", "v2")]
+    with pytest.raises(LesionError, match=r"\(models: hub/model v1 there, hub/model v2 here\)"):
+        refuse_another(tmp_path, "study", *models, same=False, compared=["models", "task"])
+    with pytest.raises(LesionError, match=r"another study \(other data\)\."):
+        refuse_another(tmp_path, "study", *models, same=False, compared=["task"], otherwise="other data")
+
+
+def test_a_summary_that_is_damaged_holds_no_study(tmp_path):
+    assert study_there(DriftSummary, tmp_path) is None
+    (tmp_path / "summary.json").write_text('{"kind": "drift"')
+    assert study_there(DriftSummary, tmp_path) is None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lesion
 from commandline import lesion as command
+from lesion import functions, registry
 from lesion.core.method import Method
 from lesion.models.load import wrap
 from tiny import tiny, tokenizer
@@ -42,7 +46,7 @@ def test_the_help_of_python_knows_no_flags_and_no_lists_of_the_command(name):
 
 @pytest.mark.parametrize(
     ("name", "flag", "syntax"),
-    [("ablate", "--task", "Repeatable."), ("isolate", "--keep", "Comma-separated list. Default: 0.05.")],
+    [("ablate", "--task", "Repeatable."), ("isolate", "--share", "Comma-separated list. Default: 0.05.")],
 )
 def test_the_help_of_the_command_says_how_lists_are_typed(capsys, name, flag, syntax):
     text = " ".join(command(capsys, name, "--help").out.replace("│", " ").split())
@@ -85,3 +89,45 @@ def test_choices_of_blocks_and_seeds_of_a_tuning_may_be_several(study_of):
     study = study_of(lesion.tune, "m", "primer:arithmetic", layers=["critical", "random", "0-3"], seed=[0, 1])
     assert (study.arms, study.seeds) == (("critical", "random", "0-3"), (0, 1))
     assert study_of(lesion.tune, "m", "primer:arithmetic", layers=[0, 1, 4]).arms == ("0-1,4",)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_default_is_that_of_the_study(study_of, name):
+    required = {"model": "bundled:llama-base", "tasks": "primer:atlas", "task": "primer:arithmetic", "edits": ["3x0"]}
+    required |= {"skill": "primer:arithmetic", "controls": "primer:atlas"}
+    function = getattr(lesion, name)
+    parameters = inspect.signature(function).parameters.values()
+    folders = ("a", "b") if any(each.kind is each.VAR_POSITIONAL for each in parameters) else ()
+    needed = {each.name: required[each.name] for each in parameters if each.default is each.empty and not folders}
+    wanted = study_of(function, *folders, **needed)
+    for each in parameters:
+        if each.default is not each.empty and each.name not in ("stop_when", "stop_rule"):
+            assert study_of(function, *folders, **needed, **{each.name: each.default}) == wanted, each.name
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_option_of_the_command_is_an_argument(name):
+    method = next(method for method in registry.methods().values() if method.command == name)
+    parameters = inspect.signature(getattr(lesion, name)).parameters
+    assert {option.python for option in method.options} | {"out", "progress", "watcher"} == parameters.keys()
+    for option in method.options:
+        assert f"{option.python}: " in getattr(lesion, name).__doc__
+
+
+def test_what_editors_read_is_what_the_studies_declare():
+    file = Path(functions.__file__).with_suffix(".pyi")
+    assert file.read_text(encoding="utf-8") == functions.stub_text(), "stale; run `make stubs`"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_editors_read_has_the_arguments_and_the_page_of_the_function(name):
+    tree = ast.parse(Path(functions.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    (node,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    function = getattr(lesion, name)
+    assert inspect.cleandoc(ast.get_docstring(node, clean=False) or "") == inspect.cleandoc(function.__doc__)
+    written = {each.arg: each.annotation for each in (*node.args.args, *node.args.kwonlyargs, node.args.vararg) if each}
+    for each in inspect.signature(function).parameters.values():
+        assert ast.unparse(written[each.name]) == each.annotation
+    defaults = [ast.literal_eval(each) for each in node.args.kw_defaults]
+    assert defaults == [inspect.signature(function).parameters[each.arg].default for each in node.args.kwonlyargs]
+    assert (function.__module__, function.__name__) == ("lesion.functions", name)

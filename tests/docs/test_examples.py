@@ -36,9 +36,9 @@ NOT_RUN = {
     "lesion.api:study": "runs the whole demo, five minutes",
     "lesion.api:result": "reads a folder of the demo; docs/guide.md runs the call",
     "lesion.core.store:Store": "names what the code around it has",
-    "lesion.studies.tuning.api:tune": "trains eight times; tests/studies/tuning trains in such calls",
-    "lesion.studies.comparison.api:compare": "compares two finished folders; docs/how-to/compare.md runs the call",
-    "lesion.studies.overlay.api:overlay": "compares folders of three finished studies",
+    "lesion.functions:tune": "trains eight times; tests/studies/tuning trains in such calls",
+    "lesion.functions:compare": "compares two finished folders; docs/how-to/compare.md runs the call",
+    "lesion.functions:overlay": "compares folders of three finished studies",
 }
 
 # In place of what an example asks for, so that it takes a second.
@@ -68,8 +68,10 @@ def named(page: Path) -> str:
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Every docstring of the package that has an example, by `module:name`."""
-    for file in sorted((ROOT / "src").rglob("*.py")):
+    """Every docstring of the package that has an example, by `module:name`; those of studies stand in the stub."""
+    for file in sorted((ROOT / "src").rglob("*.py*")):
+        if file.suffix not in (".py", ".pyi"):
+            continue
         text = file.read_text(encoding="utf-8")
         if ">>>" not in text:
             continue

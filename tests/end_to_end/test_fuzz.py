@@ -245,7 +245,7 @@ STUDIES = {
     "layers": {"name": "a", "models": ["m"], "tasks": ["primer:atlas"], "items": 2, "decoding": {"temperature": 0.0},
                "edits": {"layers": [0], "factor": 0.0, "unit": "block"}},
     "isolation": {"kind": "isolation", "name": "a", "model": "m", "skill": "primer:atlas", "controls": ["primer:text"],
-                  "keep": [0.1], "samples": 2},
+                  "share": [0.1], "samples": 2},
     "truncation": {"kind": "truncation", "name": "a", "model": "m", "tasks": ["primer:atlas"], "keep": [0.5],
                    "screen": {"items": 2, "best": 1, "random": 1}},
     "drift": {"kind": "drift", "name": "a", "models": [{"source": "m", "family": "f", "variant": "v"}],

@@ -166,6 +166,16 @@ def test_python_runs_it_and_a_notebook_shows_it(known, folder):
     assert any("vegalite" in kind for kind in result.plot()._repr_mimebundle_())
 
 
+def test_its_function_in_python_is_that_of_any_study(known, folder):
+    logit_lens = importlib.import_module("lesion.functions").logit_lens
+    result = logit_lens("bundled:llama-base", "primer:arithmetic", items=np.int64(4), out=folder)
+    assert result.evaluated == 0  # all answers are those of the command
+    with pytest.raises(lesion.UsageError, match=r"unexpected keyword argument 'item_s' \(nearest: items"):
+        logit_lens("bundled:llama-base", "primer:arithmetic", item_s=4)
+    assert "Raises" not in logit_lens.__doc__
+    assert "items: Number of items per task" in logit_lens.__doc__
+
+
 def test_the_folder_of_another_study_is_refused(known, capsys, folder):
     done = command(capsys, "ablate", *WORDS, "--out", folder)
     assert done.code == 2

@@ -204,7 +204,7 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
 
 def question(**values: Any) -> IsolationStudy:
     """What the made isolation asked for."""
-    own = {"model": "bundled:llama-base", "skill": SKILL, "controls": CONTROLS, "methods": METHODS, "keep": KEEPS}
+    own = {"model": "bundled:llama-base", "skill": SKILL, "controls": CONTROLS, "methods": METHODS, "share": KEEPS}
     return IsolationStudy.make(name="made", samples=[1, 10, 100, 500], repeats=5, **{**own, **values})
 
 

@@ -6,11 +6,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
-from lesion.core.fields import MODEL, Several
+from lesion.core.fields import MODELS, Several
 from lesion.core.method import Method
-from lesion.core.options import option
+from lesion.core.options import EXTENDABLE, kind_key
 from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Summary
 from lesion.report.forms import SHARE, decimals
@@ -34,12 +33,10 @@ class LensStudy(Questions):
     """Which models are read on which tasks. Every field declared by `option` is an option everywhere."""
 
     # What the identity of a study begins with: two kinds never share a folder.
-    FORM: ClassVar[str] = "lesion logit lens"
-    # Keys that decide no answer: a finished folder takes further models.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind")
+    IDENTITY_PREFIX: ClassVar[str] = "lesion logit lens"
 
-    kind: Literal["logit-lens"] = Field(default="logit-lens", description="logit-lens")
-    models: Several[OneModel] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")
+    kind: Literal["logit-lens"] = kind_key("logit-lens")
+    models: Several[OneModel] = MODELS(identity=EXTENDABLE)  # a finished folder takes further models
 
 
 class LensLayer(Row):
@@ -141,4 +138,10 @@ METHOD = Method(
     "lesion_logit_lens.report:LensResult",
     "logit-lens",
     "Read the answers that a model would give after each of its blocks.",
+    python="""
+Example:
+    >>> from lesion.functions import logit_lens
+    >>> result = logit_lens("bundled:llama-base", "primer:arithmetic", items=4)
+    >>> result.table[["layer", "accuracy"]]
+""",
 )

@@ -13,7 +13,7 @@ from lesion.cli import running, worker_options
 from lesion.cli.parsing import number, numbers, whole
 from lesion.cli.terminal import say
 from lesion.core.method import Method
-from lesion.core.options import WHAT, Option, options_of
+from lesion.core.options import WHAT, Option
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
@@ -37,7 +37,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
         method: what the command runs.
         run: runs a study and shows its result, as `running.run`.
     """
-    options = options_of(method.study)
+    options = method.options
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")

@@ -62,7 +62,7 @@ def studies_of(source: str, folder: Path, watcher: Watcher) -> dict[str, StudyFi
             model=source,
             skill=skill,
             controls=controls,
-            keep=[0.01, 0.05],
+            share=[0.01, 0.05],
             random_controls=2,
             tasks=tasks,
             items=ITEMS,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
-
+from lesion.core.options import IN_IDENTITY, keys
+from lesion.core.study_file import StudyFile
+from lesion.core.values import Summary, read_summary
+from lesion.errors import LesionError
 from lesion.plain import short
 
 _LONGEST = 160
@@ -31,9 +35,53 @@ def _differing(there: Mapping[str, object], here: Mapping[str, object], keys: It
     return words
 
 
-def study_differences(there: BaseModel, here: BaseModel, keys: Iterable[str]) -> str:
-    """The `differences` of two studies in some of their keys."""
-    return differences(there.model_dump(mode="json"), here.model_dump(mode="json"), keys)
+def refuse_another(
+    folder: Path,
+    what: str,
+    there: StudyFile | None,
+    here: StudyFile,
+    *,
+    same: bool | None = None,
+    compared: Iterable[str] = (),
+    otherwise: str = "",
+) -> None:
+    """Refuse a folder of another study of one kind: its results would stand beside these, or be lost.
+
+    Args:
+        folder: of both.
+        what: such a study is called, behind "another".
+        there: the study whose folder it is; None where it has none.
+        here: the study that is to be run into it.
+        same: whether they may share a folder; by default whether what all answers there share is the same.
+        compared: the keys whose differences are named; by default those of the identity.
+        otherwise: what differs where none of these does.
+
+    Raises:
+        LesionError: what differs is said.
+    """
+    if there is None or (there.basis() == here.basis() if same is None else same):
+        return
+    shared = keys(type(here), IN_IDENTITY)
+    names = compared or [name for name in type(here).model_fields if name in shared]
+    theirs, ours = (study.model_dump(mode="json", by_alias=False) for study in (there, here))
+    differing = differences(theirs, ours, names) or otherwise
+    because = f" ({differing})" if differing else ""
+    raise LesionError(
+        f"{folder} holds another {what}{because}. Give another folder with --out, or run the study that was started"
+        " there."
+    )
+
+
+def study_there(summary: type[Summary], folder: Path) -> Any:
+    """The study whose summary lies in a folder; None without one, and where it is damaged: there is nothing to lose.
+
+    Args:
+        summary: the class of summaries, which have a field `study`.
+    """
+    try:
+        return getattr(read_summary(summary, folder, "run the same command again"), "study", None)
+    except LesionError:
+        return None
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
@@ -16,13 +18,25 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
-from lesion.core.options import DECODING, HARDWARE, STATISTICS, option
+from lesion.core.options import DECODING, HARDWARE, NOT_IN_IDENTITY, STATISTICS, option
 from lesion.plain import short, unruly
 
 SAMPLES = 100
 """Calibration texts of each task of an isolation by default. Christ et al. (2024) take 500, and find that sets from 100
 texts already overlap by 95 %; they take a fifth of the time."""
+
+
+@dataclass(frozen=True)
+class Also:
+    """Of the type of a field: what Python takes beside the values of study files, as `module:Class`."""
+
+    place: str
+
+
 Text = Annotated[str, StringConstraints(min_length=1)]
+TaskName = Annotated[Text, Also("lesion.tasks.task:Task")]
+FolderName = Annotated[Text, Also("pathlib:Path"), Also("lesion.core.result:StudyResult")]
+"""The output folder of a study, or in Python its result."""
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -33,6 +47,7 @@ EngineName = Annotated[
         lambda value: None if value == "transformers" else value,
         json_schema_input_type=Literal["transformers", "vllm"] | None,
     ),
+    Also("lesion.engines.config:EngineChoice"),
 ]
 # 0 is kept as None, which is no part of the identity of a study.
 StopLoops = Annotated[
@@ -128,6 +143,13 @@ def one_of(kind: Any) -> str:
 
 # Options that several studies have.
 ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+MODELS = partial(
+    option,
+    help=MODEL,
+    must="a list of at least one model: strings, or tables with a source",
+    many="repeat",
+    argument="MODEL",
+)
 PROMPT_STYLE = option(
     None,
     help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
@@ -150,15 +172,22 @@ TEMPLATE_ARGUMENTS = option(
     name="template_argument",
     many="repeat",
 )
-LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+LEVEL_OPTION = partial(option, 0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
 BATCHES = option(
     "auto",
     help="Number of sequences decoded together, or auto.",
     must="a whole number from 1, or auto",
     panel=HARDWARE,
+    identity=NOT_IN_IDENTITY,
 )
 DTYPES = option("auto", help=f"Data type of the weights: {one_of(Dtype)}.", must=one_of(Dtype), panel=HARDWARE)
-DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must="auto, cpu, cuda or cuda:N", panel=HARDWARE)
+DEVICES = option(
+    "auto",
+    help="Device: auto, cpu, cuda, cuda:1, …",
+    must="auto, cpu, cuda or cuda:N",
+    panel=HARDWARE,
+    identity=NOT_IN_IDENTITY,
+)
 ENGINES = option(
     None,
     help="Inference backend: transformers or vllm.",

@@ -1,26 +1,22 @@
-"""Functions of Python made from methods: a signature alone, whose options, defaults and meanings are the study's.
+"""Functions of Python made from methods: options, defaults and meanings are those that the study declares.
 
-    @runs(METHOD)
-    def drift(model, task, *, clusters=50, **options: Unpack[AnsweringOptions]) -> DriftResult:
-        \"\"\"Cluster the hidden states of every layer.\"\"\"
-
-An editor completes the signature, those of `options` too; `help` shows every argument with its default and what it is,
-as the study declares it.
+`lesion.functions` has those of all methods; editors and type checkers read `functions.pyi` beside it.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
+from importlib import import_module
+from typing import Any
 
+from lesion.arguments import validated
 from lesion.bar import watching
 from lesion.core.method import Method
-from lesion.core.options import options_of
+from lesion.core.signatures import PLACES, documented, parameters, places
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Compose, Single
@@ -29,99 +25,64 @@ from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.models.owner import held
-from lesion.progress import Watcher
 from lesion.tasks.given import Given, given, offered
 from lesion.tasks.task import Task
 
-F = TypeVar("F", bound=Callable[..., Any])
-COMMON = {
-    "engine": "`transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.",
-    "out": "Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed"
-    " when Python ends.",
-    "progress": "True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does"
-    " not.",
-    "watcher": "Receives progress and notes in place of a bar (`lesion.Watcher`).",
-}
-"""Arguments that are no options of a study."""
 
+def function_of(method: Method[Any]) -> Callable[..., Any]:
+    """The Python function of a method.
 
-class OutputOptions(TypedDict, total=False):
-    """Arguments of every function that runs a study."""
-
-    out: str | Path | None
-    progress: bool | None
-    watcher: Watcher | None
-
-
-class ReadingOptions(OutputOptions, total=False):
-    """Arguments of a study whose models read texts."""
-
-    prompt_style: str | None
-    thinking: str | None
-    system: str | None
-    template_arguments: str | Sequence[str] | None
-    device: str
-
-
-class DecodingOptions(ReadingOptions, total=False):
-    """Arguments of a study whose models generate answers."""
-
-    max_new_tokens: int | None
-    stop_loops: int | None
-    thinking_tokens: int | None
-    level: float
-    batch_size: int | str
-
-
-class AnsweringOptions(DecodingOptions, total=False):
-    """Arguments of a study whose models answer on any engine."""
-
-    seed: int
-    dtype: str
-    engine: str | EngineChoice
-
-
-def runs(method: Method[Any]) -> Callable[[F], F]:
-    """Make a function that runs a method of its signature; its body is not used.
-
-    Args:
-        method: what is run. Arguments are its study's options by their names, or by the keys of study files; `model` or
-            `models` may be loaded models; `engine`, `out`, `progress` and `watcher` are as in `COMMON`. `**options` of
-            an unpacked `TypedDict` stands for its keys, whose defaults are the study's.
+    Its arguments are the study's options; `model` may be a loaded model or several, tasks and edits may be values.
+    Types are checked before anything begins, words by the study itself, which says what they must be.
     """
+    made = parameters(method)
+    options = {option.python: option for option in method.options}
 
-    def decorate(signature_only: F) -> F:
-        signature = inspect.signature(signature_only)
-        parameters = list(_unpacked(signature_only, signature, method))
-        signature = signature.replace(parameters=parameters)
+    def run(*given: Any, **named: Any) -> Any:
+        bound = inspect.signature(run).bind(*given, **named).arguments
+        out, own_watcher, progress = (bound.pop(key, None) for key in ("out", "watcher", "progress"))
+        choice = EngineChoice.of(bound.get("engine") or "transformers")
+        if "engine" in bound:
+            bound["engine"] = choice.engine
+        chosen, tasks = _with_names({options[key].name: value for key, value in bound.items() if value is not None})
+        here = choice.engine == "transformers" and not choice.distributed
+        with _alone_with(chosen), watching(own_watcher, progress) as watcher, offered(tasks):
+            plain, loaded = _named(chosen)
+            _refuse_other_than_loaded(plain, loaded, here=here)
+            plain = method.expanded(plain, watcher.note)
+            study = method.study.from_options(name=method.default_name or method.kind, **plain)
+            with folder_of(out) as folder, opened(choice, watcher) as make_engine:
+                return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
 
-        @functools.wraps(signature_only)
-        def run(*arguments: Any, **named: Any) -> Any:
-            bound = signature.bind(*arguments, **named)
-            bound.apply_defaults()
-            options = dict(bound.arguments)
-            out, told, progress = (options.pop(name) for name in ("out", "watcher", "progress"))
-            choice = EngineChoice.of(options.pop("engine", "transformers"))
-            if "engine" in signature.parameters:
-                options["engine"] = choice.engine
-            if "models" in method.study.model_fields and "model" in options:
-                options["models"] = options.pop("model")
-            options, own = _with_names(options)
-            here = choice.engine == "transformers" and not choice.distributed
-            with _alone_with(options), watching(told, progress) as watcher, offered(own):
-                options, loaded = _named(options)
-                _refuse_other_than_loaded(options, loaded, here=here)
-                options = method.expanded(options, watcher.note)
-                study = method.study.from_options(name=method.default_name or method.kind, **options)
-                with folder_of(out) as folder, opened(choice, watcher) as make_engine:
-                    return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
+    run.__name__ = run.__qualname__ = method.command.replace("-", "_")
+    run.__doc__ = documented(method)
+    run.__signature__ = inspect.Signature([_checkable(each, _classes(method)) for each in made])  # type: ignore[attr-defined]
+    run.other_names = _other_names(method)  # type: ignore[attr-defined]
+    checked = validated(run)
+    result = method.result.partition(":")[2]
+    checked.__signature__ = inspect.Signature(made, return_annotation=result)  # type: ignore[attr-defined]
+    return checked
 
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.other_names = _other_names(method)  # type: ignore[attr-defined]
-        run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
-        return run  # type: ignore[return-value]
 
-    return decorate
+def _classes(method: Method[Any]) -> dict[str, Any]:
+    """What the annotations of a method's function name."""
+    named = {name: module for option in method.options for name, module in places(option.annotation, option.metadata)}
+    return {name: getattr(import_module(module), name) for name, module in (PLACES | named).items()}
+
+
+def _checkable(parameter: inspect.Parameter, classes: dict[str, Any]) -> inspect.Parameter:
+    """A parameter with its annotation as a value; what a word may be is left to the study, which names the choices."""
+    return parameter.replace(annotation=eval(re.sub(r"Literal\[[^]]*\]", "str", parameter.annotation), classes))
+
+
+def _other_names(method: Method[Any]) -> dict[str, str]:
+    """What may be said for an argument: one for several and the other way round, and the key in study files."""
+    other: dict[str, str] = {}
+    for option in method.options:
+        key = option.path if len(option.path) == 1 else ()
+        names = (option.name, *key, f"{option.python}s", option.python.removesuffix("s"))
+        other |= {name: option.python for name in names if name != option.python}
+    return other
 
 
 @contextmanager
@@ -134,32 +95,6 @@ def _alone_with(options: Mapping[str, Any]) -> Iterator[None]:
         for _, model in sorted(models.items()):  # in one order, so that two studies never wait for each other
             stack.enter_context(held(model, "a study", calls=True, unedited=True))
         yield
-
-
-def _other_names(method: Method[Any]) -> dict[str, str]:
-    """What may be said for an argument: the name of the option for the key in study files, and the other way round."""
-    pairs = {(option.name, option.path[-1]) for option in options_of(method.study) if option.path}
-    pairs |= {("model", "models"), ("task", "tasks")}
-    both = [(first, second) for first, second in pairs if first != second]
-    return dict(both) | {second: first for first, second in both}
-
-
-def _unpacked(function: Callable[..., Any], signature: inspect.Signature, method: Method[Any]) -> Iterator[Any]:
-    """The parameters of a function, with those that its `**options` stands for in its place."""
-    defaults: dict[str, Any] = {"engine": "transformers"}
-    for option in options_of(method.study):
-        single = isinstance(option.default, tuple) and len(option.default) == 1
-        for name in {option.name, *option.path[-1:]} - {"engine"}:
-            defaults[name] = option.default[0] if single else option.default
-    for parameter in signature.parameters.values():
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            yield parameter
-            continue
-        (options,) = get_args(get_type_hints(function)[parameter.name])
-        hints = get_type_hints(options)
-        for name in sorted(hints, key=lambda name: name in COMMON):
-            kind = inspect.Parameter.KEYWORD_ONLY
-            yield inspect.Parameter(name, kind, default=defaults.get(name), annotation=hints[name])
 
 
 def _with_names(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Given]]:
@@ -240,20 +175,3 @@ def _texts(value: object) -> object:
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         return [_texts(entry) for entry in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> str:
-    """A docstring with what every argument is, before its example."""
-    several = "models" in method.study.model_fields
-    meaning = {"model": "A source for `load`, or a loaded model" + ("; or a list of these." if several else ".")}
-    meaning |= {
-        key: option.help
-        for option in options_of(method.study)
-        for key in (option.name, *option.path[-1:])
-        if key != "model"
-    }
-    meaning |= COMMON
-    lines = [f"        {name}: {meaning[name]}" for name in signature.parameters if name in meaning]
-    arguments = "\n".join(["    Args:", *lines])
-    head, example, rest = text.partition("    Example:")
-    return f"{head}{arguments}\n\n{example}{rest}" if example else f"{text.rstrip()}\n\n{arguments}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
@@ -88,7 +89,8 @@ def _layers(value: object) -> object:
 
 
 Layers = Annotated[str, BeforeValidator(_layers, json_schema_input_type=str | int | list[int])]
-LAYERS = option(
+LAYERS = partial(
+    option,
     "all",
     help="Blocks: all, or numbers and ranges such as 0-3,7.",
     must="all, text such as 0-3,7, or a list of whole numbers from 0",

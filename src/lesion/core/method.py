@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lesion.core.options import Option, options_of
 from lesion.core.study_file import StudyFile
 from lesion.outputs import own
 
@@ -46,6 +47,9 @@ class Method(Generic[S]):
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
         distributed: whether other processes can answer.
+        python: the rest of the docstring of the function in Python, behind the help and the arguments: an example that
+            runs, and what it raises.
+        shorthands: options that no study file has; `expanded` puts in their place what they stand for.
         expanded: puts into options what they stand for; called with the options and a function for notes.
     """
 
@@ -60,6 +64,8 @@ class Method(Generic[S]):
     needs_out: bool = True
     kept: str = "Every answer so far is kept in {folder}; the same command goes on from there."
     distributed: bool = True
+    python: str = ""
+    shorthands: tuple[Option, ...] = ()
     expanded: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]] = _unchanged
 
     @property
@@ -72,6 +78,11 @@ class Method(Generic[S]):
     def folder_kind(self) -> str:
         """The kind that output folders are noted to belong to."""
         return self.folder or self.kind or "layers"
+
+    @property
+    def options(self) -> list[Option]:
+        """The options of the command and in Python."""
+        return [*options_of(self.study), *self.shorthands]
 
     def result_class(self) -> type[StudyResult]:
         """The class of results, imported now."""

@@ -1,15 +1,17 @@
 """Options: what can be chosen about a study, declared once on its fields.
 
 A field that is declared by `option` is a key of study files, an option of the command and an argument in Python; its
-name, default, help and what it may be stand there and nowhere else. A field that is a table of its own (`decoding`) is
-`flat`: on the command line and in Python its keys stand beside the others.
+name, default, help, what it may be, and whether it decides the identity of the study stand there and nowhere else. A
+field that is a table of its own (`decoding`) is `flat`: on the command line and in Python its keys stand beside the
+others. A field declared by `key` stands in study files alone. Every option of a study is in its identity, unless it
+says otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field
@@ -20,6 +22,13 @@ WHAT, TRAINING, STATISTICS = "What", "Training", "Statistics"
 DECODING, HARDWARE = "Decoding", "Hardware"
 """Panels in which `--help` groups options."""
 Many = Literal["", "repeat", "comma"]
+Part = Literal["in identity", "extendable", "not in identity"]
+"""Of what decides a key: of the answers in a folder (in identity); of which answers there are, so that a finished
+folder takes further values (extendable); or of none (not in identity)."""
+IN_IDENTITY: Part = "in identity"
+EXTENDABLE: Part = "extendable"
+NOT_IN_IDENTITY: Part = "not in identity"
+_DECLARED = "lesion"  # in the extra JSON Schema of a field
 
 
 def option(
@@ -32,6 +41,10 @@ def option(
     many: Many = "",
     argument: str = "",
     shown: str = "",
+    first: bool = False,
+    identity: Part = IN_IDENTITY,
+    unordered: bool = False,
+    **field: Any,
 ) -> Any:
     """A field of a study that can be chosen everywhere.
 
@@ -44,15 +57,60 @@ def option(
         many: of a list, whether its option is given repeatedly or once with commas.
         argument: the placeholder of a positional argument (`MODEL`), which has no flag.
         shown: the default as `--help` shows it, where the value itself says little.
+        first: whether it stands among the first arguments in Python though it has a default.
+        identity: what it decides.
+        unordered: of a list, whether its order decides nothing.
+        field: further arguments of pydantic's `Field`.
     """
     extra: dict[str, Any] = {"help": help, "panel": panel, "name": name, "many": many}
-    extra |= {"argument": argument, "shown": shown}
-    return Field(default=default, description=must, json_schema_extra={"option": extra})
+    extra |= {"argument": argument, "shown": shown, "first": first}
+    return key(default, must, identity=identity, unordered=unordered, extra={"option": extra}, **field)
 
 
-def flat(default: Any, must: str) -> Any:
-    """A field that is a table whose keys stand beside the others as options."""
-    return Field(default=default, description=must, json_schema_extra={"flat": True})
+def flat(default: Any, must: str, *, identity: Part = IN_IDENTITY) -> Any:
+    """A field that is a table whose keys stand beside the others as options; without it, they have no default."""
+    return key(default, must, identity=identity, extra={"flat": True})
+
+
+def key(
+    default: Any,
+    must: str,
+    *,
+    identity: Part = IN_IDENTITY,
+    unordered: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    **field: Any,
+) -> Any:
+    """A field of a study that stands in study files alone; arguments as of `option`."""
+    declared = {"identity": identity, "unordered": unordered, **(extra or {})}
+    return Field(default=default, description=must, json_schema_extra={_DECLARED: declared}, **field)
+
+
+def kind_key(name: str, *, identity: Part = NOT_IN_IDENTITY) -> Any:
+    """The key by which study files say which kind of study they are."""
+    return key(name, name, identity=identity)
+
+
+def keys(study: type[BaseModel], *parts: Part) -> set[str]:
+    """The fields of a study that are such a part of its identity."""
+    return {
+        name for name, field in study.model_fields.items() if _declared(field).get("identity", IN_IDENTITY) in parts
+    }
+
+
+def unordered_lists(study: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    """The paths of the lists in a study whose order decides nothing."""
+    for name, field in study.model_fields.items():
+        if _declared(field).get("unordered"):
+            yield (name,)
+        for table in _tables(field.annotation) if _declared(field).get("flat") else ():
+            yield from ((name, *path) for path in unordered_lists(table))
+
+
+def _declared(field: FieldInfo) -> dict[str, Any]:
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    declared = extra.get(_DECLARED)
+    return declared if isinstance(declared, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -60,22 +118,38 @@ class Option:
     """An option of a study.
 
     Attributes:
-        name: in Python, `max_new_tokens`.
-        path: the keys in a study file, `("decoding", "max_new_tokens")`.
-        kinds: the types of its values: `bool`, `int`, `float`, `str`.
+        name: of the option, `max_new_tokens`.
+        path: the keys in a study file, `("decoding", "max_new_tokens")`; empty: it stands for other options.
+        annotation: of its field, and `metadata` beside it.
         required: whether it has no default.
+        first: whether it stands among the first arguments in Python.
     """
 
     name: str
     path: tuple[str, ...]
     help: str
     panel: str
-    kinds: frozenset[type]
+    annotation: Any
+    metadata: tuple[Any, ...] = ()
     many: Many = ""
     argument: str = ""
     default: Any = None
     required: bool = False
     shown: str = ""
+    first: bool = False
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of its values: `bool`, `int`, `float`, `str`."""
+        return frozenset(_kinds(self.annotation))
+
+    @property
+    def python(self) -> str:
+        """The name in Python: that of the option, of a list that of its key (`tasks`)."""
+        if self.argument == "MODEL":
+            return "model"
+        key = self.path[-1] if self.path else self.name
+        return key if self.many == "repeat" and key == f"{self.name}s" else self.name
 
     @property
     def flag(self) -> str:
@@ -92,38 +166,34 @@ class Option:
 
 
 def options_of(study: type[BaseModel]) -> list[Option]:
-    """The options of a study's class, in the order of its fields; those of flat tables in their place."""
-    return [*_options(study, ()), *getattr(study, "EXTRA_OPTIONS", ())]
+    """The options of a study's class, in the order of its fields; those of tables in their place."""
+    return list(_options(study, ()))
 
 
-def _options(table: type[BaseModel], path: tuple[str, ...]) -> Iterator[Option]:
-    for key, field in table.model_fields.items():
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        if extra.get("flat"):
-            yield from _options(_table(field.annotation), (*path, key))
-        elif isinstance(declared := extra.get("option"), dict):
-            yield _option(key, field, (*path, key), declared)
+def _options(table: type[BaseModel], path: tuple[str, ...], *, absent: bool = False) -> Iterator[Option]:
+    """The options of a table; of one that is absent by default, they have no default of their own."""
+    for name, field in table.model_fields.items():
+        declared = _declared(field)
+        if "option" in declared:
+            chosen = dict(declared["option"])
+            yield Option(
+                **{**chosen, "name": chosen["name"] or name},
+                path=(*path, name),
+                annotation=field.annotation,
+                metadata=tuple(field.metadata),
+                default=None if absent or field.is_required() else field.default,
+                required=field.is_required(),
+            )
+        for inner in _tables(field.annotation) if declared.keys() & {"option", "flat"} else ():
+            yield from _options(inner, (*path, name), absent=not isinstance(field.default, BaseModel))
 
 
-def _option(key: str, field: FieldInfo, path: tuple[str, ...], declared: Mapping[str, Any]) -> Option:
-    return Option(
-        name=declared["name"] or key,
-        path=path,
-        help=declared["help"],
-        panel=declared["panel"],
-        many=declared["many"],
-        argument=declared["argument"],
-        kinds=frozenset(_kinds(field.annotation)),
-        default=None if field.is_required() else field.default,
-        required=field.is_required(),
-        shown=declared["shown"],
-    )
-
-
-def _table(annotation: Any) -> type[BaseModel]:
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The classes of tables that an annotation names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(_table(part) for part in get_args(annotation) if part is not NoneType)
+        yield annotation
+    for part in get_args(annotation):
+        yield from _tables(part)
 
 
 def _kinds(annotation: Any) -> Iterator[type]:
@@ -143,7 +213,7 @@ def _kinds(annotation: Any) -> Iterator[type]:
 
 def schema(study: type[BaseModel]) -> dict[str, Any]:
     """The JSON Schema of a study's files, for editors that complete and check TOML."""
-    return _plain(study.model_json_schema())
+    return _plain(study.model_json_schema(by_alias=False))
 
 
 def _plain(value: Any) -> Any:
@@ -152,17 +222,16 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if not isinstance(value, dict):
         return value
-    described = {key: _plain(part) for key, part in value.items() if key not in ("option", "flat")}
-    if isinstance(declared := value.get("option"), dict) and "help" in declared:
-        described["description"] = f"{declared['help']} ({value['description']})"
+    described = {key: _plain(part) for key, part in value.items() if key != _DECLARED}
+    if isinstance(declared := value.get(_DECLARED), dict) and "option" in declared:
+        described["description"] = f"{declared['option']['help']} ({value['description']})"
     return described
 
 
 def nested(study: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Options by their names as the tables of a study file; what is no option stays as it is."""
-    options = [option for option in options_of(study) if option.path]
     # A list has the same name in Python as in study files: `tasks`, beside the option `task`.
-    paths = {option.path[-1]: option.path for option in options} | {option.name: option.path for option in options}
+    paths = {name: option.path for option in options_of(study) for name in (option.python, option.name)}
     document: dict[str, Any] = {}
     for name, value in values.items():
         table = document

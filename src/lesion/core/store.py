@@ -34,7 +34,7 @@ from lesion.core.row import (
     scores_to_json,
     storable,
 )
-from lesion.core.study_file import ModelChoice, silent_keys
+from lesion.core.study_file import ModelChoice, variable_keys
 from lesion.errors import LesionError
 
 
@@ -446,7 +446,7 @@ def _difference(stored: str, given: str) -> str:
         there, here = tomllib.loads(stored), tomllib.loads(given)
     except tomllib.TOMLDecodeError:
         return ""
-    may_differ = silent_keys(here.get("kind"))
+    may_differ = variable_keys(here.get("kind"))
     words = [differences(there, here, sorted((there.keys() | here.keys()) - may_differ))]
     for key, name in (("tasks", "name"), ("models", "source")):
         theirs, ours = _by_name(there.get(key), name), _by_name(here.get(key), name)

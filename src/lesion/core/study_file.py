@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +38,7 @@ from lesion.core.fields import (
     TEMPLATE_ARGUMENTS,
     THINKING,
     THINKING_TOKENS,
+    Also,
     Arguments,
     BatchSize,
     Count,
@@ -57,7 +58,18 @@ from lesion.core.fields import (
     printable,
     table_of,
 )
-from lesion.core.options import DECODING, STATISTICS, Option, flat, nested, option
+from lesion.core.options import (
+    DECODING,
+    EXTENDABLE,
+    NOT_IN_IDENTITY,
+    STATISTICS,
+    flat,
+    key,
+    keys,
+    nested,
+    option,
+    unordered_lists,
+)
 from lesion.core.toml import Lines, dump
 from lesion.core.validation_errors import explain
 from lesion.errors import UsageError, nearest
@@ -77,7 +89,8 @@ _BUNDLED = re.compile(rf"bundled:(.+)-({'|'.join(VARIANTS)})(?:@.*)?")
 class Table(BaseModel):
     """A table of a study file: keys that it does not know are faults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A field with an alias is written under it in results, and under its name in study files and Python.
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     def __repr__(self) -> str:
         fields = type(self).model_fields
@@ -143,8 +156,8 @@ class TaskChoice(Table):
     )
 
 
-OneModel = Annotated[ModelChoice, table_of("source", ModelChoice)]
-OneTask = Annotated[TaskChoice, table_of("name", TaskChoice)]
+OneModel = Annotated[ModelChoice, table_of("source", ModelChoice), Also("lesion.models.load:Model")]
+OneTask = Annotated[TaskChoice, table_of("name", TaskChoice), Also("lesion.tasks.task:Task")]
 
 
 class DecodingPlan(Table):
@@ -181,17 +194,11 @@ S = TypeVar("S", bound="StudyFile")
 class StudyFile(Table):
     """What every study file has, whatever it asks: a name, and how it is read, written and told from another."""
 
-    FORM: ClassVar[str] = "lesion file"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
-    """Keys that decide no answer."""
-    GROWS: ClassVar[tuple[str, ...]] = ()
-    """Keys of which a folder takes more: each answer is of one of their values."""
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = ()
-    """Options that are no keys of their own; `from_options` puts them into some."""
+    IDENTITY_PREFIX: ClassVar[str] = "lesion file"
+    """What the identity begins with, so that two kinds never share one."""
 
-    name: Annotated[Text, AfterValidator(printable)] = Field(default="study", description="a name")
-    title: str | None = Field(default=None, description="text")
+    name: Annotated[Text, AfterValidator(printable)] = key("study", "a name", identity=NOT_IN_IDENTITY)
+    title: str | None = key(None, "text", identity=NOT_IN_IDENTITY)
 
     @classmethod
     def make(cls: type[S], **values: Any) -> S:
@@ -228,7 +235,7 @@ class StudyFile(Table):
     @classmethod
     def _validated(cls: type[S], values: Mapping[str, Any], origin: str, text: str | None) -> S:
         try:
-            return cls.model_validate(dict(values))
+            return cls.model_validate(dict(values), by_alias=False, by_name=True)
         except ValidationError as error:
             lines = None if text is None else Lines(text)
             raise UsageError(*explain(error, cls, origin, lines)) from None
@@ -250,14 +257,14 @@ class StudyFile(Table):
 
     def to_toml(self) -> str:
         """The study as TOML, every value spelt out, defaults too; `parse` reads it back as the same study."""
-        document = self.model_dump(exclude_none=True)
-        for key, first in (("models", "source"), ("tasks", "name")):
-            if key in document:
-                document[key] = [entry[first] if len(entry) == 1 else entry for entry in document[key]]
+        document = self.model_dump(exclude_none=True, by_alias=False)
+        for name, first in (("models", "source"), ("tasks", "name")):
+            if name in document:
+                document[name] = [entry[first] if len(entry) == 1 else entry for entry in document[name]]
         if isinstance(document.get("model"), dict) and len(document["model"]) == 1:
             document["model"] = document["model"]["source"]
-        first_keys = [key for key in ("kind", "name", "title", "model", "models") if key in document]
-        return dump({key: document[key] for key in [*first_keys, *document]})
+        first_names = [name for name in ("kind", "name", "title", "model", "models") if name in document]
+        return dump({name: document[name] for name in [*first_names, *document]})
 
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         """Refuse what is wrong with the study itself, as far as it shows before a large library is loaded.
@@ -272,52 +279,48 @@ class StudyFile(Table):
     def identity(self) -> str:
         """SHA-256 (64 hex digits) of what determines the answers.
 
-        Left out is what decides none (`SILENT`), and how models are labelled (`ModelChoice.LABELS`). The order of lists
-        that are sets (`SETS`) does not count.
+        Left out are keys declared as not in it, and how models are labelled (`ModelChoice.LABELS`).
         """
-        return self._hash(self.SILENT)
+        return self._hash(keys(type(self), NOT_IN_IDENTITY))
 
     def basis(self) -> str:
-        """SHA-256 (64 hex digits) of what all answers in one folder share: `identity` without what `GROWS`."""
-        return self._hash((*self.SILENT, *self.GROWS))
+        """SHA-256 (64 hex digits) of what all answers in one folder share: `identity` without extendable keys."""
+        return self._hash(keys(type(self), NOT_IN_IDENTITY, EXTENDABLE))
 
-    def _hash(self, without: Collection[str]) -> str:
+    def _hash(self, without: set[str]) -> str:
         # Without what is None, a key that a later version adds leaves the studies of today what they are.
-        document = self.model_dump(mode="json", exclude=set(without), exclude_none=True)
+        document = self.model_dump(mode="json", exclude=without, exclude_none=True)
         for chosen in [*document.get("models", ()), document.get("model")]:
             for label in ModelChoice.LABELS if isinstance(chosen, dict) else ():
                 chosen.pop(label, None)
-        for *tables, key in (path for path in self.SETS if path[0] in document):
+        for *tables, name in (path for path in unordered_lists(type(self)) if path[0] in document):
             table = document
-            for name in tables:
-                table = table[name]
-            table[key] = sorted(table[key], key=lambda value: json.dumps(value, sort_keys=True))
-        canonical = json.dumps([self.FORM, 1, document], sort_keys=True)
+            for outer in tables:
+                table = table[outer]
+            table[name] = sorted(table[name], key=lambda value: json.dumps(value, sort_keys=True))
+        canonical = json.dumps([self.IDENTITY_PREFIX, 1, document], sort_keys=True)
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def silent_keys(kind: object) -> set[str]:
+def variable_keys(kind: object) -> set[str]:
     """Keys in which studies of one folder may differ, of a kind, None for layer studies, as their classes say."""
-    keys, classes = set(StudyFile.SILENT), [StudyFile]
+    variable, classes = set[str](), [StudyFile]
     while classes:
-        subclasses = classes.pop().__subclasses__()
-        classes += subclasses
-        for subclass in subclasses:
-            own = subclass.model_fields["kind"].default if "kind" in subclass.model_fields else None
-            keys |= {*subclass.SILENT, *subclass.GROWS} if own == kind else set()
-    return keys
+        study = classes.pop()
+        classes += study.__subclasses__()
+        own = study.model_fields["kind"].default if "kind" in study.model_fields else None
+        variable |= keys(study, NOT_IN_IDENTITY, EXTENDABLE) if own == kind or study is StudyFile else set()
+    return variable
 
 
 class ModelStudy(StudyFile):
     """What every study has that runs models: a prompt style, the level of its intervals, batch size and device."""
 
-    SILENT: ClassVar[tuple[str, ...]] = (*StudyFile.SILENT, "level", "batch_size", "device")
-
     prompt_style: Text | None = PROMPT_STYLE
     thinking: Thinking = THINKING
     system: Text | None = SYSTEM
     template_arguments: Arguments | None = TEMPLATE_ARGUMENTS
-    level: Level = LEVEL_OPTION
+    level: Level = LEVEL_OPTION(identity=NOT_IN_IDENTITY)
     batch_size: BatchSize = BATCHES
     device: Text = DEVICES
 
@@ -354,30 +357,32 @@ class Questions(ModelStudy):
     Sources and tasks that name files are relative to the folder that the command runs in.
     """
 
-    FORM: ClassVar[str] = "lesion questions"
-    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "apart")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
+    IDENTITY_PREFIX: ClassVar[str] = "lesion questions"
 
     tasks: Several[OneTask] = option(
         help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
     items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
         100,
         help="Number of items per task, drawn with the seed; or all.",
         must="a whole number from 1, or all",
         panel=STATISTICS,
+        identity=EXTENDABLE,
     )
     seed: Seed = option(
         0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
         panel=STATISTICS,
     )  # fmt: skip
-    apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = Field(
-        default=None,
-        description="study files, or names of shipped studies: no item is drawn that one of them asks, shows,"
-        " calibrates on or keeps apart from itself",
+    apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = key(
+        None,
+        "study files, or names of shipped studies: no item is drawn that one of them asks, shows, calibrates on or"
+        " keeps apart from itself",
+        identity=EXTENDABLE,
         exclude_if=lambda apart: apart is None,
     )
     dtype: Dtype = DTYPES

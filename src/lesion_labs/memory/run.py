@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from lesion.core.differences import differences
+from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.values import read_summary
-from lesion.errors import UsageError
 from lesion.progress import Silent, Watcher
 from lesion_labs.memory import orthonormal, sizes, slopes
 from lesion_labs.memory.model import codes, logits, mixture, targets
@@ -31,12 +30,7 @@ def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
             summary = measured(study, run.watcher)
             summary.write(run.folder)
         else:
-            earlier, wanted = (each.model_dump(mode="json", exclude={*each.SILENT}) for each in (summary.study, study))
-            if difference := differences(earlier, wanted, wanted):
-                raise UsageError(
-                    f"{run.folder} holds another memory ({difference}); give another folder with --out, or delete that"
-                    " one."
-                )
+            refuse_another(run.folder, "memory", summary.study, study)
     return MemoryResult(run.folder, summary)
 
 

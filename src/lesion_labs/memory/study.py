@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from lesion.core.fields import COUNT, SEED, Count, Number, Seed, Whole
 from lesion.core.method import Method
-from lesion.core.options import option
+from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
 
 MOST_CLASSES = 256
@@ -27,9 +27,9 @@ class MemoryStudy(StudyFile):
         4
     """
 
-    FORM: ClassVar[str] = "lesion memory"
+    IDENTITY_PREFIX: ClassVar[str] = "lesion memory"
 
-    kind: Literal["memory"] = Field(default="memory", description="memory")
+    kind: Literal["memory"] = kind_key("memory", identity=IN_IDENTITY)
     classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = option(
         20,
         help="Number of target classes, without the common class.",

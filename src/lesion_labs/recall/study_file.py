@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lesion.core.fields import COUNT, DEVICES, Count, Listed, Number, Seed, Several, Text, Whole, one_of
 from lesion.core.method import Method
-from lesion.core.options import option
+from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
 
 Preset = Literal["quick", "released", "paper"]
@@ -28,11 +28,9 @@ class RecallStudy(StudyFile):
         (0.6,)
     """
 
-    FORM: ClassVar[str] = "lesion recall"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "device")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("seed",),)
+    IDENTITY_PREFIX: ClassVar[str] = "lesion recall"
 
-    kind: Literal["recall"] = Field(default="recall", description="recall")
+    kind: Literal["recall"] = kind_key("recall", identity=IN_IDENTITY)
     preset: Preset = option(
         "quick", help=f"Preset: {one_of(Preset)}; it decides what is not given.", must=one_of(Preset)
     )
@@ -68,6 +66,7 @@ class RecallStudy(StudyFile):
         help="Random seed of weights, data and random projections.",
         must="a whole number from 0, or a list of them",
         many="comma",
+        unordered=True,
     )
     keep: Listed[Annotated[Number, Field(ge=0, le=1)]] = option(
         (),

@@ -113,7 +113,7 @@ def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, 
     before = (tmp_path / "summary.json").read_bytes()
     page = (tmp_path / "report.html").read_bytes()
     other = lesion(capsys, "lab", "memory", *SHORT, "--seed", 1, "--out", tmp_path)
-    assert other.code == 2
+    assert other.code == 1
     assert "seed: 0 there, 1 here" in other.complaint
     monkeypatch.setattr(run, "measured", None)
     (tmp_path / "report.html").unlink()

@@ -99,7 +99,7 @@ def test_who_may_read_other_new_files_may_read_the_statistics(llama, tmp_path):
         ({"repeats": 2}, ["skill", "control"]),
         ({"replacement": True}, ["skill", "control"]),
         ({"prompt_style": "plain"}, ["skill", "control"]),
-        ({"keep": [0.1, 0.2], "methods": ["wanda", "lape"], "tasks": ["primer:atlas"], "name": "other"}, []),
+        ({"share": [0.1, 0.2], "methods": ["wanda", "lape"], "tasks": ["primer:atlas"], "name": "other"}, []),
     ],
     ids=str,
 )

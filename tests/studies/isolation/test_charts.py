@@ -152,7 +152,7 @@ def test_the_ideal_corner_is_left_for_pruning_and_right_for_boosting(evaluation,
 
 def test_pointing_tells_both_tasks_and_the_random_spread_and_a_click_opens_the_answers(evaluation):
     rows = points(panel(evaluation))
-    (row,) = [row for row in rows if row["tip"].replace(SPACE, " ").startswith("MathNeuro, keep 5 %, ×0")]
+    (row,) = [row for row in rows if row["tip"].replace(SPACE, " ").startswith("MathNeuro, share 5 %, ×0")]
     assert row["tip"].replace(SPACE, " ").splitlines()[1:] == [
         "primer:arithmetic: 20.0 % [15.0, 26.1], drop 68.0 [64.0, 72.0]; random 80.0 % (78.0 % to 82.0 %)",
         "primer:atlas: 90.0 % [85.1, 93.4], drop 10.0 [6.0, 14.0]; random 95.0 % (93.0 % to 97.0 %)",

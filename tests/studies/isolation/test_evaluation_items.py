@@ -57,7 +57,7 @@ def control(tmp_path) -> str:
 def isolation(skill: str, control: str, samples: int, seed: int = 0, **values) -> IsolationStudy:
     return IsolationStudy.make(
         **{"model": "tiny:llama", "name": "s", "skill": skill, "controls": control, "samples": samples, "seed": seed},
-        **{"keep": 0.2, "random_controls": 0, "decoding": {"max_new_tokens": 2}, **values},
+        **{"share": 0.2, "random_controls": 0, "decoding": {"max_new_tokens": 2}, **values},
     )
 
 

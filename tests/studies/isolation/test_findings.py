@@ -156,7 +156,7 @@ def test_without_roles_no_word_is_said_about_selectivity():
         task["role"] = None
     text = told(summary)
     assert "Selectivity is not judged" in text
-    assert "primer:arithmetic: largest drop of 12 edits 88.0 points [84.0, 92.0], with Wanda, keep 15 %" in text
+    assert "primer:arithmetic: largest drop of 12 edits 88.0 points [84.0, 92.0], with Wanda, share 15 %" in text
     assert re.search(
         r"×0, p corrected < \.0001; under \d+ matched random controls accuracy is [\d–]+ %\. primer:atlas", text
     )
@@ -187,9 +187,9 @@ def test_what_was_selected_is_told_in_counts():
         "12 selections of 1,540,096 scored weights, for primer:arithmetic against primer:atlas and primer:reading"
         in text
     )
-    assert "MathNeuro, keep 5 %, 500 texts each: IoU 0.95 (0.94 to 0.96) over" in text
+    assert "MathNeuro, share 5 %, 500 texts each: IoU 0.95 (0.94 to 0.96) over" in text
     assert "Not scored: 2 parameters with 65,664 weights." in text
-    assert "Magnitude, keep 15 %: 228,033 weights, 14.81 %; the same in every block." in text
+    assert "Magnitude, share 15 %: 228,033 weights, 14.81 %; the same in every block." in text
 
 
 def floored(summary, *tasks, chance=0.0, kind="generate"):

@@ -28,7 +28,7 @@ def data(tmp_path) -> tuple[str, str]:
 def study(data: tuple[str, str], **values) -> IsolationStudy:
     skill, control = data
     asks = {"tasks": [skill], "items": 4, "random_controls": 1, "decoding": {"max_new_tokens": 3}}
-    told = {"model": "tiny:llama", "skill": skill, "controls": control, "samples": 3, "keep": 0.2, "name": "s"}
+    told = {"model": "tiny:llama", "skill": skill, "controls": control, "samples": 3, "share": 0.2, "name": "s"}
     return IsolationStudy.make(**{**told, **asks, **values})
 
 
@@ -43,7 +43,7 @@ def full():
 
 
 def test_activations_are_those_of_the_quantised_model_and_weights_the_full_ones(packed, full, data, tmp_path):
-    asked = study(data, weights="tiny:full", keep=0.2)
+    asked = study(data, weights="tiny:full", share=0.2)
     outcome = run_isolation(asked, tmp_path / "a", models={"tiny:llama": packed, "tiny:full": full})
     (file,) = (tmp_path / "a").glob("*.edit")
     edit = read_edit(file)

@@ -64,7 +64,7 @@ def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab
         if not tab.ask("document.getElementById('tip').hidden"):
             break
         time.sleep(0.05)
-    assert "MathNeuro, keep" in tab.ask("document.getElementById('tip').textContent")
+    assert "MathNeuro, share" in tab.ask("document.getElementById('tip').textContent")
     tab.click(x, y)
     assert tab.ask("document.getElementById('choose-edit').value") == key
     assert tab.ask("document.getElementById('choose-task').selectedOptions[0].text") == made.SKILL

@@ -191,9 +191,9 @@ def test_the_page_s_table_has_every_edit_tried_and_no_random_control(whole):
     texts = [[cell.text.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] for _, cells in table.shown]
     assert len(texts) == sum(edit.edit in task.effects for task in whole.evaluation.tasks
                              for edit in whole.evaluation.tried)  # fmt: skip
-    expected = ["primer:arithmetic", "MathNeuro, keep 5 %, ×0", "20.0 [15.0, 26.1]", "68.0 [64.0, 72.0]"]
+    expected = ["primer:arithmetic", "MathNeuro, share 5 %, ×0", "20.0 [15.0, 26.1]", "68.0 [64.0, 72.0]"]
     assert [*expected, "80.0 [78.0, 82.0]", "60.0 [55.0, 65.0]"] in [row[:6] for row in texts]
-    (text,) = [row for row in texts if row[:2] == ["primer:text", "MathNeuro, keep 5 %, ×0"]]
+    (text,) = [row for row in texts if row[:2] == ["primer:text", "MathNeuro, share 5 %, ×0"]]
     assert text[2:6] == ["4.48 [4.34, 4.62]", "×1.400 [1.372, 1.428]", "3.36 [3.2, 3.52]", "–"]
 
 
@@ -204,7 +204,7 @@ def test_repeats_and_factors_that_were_not_reached_are_named_in_the_page_s_table
         [cell.text for cell in cells] for _, cells in tables.cells(made.evaluated(summary["evaluation"])).shown
     ]
     name = row[1].replace("\N{NO-BREAK SPACE}", " ")
-    assert name == "MathNeuro, keep 0.1 %, repeat 1, ×1.01 (1.0125 reached)"
+    assert name == "MathNeuro, share 0.1 %, repeat 1, ×1.01 (1.0125 reached)"
 
 
 def test_overlap_lists_every_pair(whole):
@@ -246,7 +246,7 @@ def test_faulty_answers_are_named_in_the_terminal_from_five_percent_on():
 def test_the_terminal_tells_the_choice_by_its_test_items(tmp_path):
     found = IsolationResult(tmp_path, made.summary(made.study())).found()
     text = " ".join(said for said, _ in running.verdict(found)).replace("\N{NO-BREAK SPACE}", " ")
-    assert "MathNeuro, keep 5 %, ×1.1 was chosen of 3 edits on 100 validation items" in text
+    assert "MathNeuro, share 5 %, ×1.1 was chosen of 3 edits on 100 validation items" in text
     assert "+0.5 points [−2.0, 3.0], p .8: no evidence of a change." in text
 
 

@@ -44,7 +44,7 @@ def data(tmp_path) -> tuple[Path, Path]:
 
 def study(data: tuple[Path, Path], **values) -> IsolationStudy:
     skill, control = map(str, data)
-    told = {"model": "tiny:llama", "skill": skill, "controls": control, "samples": 3, "keep": 0.2, "name": "s"}
+    told = {"model": "tiny:llama", "skill": skill, "controls": control, "samples": 3, "share": 0.2, "name": "s"}
     asks = {"tasks": [skill, control], "items": ITEMS, "random_controls": 2, "decoding": {"max_new_tokens": 3}}
     return IsolationStudy.make(**{**told, **asks, **values})
 
@@ -108,7 +108,7 @@ def test_a_second_run_observes_and_asks_nothing(llama, data, tmp_path, monkeypat
 def test_further_shares_and_factors_are_all_that_is_asked_in_a_folder_that_has_some(llama, data, tmp_path):
     run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
     oracle = Oracle()
-    more = study(data, keep=[0.2, 0.4], factor=[0.0, 1.5])
+    more = study(data, share=[0.2, 0.4], factor=[0.0, 1.5])
     outcome = run_isolation(more, tmp_path / "out", model=llama, make_engine=oracle)
     assert "baseline" not in oracle.edits
     # Two shares × two factors, each with two random controls; a quarter was there. Boosts have rivals.
@@ -320,7 +320,7 @@ def test_selections_from_different_numbers_of_texts_are_told_apart_by_name(llama
     what = study(data, samples=[3, 4], random_controls=0)
     evaluation = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
     names = [evaluation.name_of(edit.edit).replace(wording.SPACE, " ") for edit in evaluation.tried]
-    assert names == ["MathNeuro, keep 20 %, ×0, 3 texts", "MathNeuro, keep 20 %, ×0, 4 texts"]
+    assert names == ["MathNeuro, share 20 %, ×0, 3 texts", "MathNeuro, share 20 %, ×0, 4 texts"]
 
 
 def test_where_nothing_is_evaluated_the_table_is_that_of_the_selections(llama, data, tmp_path):
@@ -459,7 +459,7 @@ def test_nor_one_of_data_that_has_changed_or_of_another_model(llama, data, tmp_p
 
 def test_but_it_takes_further_shares_and_methods(llama, data, tmp_path):
     _isolated(study(data, tasks=[]), llama, tmp_path / "out")
-    again = _isolated(study(data, tasks=[], keep=[0.1], methods=["wanda"]), llama, tmp_path / "out")
+    again = _isolated(study(data, tasks=[], share=[0.1], methods=["wanda"]), llama, tmp_path / "out")
     assert [one.file for one in again.summary.isolation.selections] == ["wanda-0.1.edit"]
     assert {file.name for file in (tmp_path / "out").glob("*.edit")} == {"mathneuro-0.2.edit", "wanda-0.1.edit"}
 

@@ -37,7 +37,7 @@ def data(tmp_path) -> tuple[Path, Path]:
 
 def study(data: tuple[Path, ...], **values) -> IsolationStudy:
     skill, *controls = map(str, data)
-    told = {"model": "tiny:llama", "skill": skill, "controls": controls, "samples": 3, "keep": 0.2}
+    told = {"model": "tiny:llama", "skill": skill, "controls": controls, "samples": 3, "share": 0.2}
     return IsolationStudy.make(**{**told, **values})
 
 
@@ -72,7 +72,7 @@ def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same
 
 
 def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama, data, tmp_path):
-    what = study(data, methods=["mathneuro", "magnitude"], samples=[2, 3], repeats=2, keep=[0.1, 0.2])
+    what = study(data, methods=["mathneuro", "magnitude"], samples=[2, 3], repeats=2, share=[0.1, 0.2])
     found = done(what, llama, tmp_path / "out")
     assert sorted(names(found)) == sorted(
         [
@@ -91,7 +91,7 @@ def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama
 
 
 def test_shares_that_differ_by_very_little_do_not_overwrite_each_other(llama, data, tmp_path):
-    found = done(study(data, keep=[0.1, 0.1000000001]), llama, tmp_path / "out")
+    found = done(study(data, share=[0.1, 0.1000000001]), llama, tmp_path / "out")
     assert names(found) == ["mathneuro-0.1.edit", "mathneuro-0.1000000001.edit"]
 
 
@@ -147,7 +147,7 @@ def test_repeats_that_cannot_be_disjoint_are_noted(llama, data, tmp_path):
 
 def test_a_selection_that_is_empty_is_noted_and_the_others_are_kept(llama, data, tmp_path):
     # The whole of every matrix is in the control's share, and so nothing is left of the skill's.
-    found = done(study(data, keep=[1.0, 0.2]), llama, tmp_path / "out")
+    found = done(study(data, share=[1.0, 0.2]), llama, tmp_path / "out")
     assert names(found) == ["mathneuro-0.2.edit"]
     assert [one.keep for one in found.result.selections] == [0.2]
     assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.result.notes)
@@ -155,14 +155,14 @@ def test_a_selection_that_is_empty_is_noted_and_the_others_are_kept(llama, data,
 
 def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data, tmp_path):
     with pytest.raises(LesionError, match="mathneuro-1 is empty on tiny:llama"):
-        done(study(data, keep=1.0), llama, tmp_path / "out")
+        done(study(data, share=1.0), llama, tmp_path / "out")
     with pytest.raises(LesionError, match="wanda-1 is everything that tiny:llama has"):
-        done(study(data, keep=1.0, methods="wanda"), llama, tmp_path / "out")
+        done(study(data, share=1.0, methods="wanda"), llama, tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.edit"))
 
 
 def test_too_few_neurons_for_lape_is_noted(llama, data, tmp_path):
-    found = done(study(data, keep=0.9, methods=["lape"], samples=12), llama, tmp_path / "out")
+    found = done(study(data, share=0.9, methods=["lape"], samples=12), llama, tmp_path / "out")
     assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.result.notes)
 
 

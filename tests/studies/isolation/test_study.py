@@ -18,14 +18,14 @@ def made(**values) -> IsolationStudy:
 
 def test_what_is_left_out_has_the_paper_settings_or_nothing_to_ask():
     study = made()
-    assert (study.methods, study.keep, study.samples, study.repeats) == (("mathneuro",), (0.05,), (100,), 1)
+    assert (study.methods, study.share, study.samples, study.repeats) == (("mathneuro",), (0.05,), (100,), 1)
     assert (study.factor, study.random_controls, study.choose, study.tasks) == ((0.0,), 3, None, ())
     assert study.model.source == "m"
 
 
 def test_one_value_in_the_place_of_a_list_is_a_list_of_one():
-    study = made(controls="mmlu", methods="wanda", keep=0.1, samples=3, factor=1.5, tasks="gsm8k")
-    assert (study.controls, study.methods, study.keep, study.samples) == (("mmlu",), ("wanda",), (0.1,), (3,))
+    study = made(controls="mmlu", methods="wanda", share=0.1, samples=3, factor=1.5, tasks="gsm8k")
+    assert (study.controls, study.methods, study.share, study.samples) == (("mmlu",), ("wanda",), (0.1,), (3,))
     assert (study.factor, study.tasks[0].name) == ((1.5,), "gsm8k")
 
 
@@ -36,7 +36,7 @@ studies = st.fixed_dictionaries(
         "skill": st.sampled_from(["gsm8k", 'ü "quoted"\n']),
         "controls": st.lists(st.sampled_from(["mmlu", "race", "a\\b"]), min_size=1, unique=True),
         "methods": st.lists(st.sampled_from(METHODS), min_size=1, unique=True),
-        "keep": shares,
+        "share": shares,
         "samples": st.lists(st.integers(1, 9999), min_size=1, max_size=3, unique=True),
         "repeats": st.integers(1, 9),
         "replacement": st.booleans(),
@@ -60,13 +60,13 @@ def test_a_study_written_as_toml_reads_back_as_the_same(values, chooses):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"keep": 0}, "keep"),
-        ({"keep": 1.01}, "keep"),
-        ({"keep": -0.05}, "keep"),
-        ({"keep": float("nan")}, "keep"),
-        ({"keep": []}, "keep"),
-        ({"keep": [0.1, 0.1]}, "listed twice"),
-        ({"keep": "0.1"}, "keep"),
+        ({"share": 0}, "share"),
+        ({"share": 1.01}, "share"),
+        ({"share": -0.05}, "share"),
+        ({"share": float("nan")}, "share"),
+        ({"share": []}, "share"),
+        ({"share": [0.1, 0.1]}, "listed twice"),
+        ({"share": "0.1"}, "share"),
         ({"samples": 0}, "samples"),
         ({"samples": 1.5}, "samples"),
         ({"repeats": 0}, "repeats"),
@@ -90,7 +90,7 @@ def test_a_wrong_value_is_wrong_use_and_is_named(values, said):
 
 
 def test_the_whole_is_a_share_too():
-    assert made(keep=1).keep == (1.0,)
+    assert made(share=1).share == (1.0,)
 
 
 def test_a_skill_among_its_own_controls_is_refused():
@@ -105,10 +105,10 @@ def test_choosing_needs_the_skill_among_the_tasks():
 
 
 def test_all_that_is_wrong_is_told_at_once_with_its_lines():
-    text = 'kind = "isolation"\nmodel = "m"\nskill = "gsm8k"\ncontrols = ["mmlu"]\nkeep = 2\nsamples = 0\nseeed = 1\n'
+    text = 'kind = "isolation"\nmodel = "m"\nskill = "gsm8k"\ncontrols = ["mmlu"]\nshare = 2\nsamples = 0\nseeed = 1\n'
     with pytest.raises(UsageError) as caught:
         IsolationStudy.parse(text, "s.toml")
-    for said in ("line 5", "keep", "line 6", "samples", "line 7", "seeed", "seed"):
+    for said in ("line 5", "share", "line 6", "samples", "line 7", "seeed", "seed"):
         assert said in str(caught.value)
 
 
@@ -116,7 +116,7 @@ def test_all_that_is_wrong_is_told_at_once_with_its_lines():
 @pytest.mark.parametrize(
     "values",
     [
-        *({"skill": "race", "controls": ["mmlu"]}, {"methods": "wanda"}, {"keep": 0.3}, {"samples": 7}),
+        *({"skill": "race", "controls": ["mmlu"]}, {"methods": "wanda"}, {"share": 0.3}, {"samples": 7}),
         *({"repeats": 2}, {"replacement": True}, {"factor": 2.0}, {"random_controls": 0}, {"title": "t"}),
         *({"level": 0.9}, {"batch_size": 4}, {"choose": {}}, {"tasks": ["mmlu", "gsm8k"]}),
     ],

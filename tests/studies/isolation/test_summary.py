@@ -168,7 +168,7 @@ def test_an_edit_is_left_out_of_the_tasks_it_has_not_finished_and_a_task_without
         "before",
         "toy has not answered all items of facts without an edit yet.",
     )
-    left_out = "MathNeuro, keep\xa05\xa0%, ×0 has not answered all 10 items yet and is left out"
+    left_out = "MathNeuro, share\xa05\xa0%, ×0 has not answered all 10 items yet and is left out"
     assert summary.notes[1].startswith(f"sums: {left_out}; evaluate again with every edit")
     assert summary.selectivity == ()
 

@@ -44,7 +44,7 @@ def data(tmp_path_factory) -> tuple[str, str]:
 
 def study(data, **values) -> IsolationStudy:
     skill, control = data
-    chosen = {"model": "tiny:llama", "skill": skill, "controls": [control], "samples": 20, "keep": 0.3}
+    chosen = {"model": "tiny:llama", "skill": skill, "controls": [control], "samples": 20, "share": 0.3}
     return IsolationStudy.make(**{**chosen, "methods": list(METHODS), "exclude_super_weights": 6, **values})
 
 
@@ -139,7 +139,7 @@ def test_names_say_what_was_left_out_and_counts_are_kept_apart(llama, data, tmp_
     plain = made(study(data, methods=["wanda"], exclude_super_weights=0), llama, tmp_path / "b").candidates[0]
     planned, _ = plan(llama, [without, plain], [0.0], 1, lambda note: None)
     names = [entry.name.replace("\u00a0", " ") for entry in planned if entry.random_of is None]
-    assert names == ["Wanda without super-weights-6, keep 30 %, ×0", "Wanda, keep 30 %, ×0"]
+    assert names == ["Wanda without super-weights-6, share 30 %, ×0", "Wanda, share 30 %, ×0"]
     assert len({entry.randoms for entry in planned if entry.random_of is None}) == 2
 
 
@@ -149,11 +149,11 @@ def test_the_report_says_which_they_are_and_which_selections_had_them(llama, dat
     assert "6 weights with the largest activation spikes (super weights) were excluded" in text
     assert "first 1.mlp.down[5,7]." in text
     wanda, mathneuro = (len(entry.super_weights) for entry in isolation.selections)
-    assert f"Held before: {wanda} by Wanda, keep 30 %; {mathneuro} by MathNeuro, keep 30 %." in text
+    assert f"Held before: {wanda} by Wanda, share 30 %; {mathneuro} by MathNeuro, share 30 %." in text
     frame = tables.super_weights(isolation, isolation.excluded).frame
     assert list(frame["weight"]) == [weight.name for weight in isolation.excluded.weights]
     first = frame["selected_by"].str.replace("\u00a0", " ")[0]
-    assert ("Wanda, keep 30 %" in first) == (0 in isolation.selections[0].super_weights)
+    assert ("Wanda, share 30 %" in first) == (0 in isolation.selections[0].super_weights)
 
 
 def test_a_model_of_routed_experts_alone_is_refused(data):

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, MODEL, Count, Listed, Number, Several, Text
+from lesion.core.fields import COUNT, MODELS, Count, Listed, Number, Several, Text
 from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, WHAT, Option, flat, nested, option
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, WHAT, Option, flat, key, nested, option
 from lesion.core.study_file import OneModel, Questions, Table
 from lesion.edits.place import Unit
 from lesion.edits.replace import REPLACED_UNITS
@@ -30,13 +30,15 @@ class EditPlan(Table):
         " expert or neuron alone.",
         must="block, attention, mlp, head, group, matrix, expert or neuron, or a list of these",
         many="repeat",
+        unordered=True,
     )
-    layers: Layers = LAYERS
+    layers: Layers = LAYERS()
     factor: Several[Number] = option(
         (0.0,),
         help="Scale factor: 0 ablates, 1 changes nothing.",
         must="a finite number or a list of them",
         many="comma",
+        unordered=True,
     )
     replace: Listed[Kind] = option(
         (),
@@ -45,6 +47,7 @@ class EditPlan(Table):
         " the constant that hurts least (optimal; fitted, slow).",
         must="mean, position, resample, optimal, or a list of these",
         many="comma",
+        unordered=True,
     )
     draws: Count = option(1, help="How many draws of resample, each another text.", must=COUNT)
 
@@ -93,15 +96,31 @@ class Hypothesis(Table):
 class StopPlan(Table):
     """When to stop asking a cell, that is an edit on a task: once it is decided (`lesion.statistics.sequential`)."""
 
-    when: Literal["decided"] = Field(default="decided", description="decided")
-    effect: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.1, description="the smallest drop of accuracy that counts, a number between 0 and 1"
+    when: Literal["decided"] = option(
+        "decided",
+        help="Stop evaluating a layer once it is decided whether its drop exceeds the effect: decided.",
+        must="decided",
+        panel=STATISTICS,
+        name="stop_when",
+    )
+    rule: Literal["closed e-BH", "e-Holm"] = option(
+        "closed e-BH",
+        help="What the level limits once evaluation stops: closed e-BH the false discovery rate, e-Holm the chance of"
+        " any wrong call.",
+        must="closed e-BH (false discovery rate) or e-Holm (family-wise error)",
+        panel=STATISTICS,
+        name="stop_rule",
+        shown="closed e-BH",
+    )
+    effect: Annotated[Number, Field(gt=0, lt=1)] = option(
+        0.1,
+        help="Smallest drop in accuracy that counts, where evaluation stops once decided.",
+        must="the smallest drop of accuracy that counts, a number between 0 and 1",
+        panel=STATISTICS,
+        shown="0.1",
     )
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
         default=0.05, description="the false discovery rate or family-wise error allowed, a number between 0 and 1"
-    )
-    rule: Literal["closed e-BH", "e-Holm"] = Field(
-        default="closed e-BH", description="closed e-BH (false discovery rate) or e-Holm (family-wise error)"
     )
 
 
@@ -113,26 +132,11 @@ class Study(Questions):
         'all'
     """
 
-    FORM: ClassVar[str] = "lesion study"
-    # None changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen", "screen_top", "hypotheses")
-    GROWS: ClassVar[tuple[str, ...]] = (*Questions.GROWS, "edits")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("models",),
-        ("tasks",),
-        ("edits", "unit"),
-        ("edits", "factor"),
-        ("edits", "replace"),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion study"
 
-    models: Several[OneModel] = option(
-        help=MODEL,
-        must="a list of at least one model: strings, or tables with a source",
-        many="repeat",
-        argument="MODEL",
-    )
-    edits: EditPlan = flat(EditPlan(), must="a table [edits]")
-    stop: StopPlan | None = Field(default=None, description="a table [stop]")
+    models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
+    edits: EditPlan = flat(EditPlan(), "a table [edits]", identity=EXTENDABLE)
+    stop: StopPlan | None = flat(None, "a table [stop]", identity=NOT_IN_IDENTITY)
     screen: Annotated[
         Literal[True] | None,
         BeforeValidator(lambda value: None if value is False else value, json_schema_input_type=bool | None),
@@ -141,9 +145,10 @@ class Study(Questions):
         help="First score gold solutions under every edit (cheap): ranks layers; compares tasks at equal difficulty.",
         must="true or false",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
 
-    hypotheses: tuple[Hypothesis, ...] = Field(default=(), description="tables [[hypotheses]]")
+    hypotheses: tuple[Hypothesis, ...] = key((), "tables [[hypotheses]]", identity=NOT_IN_IDENTITY)
 
     @model_validator(mode="after")
     def _evaluated(self) -> Study:
@@ -164,7 +169,15 @@ class Study(Questions):
                 )
         return self
 
-    screen_top: Count | None = Field(default=None, description=COUNT, exclude_if=lambda top: top is None)
+    screen_top: Count | None = option(
+        None,
+        help="Screen, then generate only under so many edits of each unit and factor, kind or draw: those that take"
+        " most log-probability.",
+        must=COUNT,
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+        exclude_if=lambda top: top is None,
+    )
 
     @property
     def screens(self) -> bool:
@@ -175,29 +188,6 @@ class Study(Questions):
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         for name, count in blocks.items():
             parse_layers(self.edits.layers, count, name)
-
-    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "screen_top", (), "Screen, then generate only under so many edits of each unit and factor, kind or draw:"
-            " those that take most log-probability.", STATISTICS, frozenset({int}),
-        ),
-        Option(
-            "revisions", (), "Training checkpoints to study as well, or all.", WHAT,
-            frozenset({str}), many="comma",
-        ),
-        Option(
-            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds the effect: decided.",
-            STATISTICS, frozenset({str}),
-        ),
-        Option(
-            "stop_rule", (), "What the level limits once evaluation stops: closed e-BH the false discovery rate,"
-            " e-Holm the chance of any wrong call.", STATISTICS, frozenset({str}), shown="closed e-BH",
-        ),
-        Option(
-            "effect", (), "Smallest drop in accuracy that counts, where evaluation stops once decided.", STATISTICS,
-            frozenset({float}), shown="0.1",
-        ),
-    )  # fmt: skip
 
     @classmethod
     @override
@@ -265,6 +255,17 @@ METHOD = Method(
     "lesion.studies.ablation.report:AblationResult",
     "ablate",
     "Ablate one block at a time and measure, with intervals, what each task loses.",
+    shorthands=(
+        Option(
+            "revisions",
+            (),
+            "Training checkpoints to study as well, or all.",
+            WHAT,
+            Listed[Text],
+            many="comma",
+            default=(),
+        ),
+    ),
     default_name="ablation",
     needs_out=False,
     kept="Every answer so far is kept in {folder}; the same command goes on from there, and `lesion report {folder}`"
@@ -274,4 +275,13 @@ METHOD = Method(
         "lesion ablate bundled:llama-base --task primer:arithmetic",
         "lesion ablate ./my-model --task questions.jsonl --layers 0-7 --out study",
     ),
+    python="""
+Example:
+    >>> result = lesion.ablate("bundled:llama-base", tasks=["primer:arithmetic"], items=100)
+    >>> result.table[["layer", "accuracy", "critical"]]
+
+Raises:
+    UsageError: a task or layer does not exist, or an argument cannot be what it is to be.
+    LesionError: a model cannot be loaded, or the folder belongs to another study.
+""",
 )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
-from lesion.core.fields import LEVEL_OPTION, Level, Listed, OneOrSeveral, Text, printable
+from lesion.core.fields import LEVEL_OPTION, FolderName, Level, Listed, OneOrSeveral, Text, printable
 from lesion.core.method import Method
-from lesion.core.options import option
+from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
 
 
 class ComparisonStudy(StudyFile):
     """The stored answers of finished studies, compared item by item."""
 
-    FORM: ClassVar[str] = "lesion comparison"
+    IDENTITY_PREFIX: ClassVar[str] = "lesion comparison"
 
-    kind: Literal["comparison"] = Field(default="comparison", description="comparison")
-    folders: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
+    kind: Literal["comparison"] = kind_key("comparison", identity=IN_IDENTITY)
+    folders: Annotated[tuple[FolderName, ...], OneOrSeveral()] = option(
         help="Output folders of studies with answers: ablate, evaluate, isolate, truncate, tune. Every other"
         " folder is compared with the first.",
         must="a list of output folders of studies",
@@ -39,7 +39,7 @@ class ComparisonStudy(StudyFile):
         name="task",
         many="repeat",
     )
-    level: Level = LEVEL_OPTION
+    level: Level = LEVEL_OPTION()
 
 
 METHOD = Method(
@@ -52,4 +52,15 @@ METHOD = Method(
     kept="Nothing is kept of an unfinished comparison; the same command starts it anew.",
     examples=("lesion compare base-study tuned-study",),
     distributed=False,
+    python="""
+Example:
+    >>> compared = lesion.compare("base", "tuned")
+    >>> compared.table
+    >>> compared.items.query("change == 'lost'")
+
+Raises:
+    UsageError: a folder has no answers or is named twice, two have no item in common, or answers were decoded or
+        prompted differently; what differs is said.
+    LesionError: a store is damaged.
+""",
 )

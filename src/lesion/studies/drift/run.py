@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from lesion.core.differences import study_differences
+from lesion.core.differences import refuse_another, study_there
 from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
-from lesion.core.study_file import PROMPTING, ModelChoice
-from lesion.core.values import read_summary
-from lesion.errors import LesionError
+from lesion.core.study_file import ModelChoice
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
@@ -51,7 +48,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     run.note_if_fewer(study.task.name, len(runs[0]), study.items)
     critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
     _look_ahead(study, run)
-    _refuse_another(folder, study)
+    refuse_another(folder, "drift study", study_there(DriftSummary, folder), study)
     measured = 0
     finished: list[DriftOfModel] = []
     notes = _notes(study, task, critical)
@@ -82,25 +79,6 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
             summary.write(folder)
     planned = len(study.models) * study.runs * len(study.clusters or (study.drawn,))
     return DriftResult(folder, summary, evaluation.evaluated, planned, measured)
-
-
-_AGAIN = "run `lesion drift` again"
-
-
-def _refuse_another(folder: Path, study: DriftStudy) -> None:
-    """A summary that is there is replaced by one of the same questions only."""
-    try:
-        there = read_summary(DriftSummary, folder, _AGAIN)
-    except LesionError:
-        return  # damaged: there is nothing to lose
-    if there is None or there.identity == study.identity():
-        return
-    keys = ("task", *PROMPTING, "max_new_tokens", "stop_loops", "thinking_tokens", "dtype")
-    differing = study_differences(there.study, study, keys)
-    raise LesionError(
-        f"{folder} holds another drift study{f' ({differing})' if differing else ''}. Give another folder with --out,"
-        " or run the study that was started there."
-    )
 
 
 def _look_ahead(study: DriftStudy, run: Run) -> None:

@@ -11,19 +11,19 @@ from lesion.core.fields import (
     COUNT,
     DTYPES,
     ENGINES,
-    MODEL,
+    MODELS,
     SEED,
     Count,
     Dtype,
     EngineName,
+    FolderName,
     Seed,
     Several,
-    Text,
     Whole,
     one_of,
 )
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, OneTask, Questions
 
 Part = Literal["prompt", "solution", "both"]
@@ -58,60 +58,69 @@ class DriftStudy(GreedyStudy):
         50
     """
 
-    FORM: ClassVar[str] = "lesion drift"
-    # What is clustered how decides no answer, and every number on disk is kept under all that decides it.
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *GreedyStudy.SILENT,
-        *("kind", "models", "items", "runs", "clusters", "layer_zero", "normalise", "nmi", "starts", "part"),
-        *("solution", "elbow", "between", "study", "seed"),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion drift"
 
-    kind: Literal["drift"] = Field(default="drift", description="drift")
-    models: Several[OneModel] = option(
-        help=MODEL,
-        must="a list of at least one model: strings, or tables with a source",
-        many="repeat",
-        argument="MODEL",
-    )
+    kind: Literal["drift"] = kind_key("drift")
+    models: Several[OneModel] = MODELS(identity=NOT_IN_IDENTITY)
     task: OneTask = option(
         help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
     )
-    items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
-    runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
+    items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS, identity=NOT_IN_IDENTITY)
+    runs: Count = option(
+        5,
+        help="Number of draws of items; curves are means over them.",
+        must=COUNT,
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+    )
     clusters: Several[Annotated[Whole, Field(ge=2)]] | None = option(
         None,
         help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         must="a whole number from 2, or a list of them",
         many="comma",
         shown=f"{USUAL}, or half of a run's different tokens where these are fewer",
+        identity=NOT_IN_IDENTITY,
     )
     layer_zero: LayerZero = option(
         "embedding",
         help="Reference of the comparison: embedding, or block (the output of block 0).",
         must=one_of(LayerZero),
+        identity=NOT_IN_IDENTITY,
     )
     normalise: Normalise = option(
         "none",
         help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).",
         must=one_of(Normalise),
+        identity=NOT_IN_IDENTITY,
     )
     nmi: Information = option(
         "arithmetic",
         help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
         must=one_of(Information),
+        identity=NOT_IN_IDENTITY,
     )
     starts: Count = option(
-        10, help="Number of k-means++ initialisations; the lowest inertia is kept.", must=COUNT, panel=STATISTICS
+        10,
+        help="Number of k-means++ initialisations; the lowest inertia is kept.",
+        must=COUNT,
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
-    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=one_of(Part))
+    part: Part = option(
+        "both", help="Tokens that are clustered: prompt, solution or both.", must=one_of(Part), identity=NOT_IN_IDENTITY
+    )
     solution: Solution = option(
-        "own", help="Solution after the prompt: own (greedy), gold or none.", must=one_of(Solution)
+        "own",
+        help="Solution after the prompt: own (greedy), gold or none.",
+        must=one_of(Solution),
+        identity=NOT_IN_IDENTITY,
     )
     elbow: ElbowLayers = option(
         "later",
         help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.",
         must=one_of(ElbowLayers),
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     between: (
         Annotated[
@@ -125,13 +134,17 @@ class DriftStudy(GreedyStudy):
         help="Two layers between which tokens are followed; default: at the hinge or step.",
         must="a list of two layers, whole numbers from 0, the earlier one first",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
-    study: Text | None = option(
+    study: FolderName | None = option(
         None,
         help="Output folder of a layer study; its critical blocks are compared with the hinge or step.",
         must="the folder of a layer study",
+        identity=NOT_IN_IDENTITY,
     )
-    seed: Seed = option(0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS)
+    seed: Seed = option(
+        0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS, identity=NOT_IN_IDENTITY
+    )
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
 
@@ -161,4 +174,13 @@ METHOD = Method(
     "Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
     kept="Every solution and clustering so far is kept in {folder}; the same command goes on.",
     examples=("lesion drift bundled:llama-base --task primer:arithmetic --out drift",),
+    python="""
+Example:
+    >>> result = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
+    >>> result.table[["layer", "nmi", "null"]], result.summary.models[0].curve.shape
+
+Raises:
+    UsageError: a task, model or layer does not exist, or a run has fewer tokens than clusters.
+    LesionError: a model cannot be loaded or its states are not finite, or the folder belongs to other questions.
+""",
 )

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import DTYPES, MODEL, SEED, Dtype, Seed, Several, Text, Whole
+from lesion.core.fields import DTYPES, MODELS, SEED, Dtype, FolderName, Seed, Several, Whole
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, option
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
 from lesion.errors import UsageError
 
@@ -28,40 +28,37 @@ class EffectsStudy(ModelStudy):
         ('block', 'attention', 'mlp')
     """
 
-    FORM: ClassVar[str] = "lesion effects"
-    SILENT: ClassVar[tuple[str, ...]] = (*ModelStudy.SILENT, "kind", "unit", "study")
-    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",))
+    IDENTITY_PREFIX: ClassVar[str] = "lesion effects"
 
-    kind: Literal["effects"] = Field(default="effects", description="effects")
-    models: Several[OneModel] = option(
-        help=MODEL,
-        must="a list of at least one model: strings, or tables with a source",
-        many="repeat",
-        argument="MODEL",
-    )
+    kind: Literal["effects"] = kind_key("effects")
+    models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
     tasks: Several[OneTask] = option(
         help="Task with gold answers: primer:arithmetic, ioi, facts, gsm8k, FILE.jsonl, …",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
     unit: Several[EffectUnit] = option(
         ("block", "attention", "mlp"),
         help="Part of each block to measure: block, attention, mlp, or head (query heads one by one).",
         must="block, attention, mlp or head, or a list of these",
         many="repeat",
+        identity=NOT_IN_IDENTITY,
     )
     items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
         50,
         help="Number of items per task, drawn with the seed; or all.",
         must="a whole number from 1, or all",
         panel=STATISTICS,
+        identity=EXTENDABLE,
     )
-    study: Text | None = option(
+    study: FolderName | None = option(
         None,
         help="Output folder of a layer study; its drops of accuracy are compared with the effects.",
         must="the folder of a layer study",
+        identity=NOT_IN_IDENTITY,
     )
     seed: Seed = option(0, help="Random seed of the draw of items and of the intervals.", must=SEED, panel=STATISTICS)
     dtype: Dtype = DTYPES
@@ -88,4 +85,15 @@ METHOD = Method(
         "lesion effects bundled:llama-base --task primer:arithmetic --out effects",
         "lesion effects model/ --task sums.jsonl --study layers/ --out effects/",
     ),
+    python="""
+Example:
+    >>> result = lesion.effects("bundled:llama-base", "primer:arithmetic", items=20)
+    >>> result.verdict, result.table[["unit", "layer", "direct", "total"]]
+
+Raises:
+    UsageError: a task does not exist or has no gold answers, a branch is not known, or the layer study beside it is
+        about other models or tasks.
+    LesionError: a model cannot be loaded, no block's part in its logits can be read, or the folder belongs to other
+        questions.
+""",
 )

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Several, Whole, one_of
 from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import OneModel, Questions
 from lesion.edits.place import BlockUnit, address, within
 from lesion.errors import UsageError
@@ -50,66 +50,66 @@ class InteractionStudy(Questions):
         ('pairs',)
     """
 
-    FORM: ClassVar[str] = "lesion interaction"
-    # What is removed, and what is computed from it, changes no answer.
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *Questions.SILENT,
-        *(
-            "kind",
-            "design",
-            "unit",
-            "layers",
-            "places",
-            "factor",
-            "measure",
-            "window",
-            "order",
-            "random_orders",
-            "permutations",
-        ),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion interaction"
 
-    kind: Literal["interaction"] = Field(default="interaction", description="interaction")
+    kind: Literal["interaction"] = kind_key("interaction")
     model: OneModel = ONE_MODEL
     design: Several[Design] = option(
         ("pairs",),
         help=f"What is removed together: {one_of(Design)}.",
         must=f"{one_of(Design)}, or a list of these",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
     unit: BlockUnit = option(
-        "block", help="Part of each block to scale: block, attention or mlp.", must="block, attention or mlp"
+        "block",
+        help="Part of each block to scale: block, attention or mlp.",
+        must="block, attention or mlp",
+        identity=NOT_IN_IDENTITY,
     )
-    layers: Layers = LAYERS
+    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     places: Listed[Place] = option(
         (),
         help="Places of any unit in the stead of layers and unit, such as 23.attention.head.4,22.mlp,13.",
         must="places such as 23.attention.head.4, or a list of them",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
-    factor: Number = option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number")
+    factor: Number = option(
+        0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number", identity=NOT_IN_IDENTITY
+    )
     measure: Measure = option(
         "accuracy",
         help="What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).",
         must="accuracy or gold",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     window: Annotated[Whole, Field(ge=2)] = option(
-        2, help="With windows: how many consecutive blocks are removed together.", must="a whole number from 2"
+        2,
+        help="With windows: how many consecutive blocks are removed together.",
+        must="a whole number from 2",
+        identity=NOT_IN_IDENTITY,
     )
     order: Order = option(
         "least",
         help="With cumulative: least (important first), most, or every block once, as 13,10,14.",
         must="least, most, or every block once, as 13,10,14",
+        identity=NOT_IN_IDENTITY,
     )
     random_orders: Annotated[Whole, Field(ge=0)] = option(
         5,
         help="With cumulative: number of random orders that the order is compared with.",
         must="a whole number from 0",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     permutations: Count = option(
-        20, help="With shapley: number of orders that are drawn.", must=COUNT, panel=STATISTICS
+        20,
+        help="With shapley: number of orders that are drawn.",
+        must=COUNT,
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
 
     @model_validator(mode="after")
@@ -198,4 +198,13 @@ METHOD = Method(
         "lesion interact model/ --task sums.jsonl --layers 1-4 --out pairs/",
         "lesion interact model/ --task q.jsonl --places 3.attention,2.mlp --out places/",
     ),
+    python="""
+Example:
+    >>> pairs = lesion.interact("bundled:llama-base", "primer:arithmetic", layers=[1, 3, 4], items=50)
+    >>> pairs.table[["places", "sum", "together", "beyond", "verdict"]]
+
+Raises:
+    UsageError: a task or a block does not exist, there is one place only, or an argument cannot be what it is.
+    LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
+""",
 )

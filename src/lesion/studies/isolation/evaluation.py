@@ -102,10 +102,10 @@ class EditedModel(Value):
 
     @property
     def name(self) -> str:
-        """`MathNeuro, keep 5 %, ×0`, with the repeat where there are several."""
+        """`MathNeuro, share 5 %, ×0`, with the repeat where there are several."""
         parts = [self.method_name]
         if self.keep is not None:
-            parts.append(f"keep{wording.SPACE}{wording.keep(self.keep)}")
+            parts.append(f"share{wording.SPACE}{wording.keep(self.keep)}")
         if self.repeat:
             parts.append(f"repeat{wording.SPACE}{self.repeat}")
         if self.random_of is not None and self.matched_in != "count":

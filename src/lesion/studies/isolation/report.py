@@ -345,12 +345,14 @@ def _study(summary: IsolationSummary, *, browsable: bool) -> Section:
 def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
     """The study's own entries, and those of the isolation and the evaluation that are not tables."""
     isolation, evaluation = summary.isolation, summary.evaluation
-    facts = list(entries(summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})))
+    facts = list(
+        entries(summary.study.model_dump(mode="json", by_alias=False, exclude_none=True, exclude={"kind", "title"}))
+    )
     if isolation is not None:
         if isolation.study != summary.study:
-            names = {"skill", "controls", "methods", "keep", "samples", "repeats", "seed", "replacement"}
+            names = {"skill", "controls", "methods", "share", "samples", "repeats", "seed", "replacement"}
             names |= {"exclude_super_weights"}
-            own = isolation.study.model_dump(mode="json", include=names)
+            own = isolation.study.model_dump(mode="json", by_alias=False, include=names)
             facts += [(f"{name} of the isolation", value) for name, value in entries(own)]
         facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))
         facts.append(("weights in", isolation.dtype))

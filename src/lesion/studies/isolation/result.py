@@ -129,7 +129,7 @@ class Selected(Value):
 
     @property
     def name(self) -> str:
-        """`MathNeuro, keep 5 %`."""
+        """`MathNeuro, share 5 %`."""
         return selection_name(self.method, self.keep)
 
 
@@ -152,7 +152,7 @@ class Overlap(Value):
 
     @property
     def label(self) -> str:
-        """`MathNeuro, keep 5 %`."""
+        """`MathNeuro, share 5 %`."""
         return selection_name(self.method, self.keep)
 
     @property
@@ -222,7 +222,7 @@ class Isolation(Value):
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the selections, with texts and repeat where these differ: `MathNeuro, keep 5 %, repeat 1`."""
+        """Names of the selections, with texts and repeat where these differ: `MathNeuro, share 5 %, repeat 1`."""
         several_samples = len({selection.samples for selection in self.selections}) > 1
         several_repeats = len({selection.repeat for selection in self.selections}) > 1
         return [
@@ -244,8 +244,8 @@ class IsolationSummary(Summary):
 
 
 def selection_name(method: str, keep: float) -> str:
-    """`MathNeuro, keep 5 %`."""
-    return f"{METHOD_NAMES.get(method, method)}, keep{wording.SPACE}{wording.keep(keep)}"
+    """`MathNeuro, share 5 %`."""
+    return f"{METHOD_NAMES.get(method, method)}, share{wording.SPACE}{wording.keep(keep)}"
 
 
 def _kind(matrix: str) -> str:

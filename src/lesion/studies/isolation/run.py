@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion.core.apart import calibrated_on
-from lesion.core.differences import study_differences
+from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.study_file import PROMPTING, ModelChoice, Questions
@@ -202,12 +202,13 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
         there = stored(folder)
     except LesionError:
         return  # damaged: there is nothing to lose
-    if there is None or there.identity == identity:
-        return
     drawn = ("samples", "repeats", "seed", "replacement", *PROMPTING, "dtype")
-    keys = ("model", "weights", "skill", "controls", "exclude_super_weights", *drawn)
-    differing = study_differences(there.study, study, keys) or "the same draws of data that has changed since"
-    raise LesionError(
-        f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"
-        f" --out."
+    refuse_another(
+        folder,
+        "isolation",
+        None if there is None else there.study,
+        study,
+        same=there is not None and there.identity == identity,
+        compared=("model", "weights", "skill", "controls", "exclude_super_weights", *drawn),
+        otherwise="the same draws of data that has changed since",
     )

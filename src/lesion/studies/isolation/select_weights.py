@@ -60,7 +60,7 @@ def isolate(
     reader = observed or model
     inputs = observe_all(reader, texts, folder, watcher)
     skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
-    every = [made for method in study.methods for made in selections(method, study.keep, skill, controls)]
+    every = [made for method in study.methods for made in selections(method, study.share, skill, controls)]
     fixed = fixed_together([made.selection for made in every], model)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
     notes = [*_storage_notes(reader, model), *_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]

@@ -132,7 +132,7 @@ def overlap_legend(overlaps: Sequence[Overlap]) -> tuple[Series, ...]:
 
 
 def overlap_text(overlap: Overlap) -> str:
-    """`MathNeuro, keep 5 %, 100 texts: IoU 0.950 (pairs 0.940 to 0.960), by chance 0.026`."""
+    """`MathNeuro, share 5 %, 100 texts: IoU 0.950 (pairs 0.940 to 0.960), by chance 0.026`."""
     pairs = " (one pair, no interval)" if overlap.repeats == 2 else ""
     if overlap.spread is not None:
         pairs = f" (pairs {overlap.spread[0]:.3f} to {overlap.spread[1]:.3f})"

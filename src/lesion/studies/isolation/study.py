@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, SAMPLES, Count, Listed, Number, OneOrSeveral, Several, Text, Whole
+from lesion.core.fields import (
+    COUNT,
+    ONE_MODEL,
+    SAMPLES,
+    Also,
+    Count,
+    Listed,
+    Number,
+    OneOrSeveral,
+    Several,
+    TaskName,
+    Text,
+    Whole,
+)
 from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, Option, option
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, flat, kind_key, option
 from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions, Table
 from lesion.edits.edit import MatchedIn
 from lesion.errors import UsageError
@@ -20,8 +33,15 @@ SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude
 METHODS: tuple[SelectionMethod, ...] = get_args(SelectionMethod)
 
 Share = Annotated[Number, Field(gt=0, le=1)]
+EditText = Annotated[
+    Text, Also("pathlib:Path"), Also("lesion.edits.files.artefact:EditFile"), Also("lesion.edits.edit:Edit")
+]
 RANDOM_CONTROLS = option(
-    3, help="Number of matched random controls per edit.", must="a whole number from 0", panel=STATISTICS
+    3,
+    help="Number of matched random controls per edit.",
+    must="a whole number from 0",
+    panel=STATISTICS,
+    identity=NOT_IN_IDENTITY,
 )
 
 MATCHED_IN: tuple[MatchedIn, ...] = option(
@@ -31,14 +51,18 @@ MATCHED_IN: tuple[MatchedIn, ...] = option(
     must="count, magnitude, importance, or a list of these",
     many="comma",
     panel=STATISTICS,
+    identity=NOT_IN_IDENTITY,
 )
 
 
 class Choose(Table):
     """Choosing among the edits on some of the items, and reporting the chosen one on the others."""
 
-    validation: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="the share of the items on which the edit is chosen, between 0 and 1"
+    validation: Annotated[Number, Field(gt=0, lt=1)] = option(
+        0.5,
+        help="Choose the best edit on this share of the items and report it on the others.",
+        must="the share of the items on which the edit is chosen, between 0 and 1",
+        panel=STATISTICS,
     )
 
 
@@ -48,34 +72,32 @@ class IsolationStudy(Questions):
     Without tasks nothing is evaluated: the selections are made, counted and compared.
 
     Example:
-        >>> IsolationStudy.make(model="bundled:llama-base", skill="primer:arithmetic", controls=["primer:atlas"]).keep
+        >>> IsolationStudy.make(model="bundled:llama-base", skill="primer:arithmetic", controls=["primer:atlas"]).share
         (0.05,)
     """
 
-    FORM: ClassVar[str] = "lesion isolation"
-    # What is edited does not count: the edit is part of every answer's key, and a folder can take more of them.
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *Questions.SILENT,
-        *("kind", "weights", "skill", "controls", "methods", "keep", "samples", "repeats", "replacement"),
-        *("factor", "random_controls", "matched_in", "choose", "exclude_super_weights"),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion isolation"
 
-    kind: Literal["isolation"] = Field(default="isolation", description="isolation")
+    kind: Literal["isolation"] = kind_key("isolation")
     model: OneModel = ONE_MODEL
     weights: Text | None = option(
         None,
         help="Full-precision model of a quantised MODEL: weights are selected, cut and evaluated there, by the"
         " activations of MODEL.",
         must="a model: bundled:NAME, a folder, or a hub id",
+        identity=NOT_IN_IDENTITY,
     )
-    skill: Text = option(
-        help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
+    skill: TaskName = option(
+        help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.",
+        must="the name of a task",
+        identity=NOT_IN_IDENTITY,
     )
-    controls: Several[Text] = option(
+    controls: Several[TaskName] = option(
         help="Task whose weights are excluded.",
         must="the names of at least one task",
         name="control",
         many="repeat",
+        identity=NOT_IN_IDENTITY,
     )
     methods: Several[SelectionMethod] = option(
         ("mathneuro",),
@@ -83,66 +105,59 @@ class IsolationStudy(Questions):
         must=f"a list of {', '.join(METHODS)}",
         name="method",
         many="repeat",
+        identity=NOT_IN_IDENTITY,
     )
-    keep: Several[Share] = option(
+    share: Several[Share] = option(
         (0.05,),
         help="Share of each matrix's weights that is selected for each task, in (0, 1]; not the share that remains.",
         must="a share above 0 and at most 1, or a list of them",
         many="comma",
+        identity=NOT_IN_IDENTITY,
+        alias="keep",  # in summary.json
     )
     samples: Several[Count] = option(
         (SAMPLES,),
         help="Number of calibration texts per task; several numbers show how many are needed.",
         must="a whole number from 1, or a list of them",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
     repeats: Count = option(
         1,
         help="Number of draws of texts; more than one measures how far selections agree.",
         must=COUNT,
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
-    replacement: bool = option(False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS)
+    replacement: bool = option(
+        False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS, identity=NOT_IN_IDENTITY
+    )
     factor: Several[Number] = option(
         (0.0,),
         help="Scale factor of the selected weights, 0 prunes.",
         must="a finite number or a list of them",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
     exclude_super_weights: Annotated[Whole, Field(ge=0, le=1000)] = option(
         0,
         help="Exclude so many weights with the largest activation spikes from every selection and random control;"
         " they are evaluated by themselves.",
         must="a whole number from 0 to 1000",
+        identity=NOT_IN_IDENTITY,
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     matched_in: Several[MatchedIn] = MATCHED_IN
-    choose: Choose | None = Field(default=None, description="a table [choose]")
+    choose: Choose | None = flat(None, "a table [choose]", identity=NOT_IN_IDENTITY)
     tasks: Listed[OneTask] = option(
         (),
         help="Task on which every edit is evaluated; without one the weights are selected only.",
         must="a list of tasks: strings, or tables with a name",
         name="task",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
-
-    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "validation", (), "Choose the best edit on this share of the items and report it on the others.",
-            STATISTICS, frozenset({float}),
-        ),
-    )  # fmt: skip
-
-    @classmethod
-    @override
-    def from_options(cls, validation: float | None = None, **options: Any) -> IsolationStudy:
-        """A study from options by their flat names.
-
-        Raises:
-            UsageError: a value is wrong; all that are wrong are named.
-        """
-        chosen = {} if validation is None else {"choose": {"validation": validation}}
-        return super().from_options(**options, **chosen)
 
     def model_post_init(self, context: object) -> None:
         """Refuse what no value alone shows.
@@ -166,26 +181,25 @@ class IsolationStudy(Questions):
 class EvaluationStudy(Questions):
     """Edits evaluated on one model. Which edits is no part of its identity: more can follow."""
 
-    FORM: ClassVar[str] = "lesion evaluation"
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *Questions.SILENT,
-        *("kind", "edits", "factor", "random_controls", "matched_in", "validation", "force", "skill"),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion evaluation"
 
-    kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
+    kind: Literal["evaluation"] = kind_key("evaluation")
     model: OneModel = ONE_MODEL
-    edits: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
+    edits: Annotated[tuple[EditText, ...], OneOrSeveral()] = option(
         (),
         help="An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.",
         must="a list of edits: texts such as 3x0, or .edit files",
         name="edit",
         many="repeat",
+        identity=NOT_IN_IDENTITY,
+        first=True,
     )
     factor: Listed[Number] = option(
         (),
         help="Scale factor, 0 prunes; default: each edit's own.",
         must="a finite number or a list of them",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     matched_in: Several[MatchedIn] = MATCHED_IN
@@ -194,13 +208,20 @@ class EvaluationStudy(Questions):
         help="Choose the best edit on this share of the items and report it on the others.",
         must="a share of the items between 0 and 1",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
-    skill: Text | None = option(
+    skill: TaskName | None = option(
         None,
         help="Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.",
         must="the name of one of the tasks",
+        identity=NOT_IN_IDENTITY,
     )
-    force: bool = option(False, help="Accept edits made for another model of the same shapes.", must="true or false")
+    force: bool = option(
+        False,
+        help="Accept edits made for another model of the same shapes.",
+        must="true or false",
+        identity=NOT_IN_IDENTITY,
+    )
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
@@ -215,6 +236,15 @@ METHOD = Method(
     "Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
     examples=("lesion isolate MODEL --skill sums.jsonl --control facts.jsonl --out weights",),
     kept="What was observed and answered so far is kept in {folder}; the same command goes on.",
+    python="""
+Example:
+    >>> result = lesion.isolate("bundled:llama-base", "primer:arithmetic", ["primer:atlas", "primer:reading"])
+    >>> edit = lesion.read_edit(result.edits["mathneuro-0.05"])
+
+Raises:
+    UsageError: a task does not exist or has too few items, or a value is wrong.
+    LesionError: the model cannot be loaded, or every selection is empty or everything.
+""",
 )
 EVALUATION = Method(
     EvaluationStudy,
@@ -227,4 +257,17 @@ EVALUATION = Method(
         "lesion evaluate MODEL --edit a.edit --factor 0,0.5 --task a.jsonl --out edits",
     ),
     folder="isolation",
+    python="""
+An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
+random weights of every matrix, or as many other blocks (`lesion.edits.matched`). With `matched_in` "magnitude" the
+weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's controls.
+
+Example:
+    >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])
+    >>> result.table[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
+
+Raises:
+    UsageError: a task does not exist, or a value is wrong.
+    LesionError: an edit does not fit the model, or moves too little in its dtype.
+""",
 )

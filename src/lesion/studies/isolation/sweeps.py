@@ -56,7 +56,7 @@ def along(edits: Iterable[EditedModel], name: Along) -> list[Line]:
     for (method, samples, other), group in groups.items():
         label = method
         if several_others and other is not None:
-            keep = f", keep{wording.SPACE}{wording.keep(other)}"
+            keep = f", share{wording.SPACE}{wording.keep(other)}"
             label += f" {wording.factor(other)}" if name == "keep" else keep
         if several_samples and samples is not None:
             label += f", {wording.counted(samples, 'text')}"

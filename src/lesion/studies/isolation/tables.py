@@ -76,7 +76,7 @@ def selections(isolation: Isolation) -> Table:
         pd.DataFrame(rows),
         (
             Column("name", "Selection", number=False),
-            Column("keep", "Keep", wording.keep),
+            Column("keep", "Share", wording.keep),
             *plain_columns(samples="Texts", repeat="Repeat", selected="Selected", total="Of"),
             Column("share", "Share", lambda share: wording.percent(share, 3)),
             Column("overlap", "Overlap of repeats", decimals(2)),

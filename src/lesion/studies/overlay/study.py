@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import SEED, Listed, OneOrSeveral, Seed, Text
+from lesion.core.fields import SEED, FolderName, Listed, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
-from lesion.core.options import option
+from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
 from lesion.errors import UsageError
 
@@ -19,10 +18,10 @@ from lesion.errors import UsageError
 class OverlayStudy(StudyFile):
     """What finished studies say of the blocks of the same models, compared."""
 
-    FORM: ClassVar[str] = "lesion overlay"
+    IDENTITY_PREFIX: ClassVar[str] = "lesion overlay"
 
-    kind: Literal["overlay"] = Field(default="overlay", description="overlay")
-    folders: Annotated[tuple[Text, ...], OneOrSeveral()] = option(
+    kind: Literal["overlay"] = kind_key("overlay", identity=IN_IDENTITY)
+    folders: Annotated[tuple[FolderName, ...], OneOrSeveral()] = option(
         help="Output folders of finished studies: ablate, drift, isolate, truncate.",
         must="a list of output folders of finished studies",
         many="repeat",
@@ -57,4 +56,14 @@ METHOD = Method(
         "lesion overlay study drift --out overlay",
         "lesion overlay study isolation --pair 'drop ~ mathneuro' --out overlay",
     ),
+    python="""
+Example:
+    >>> compared = lesion.overlay("layers", "drift", "isolation")
+    >>> compared.correlations
+
+Raises:
+    UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, no
+        model has two profiles, or a pair does not name two of them.
+    LesionError: a file is damaged.
+""",
 )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from lesion.core.differences import study_differences
+from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
 from lesion.core.prompt_look_ahead import refuse_unfit_styles
 from lesion.core.run import Run
-from lesion.core.study_file import PROMPTING, ModelChoice, TaskChoice
-from lesion.core.values import read_summary
+from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.engines.config import EngineChoice
 from lesion.engines.transformers.engine import refuse_one_by_one
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.report import wording
 from lesion.studies.patching import cells
@@ -49,7 +47,7 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     for chosen in study.models:
         if chosen.name not in run.loaded:
             refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
-    _refuse_another(run.folder, study)
+    refuse_another(run.folder, "patching study", study_there(PatchingSummary, run.folder), study)
     work = _Work(study, run)
     with locked(run.folder, "patching"):
         for chosen in study.models:
@@ -61,20 +59,6 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
                 work.measure(chosen, model, choice, task, items[choice], style, layers)
             del model
     return PatchingResult(run.folder, work.summary(), work.evaluated, work.planned)
-
-
-def _refuse_another(folder: Path, study: PatchingStudy) -> None:
-    """A summary that is there is replaced by one of the same study, or of the same with more models, tasks or items."""
-    try:
-        there = read_summary(PatchingSummary, folder, "run `lesion patch` again")
-    except LesionError:
-        return  # damaged: there is nothing to lose
-    if there is not None and there.study.basis() != study.basis():
-        differing = study_differences(there.study, study, ("seed", *PROMPTING, "dtype"))
-        raise LesionError(
-            f"{folder} holds another patching study{f' ({differing})' if differing else ''}. Give another folder with"
-            " --out, or run the study that was started there."
-        )
 
 
 class _Work:

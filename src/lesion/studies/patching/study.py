@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import DTYPES, ENGINES, MODEL, SEED, Dtype, EngineName, Seed, Several, Whole, one_of
+from lesion.core.fields import DTYPES, ENGINES, MODELS, SEED, Dtype, EngineName, Seed, Several, Whole, one_of
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, option
+from lesion.core.options import EXTENDABLE, STATISTICS, kind_key, option
 from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
 
 Kind = Literal["block", "attention", "mlp", "head"]
@@ -38,43 +38,42 @@ class PatchingStudy(ModelStudy):
         'all'
     """
 
-    FORM: ClassVar[str] = "lesion patching"
-    SILENT: ClassVar[tuple[str, ...]] = (*ModelStudy.SILENT, "kind")
-    GROWS: ClassVar[tuple[str, ...]] = ("models", "tasks", "items", "layers", "unit", "position")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("unit",), ("position",))
+    IDENTITY_PREFIX: ClassVar[str] = "lesion patching"
 
-    kind: Literal["patching"] = Field(default="patching", description="patching")
-    models: Several[OneModel] = option(
-        help=MODEL,
-        must="a list of at least one model: strings, or tables with a source",
-        many="repeat",
-        argument="MODEL",
-    )
+    kind: Literal["patching"] = kind_key("patching")
+    models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
     tasks: Several[OneTask] = option(
         help="Task whose items have a right and a tempting token: ioi, ioi:PATH, facts, induction, agreement, or a file"
         " of items with 'tempting'.",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
     items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
         50,
         help="Number of items per task, drawn with the seed; or all.",
         must="a whole number from 1, or all",
         panel=STATISTICS,
+        identity=EXTENDABLE,
     )
     unit: Several[Kind] = option(
         ("block", "attention", "mlp"),
         help="Places to patch: block (residual stream), attention, mlp, or head (query heads one by one).",
         must="block, attention, mlp or head, or a list of these",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
-    layers: Layers = LAYERS
+    layers: Layers = LAYERS(identity=EXTENDABLE)
     position: Several[Position] = option(
         tuple(POSITIONS),
         help=f"Tokens to patch: {one_of(Position)}; by default each of these.",
         must=f"{one_of(Position)}, or a list of these",
         many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
     )
     seed: Seed = option(0, help="Random seed of the draw of items.", must=SEED, panel=STATISTICS)
     dtype: Dtype = DTYPES
@@ -119,4 +118,13 @@ METHOD = Method(
         "lesion patch bundled:llama-base --task ioi --items 20 --out patching",
         "lesion patch ./my-model --task ioi:ioi.json --unit head --out heads",
     ),
+    python="""
+Example:
+    >>> result = lesion.patch("bundled:llama-base", "ioi", items=4)
+    >>> result.table[["direction", "place", "layer", "position", "effect"]]
+
+Raises:
+    UsageError: a task, model or layer does not exist, or no item of a task has a corrupted prompt of its length.
+    LesionError: a model cannot be loaded, or the folder cannot be written.
+""",
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
 from lesion.core.fields import ONE_MODEL, Listed, Number, Several, Text, Whole
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import STATISTICS, Option, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import OneModel, Questions, Table
 from lesion.errors import UsageError
 from lesion.studies.truncation.grid import KEEP, Sides
@@ -23,8 +23,13 @@ Share = Annotated[Number, Field(ge=0, le=1)]
 class Screen(Table):
     """A look at every cell by the log-probability of the gold answers alone, before the best are asked in full."""
 
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
-        default="all", description="how many validation items of each task, a whole number from 1, or all"
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
+        "all",
+        help="Number of validation items per task for the screen, or all.",
+        must="how many validation items of each task, a whole number from 1, or all",
+        panel=STATISTICS,
+        name="screen_items",
+        shown="all",
     )
     best: Annotated[Whole, Field(ge=1)] = Field(
         default=16, description="how many of the best cells are asked in full, a whole number from 1"
@@ -32,6 +37,11 @@ class Screen(Table):
     random: Annotated[Whole, Field(ge=0)] = Field(
         default=8, description="how many others, drawn by the seed, are asked too, a whole number from 0"
     )
+
+
+def _screen(value: object) -> object:
+    """A number of cells as the table that says it."""
+    return {"best": value} if type(value) is int else value
 
 
 class TruncationStudy(Questions):
@@ -42,64 +52,73 @@ class TruncationStudy(Questions):
         ('mlp',)
     """
 
-    FORM: ClassVar[str] = "lesion truncation"
-    # What is edited, how many of the items choose, and which checkpoints follow do not change an answer.
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *Questions.SILENT,
-        *("kind", "matrices", "layers", "keep", "side", "objective", "validation", "compose", "screen", "eliminate"),
-        "revisions",
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion truncation"
 
-    kind: Literal["truncation"] = Field(default="truncation", description="truncation")
+    kind: Literal["truncation"] = kind_key("truncation")
     model: OneModel = ONE_MODEL
     matrices: Several[Text] = option(
         ("mlp",),
         help="Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
         must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
-    layers: Layers = LAYERS
+    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     keep: Several[Share] = option(
         KEEP,
         help="Fraction of each matrix's rank that is kept; the rest of its spectrum is removed.",
         must="a fraction of the rank from 0 to 1, or a list of them",
         many="comma",
         shown="14 from 0.9 to 0.0025",
+        identity=NOT_IN_IDENTITY,
     )
     side: Sides = option(
-        "top", help="Side of the spectrum that is kept: top, bottom or both.", must="top, bottom or both"
+        "top",
+        help="Side of the spectrum that is kept: top, bottom or both.",
+        must="top, bottom or both",
+        identity=NOT_IN_IDENTITY,
     )
     objective: Objective = option(
         "accuracy",
         help="Selection criterion: accuracy, or gold (log-probability of the gold answers).",
         must="accuracy or gold",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     validation: Annotated[Number, Field(gt=0, lt=1)] = option(
         0.2,
         help="Share of items for choosing an edit; the others test it.",
         must="the share of the items on which the edit is chosen, between 0 and 1",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
-    compose: bool = option(False, help="Add further matrices greedily while that helps.", must="true or false")
-    screen: Screen | Literal["auto", "none"] = option(
+    compose: bool = option(
+        False, help="Add further matrices greedily while that helps.", must="true or false", identity=NOT_IN_IDENTITY
+    )
+    screen: Annotated[
+        Screen | Literal["auto", "none"],
+        BeforeValidator(_screen, json_schema_input_type=Screen | Literal["auto", "none"] | int),
+    ] = option(
         "auto",
         help="auto, none, or how many of the best cells are evaluated in full after a look at all by log-probability"
         " alone; 8 more are drawn at random to judge the screen.",
         must="auto, none or a table [screen]",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     eliminate: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
         help="Discard hopeless cells early, with this probability of any error, such as 0.05.",
         must="the chance of giving up a cell wrongly, between 0 and 1, for example 0.05",
         panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
     )
     revisions: Listed[Text] = option(
         (),
         help="Training checkpoints on which the chosen edit is evaluated too.",
         must="a list of branches, tags or checkpoints",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
 
     @override
@@ -107,16 +126,11 @@ class TruncationStudy(Questions):
         for name, count in blocks.items():
             parse_layers(self.layers, count, name)
 
-    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "screen_items", (), "Number of validation items per task for the screen, or all.", STATISTICS,
-            frozenset({int, str}), default="all",
-        ),
-    )  # fmt: skip
-
     @classmethod
     @override
-    def from_options(cls, screen: Any = "auto", screen_items: int | str = "all", **options: Any) -> TruncationStudy:
+    def from_options(
+        cls, screen: Any = "auto", screen_items: int | str | None = None, **options: Any
+    ) -> TruncationStudy:
         """A study from options by their flat names; `screen` may be a number of cells.
 
         Raises:
@@ -124,14 +138,15 @@ class TruncationStudy(Questions):
         """
         if isinstance(screen, str) and screen.strip().isdecimal():
             screen = int(screen)
-        if screen == "none" and screen_items != "all":
+        if screen == "none" and screen_items not in (None, "all"):
             raise UsageError(
                 "--screen-items says how much a screen looks at, and --screen none has none; leave one out."
             )
         if screen not in ("auto", "none") and type(screen) is not int and not isinstance(screen, dict):
             raise UsageError(f"--screen is auto, none or a number of cells, not '{screen}'.")
-        if type(screen) is int or (screen == "auto" and screen_items != "all"):
-            screen = {**({"best": screen} if type(screen) is int else {}), "items": screen_items}
+        if screen_items not in (None, "all"):
+            best = {"best": screen} if type(screen) is int else {}
+            screen = {**(screen if isinstance(screen, dict) else best), "items": screen_items}
         return super().from_options(**options, screen=screen)
 
 
@@ -142,4 +157,13 @@ METHOD = Method(
     "truncate",
     "Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
     examples=("lesion truncate MODEL --task facts.jsonl --matrices mlp.up --out truncation",),
+    python="""
+Example:
+    >>> search = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
+    >>> search.summary.chosen, search.edit
+
+Raises:
+    UsageError: a task, matrix or layer does not exist, or a value is wrong.
+    LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
+""",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core import cost
-from lesion.core.differences import study_differences
+from lesion.core.differences import refuse_another
 from lesion.errors import LesionError
 from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
@@ -29,13 +29,7 @@ def refuse(folder: Path, study: TuningStudy) -> None:
         LesionError: another tuning lies there; what differs is named.
     """
     refuse_another_kind(folder, "tuning")
-    kept = _kept(folder)
-    if kept is None or kept.identity() == study.identity():
-        return
-    keys = [key for key in TuningStudy.model_fields if key not in TuningStudy.SILENT]
-    raise LesionError(
-        f"{folder} holds another tuning ({study_differences(kept, study, keys)}). Give another folder with --out."
-    )
+    refuse_another(folder, "tuning", _kept(folder), study)
 
 
 def _kept(folder: Path) -> TuningStudy | None:

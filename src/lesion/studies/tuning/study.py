@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Seed, Several, Text, Whole
+from lesion.core.fields import COUNT, ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import HARDWARE, STATISTICS, TRAINING, Option, option
+from lesion.core.options import HARDWARE, NOT_IN_IDENTITY, STATISTICS, TRAINING, key, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
 
@@ -99,6 +99,13 @@ By = Annotated[
 ]
 
 
+def _exact_dtype(value: object) -> object:
+    """float32, under any of its names."""
+    if not isinstance(value, str) or value in ("float32", "fp32", "auto"):
+        return "float32" if isinstance(value, str) else value
+    raise ValueError(f"a model is tuned in float32, in which small steps are kept, not in {value}; leave --dtype out.")
+
+
 class TuningStudy(GreedyStudy):
     """Tune chosen blocks of a model on a task, the rest frozen, and compare the choices at equal cost.
 
@@ -114,20 +121,15 @@ class TuningStudy(GreedyStudy):
         'critical'
     """
 
-    FORM: ClassVar[str] = "lesion tuning"
-    # Arms, rates and seeds are cells of their own: a folder takes further ones.
-    SILENT: ClassVar[tuple[str, ...]] = (
-        *GreedyStudy.SILENT,
-        *("kind", "arms", "seeds", "learning_rates"),
-    )
+    IDENTITY_PREFIX: ClassVar[str] = "lesion tuning"
 
-    kind: Literal["tuning"] = Field(default="tuning", description="tuning")
+    kind: Literal["tuning"] = kind_key("tuning")
     model: OneModel = ONE_MODEL
-    task: Text = option(
+    task: TaskName = option(
         help="Task with training items: primer:arithmetic, arithmetic:add, copying, gsm8k, triviaqa, …",
         must="the name of a task with training items, for example primer:arithmetic",
     )
-    controls: Listed[Text] = option(
+    controls: Listed[TaskName] = option(
         (),
         help="Control task, evaluated before and after.",
         must="a list of tasks that should survive",
@@ -141,13 +143,14 @@ class TuningStudy(GreedyStudy):
         must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
         name="layers",
         many="repeat",
+        identity=NOT_IN_IDENTITY,
     )
     budget: Budget = option(
         "25%",
         help="Number of blocks in critical, least and random, or a share such as 25%.",
         must="a number of blocks from 1, or a share such as 25%",
     )
-    layers_from: Text | None = option(
+    layers_from: FolderName | None = option(
         None,
         help="Output folder of a layer study of this model and task; it defines the critical blocks.",
         must="the folder of a layer study of this model and task",
@@ -202,6 +205,7 @@ class TuningStudy(GreedyStudy):
         name="learning_rate",
         many="comma",
         shown="0.00001, with --adapter 0.0005; for bundled models 0.001, by reward 0.0001",
+        identity=NOT_IN_IDENTITY,
     )
     seeds: Several[Seed] = option(
         (0,),
@@ -210,6 +214,7 @@ class TuningStudy(GreedyStudy):
         panel=STATISTICS,
         name="seed",
         many="comma",
+        identity=NOT_IN_IDENTITY,
     )
     items: Count = option(
         400, help="Number of test items of the task.", must="test items, a whole number from 1", panel=STATISTICS
@@ -226,7 +231,14 @@ class TuningStudy(GreedyStudy):
         must="training items held out to choose the learning rate, a whole number from 1",
         panel=STATISTICS,
     )
-    seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
+    seed: Seed = key(0, "of the draw of items, a whole number from 0")
+    dtype: Annotated[Literal["float32"], BeforeValidator(_exact_dtype, json_schema_input_type=str)] = option(
+        "float32",
+        help="Data type; only float32, as small steps are lost in others.",
+        must="float32",
+        panel=HARDWARE,
+        exclude=True,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -246,10 +258,10 @@ class TuningStudy(GreedyStudy):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
-        for key in ("generations", "rollout_temperature"):
-            if not self.reinforced and getattr(self, key) is not None:
+        for name in ("generations", "rollout_temperature"):
+            if not self.reinforced and getattr(self, name) is not None:
                 raise ValueError(
-                    f"{key} is of answers that are drawn, and training by completions draws none; train by reward, or"
+                    f"{name} is of answers that are drawn, and training by completions draws none; train by reward, or"
                     " leave it out."
                 )
         if self.adapter is not None and set(self.arms) <= {ALL_FULL, ALL_ADAPTER}:
@@ -280,25 +292,14 @@ class TuningStudy(GreedyStudy):
                 if arm not in NAMED:
                     parse_layers(arm, count, name)
 
-    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "dtype", (), "Data type; only float32, as small steps are lost in others.", HARDWARE, frozenset({str}),
-            default="float32",
-        ),
-    )  # fmt: skip
-
     @classmethod
     @override
-    def from_options(cls, layers: Any = (CRITICAL,), dtype: str = "float32", **options: Any) -> TuningStudy:
+    def from_options(cls, layers: Any = (CRITICAL,), **options: Any) -> TuningStudy:
         """A study from options by their flat names; numbers of layers are one choice of blocks.
 
         Raises:
             UsageError: a value is wrong; all that are wrong are named.
         """
-        if dtype not in ("float32", "fp32", "auto"):
-            raise UsageError(
-                f"A model is tuned in float32, in which small steps are kept, not in {dtype}; leave --dtype out."
-            )
         several = layers if isinstance(layers, list | tuple) else [layers]
         words = any(isinstance(each, str) for each in several)
         return super().from_options(**options, arms=several if words else [layers])
@@ -329,4 +330,14 @@ METHOD = Method(
         "lesion tune bundled:llama-base --task primer:arithmetic --out tuned",
         "lesion tune bundled:llama-base --task primer:reading --by reward --out rlvr",
     ),
+    python="""
+Example:
+    >>> tuned = lesion.tune("bundled:llama-base", "primer:arithmetic", layers="critical", budget=2)
+    >>> lesion.load(tuned.model)
+    >>> lesion.tune("bundled:llama-base", "primer:arithmetic", layers=["critical", "random"], seed=[0, 1, 2]).table
+
+Raises:
+    UsageError: a task, layer, budget, rank or number of items cannot be, or a model is not in float32.
+    LesionError: the model cannot be loaded, TRL is not installed, or the folder belongs to something else.
+""",
 )

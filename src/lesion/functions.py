@@ -1,0 +1,38 @@
+"""The Python functions of studies, each made from its method; of a method from another package too, by its command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lesion.core.functions import function_of
+from lesion.core.method import Method
+from lesion.core.signatures import stub
+from lesion.registry import methods
+
+
+def _named() -> dict[str, Method[Any]]:
+    """The methods that have a command of their own, by the names of their functions."""
+    named = {method.command.replace("-", "_"): method for method in methods().values() if " " not in method.command}
+    return {name: method for name, method in named.items() if name}
+
+
+@cache
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name.startswith("_") or (method := _named().get(name)) is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    function = function_of(method)
+    function.__module__ = __name__
+    return function
+
+
+def stub_text() -> str:
+    """What editors and type checkers read of this package's functions: `functions.pyi`."""
+    own = {name: method for name, method in _named().items() if method.study.__module__.startswith("lesion.studies.")}
+    return stub(str(__doc__), own)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_suffix(".pyi").write_text(stub_text(), encoding="utf-8")
