@@ -19,6 +19,7 @@ from lesion.edits.text import parse
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load, wrap
+from lesion.studies.isolation.study import SelectionMethod
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # the tiny models of the tests
 
@@ -159,14 +160,14 @@ def studies() -> dict[str, Callable[[str], Any]]:
     }
 
 
-def _isolation(device: str, methods: Sequence[str]) -> Any:
+def _isolation(device: str, methods: Sequence[SelectionMethod]) -> Any:
     return lesion.isolate(
-        "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], keep=0.1, samples=8, methods=list(methods),
+        "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, methods=list(methods),
         device=device, progress=False,
     )  # fmt: skip
 
 
-def _selected(device: str, methods: Sequence[str]) -> Any:
+def _selected(device: str, methods: Sequence[SelectionMethod]) -> Any:
     """How many weights each method selects in each matrix."""
     return _isolation(device, methods).table
 
@@ -174,7 +175,7 @@ def _selected(device: str, methods: Sequence[str]) -> Any:
 def _evaluated(device: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         result = lesion.isolate(
-            "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], keep=0.1, samples=8, device=device,
+            "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, device=device,
             out=folder, progress=False,
         )  # fmt: skip
         del result
