@@ -9,7 +9,7 @@ import pandas as pd
 from lesion.core.result import write_report
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.isolation import report as isolation
+from lesion.studies.isolation.report import IsolationResult
 from lesion.studies.isolation.result import IsolationSummary
 
 
@@ -22,4 +22,4 @@ def write_isolation(
     folder: Path, summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None
 ) -> Path:
     """The report of an isolation."""
-    return write_report(folder, summary, isolation.report(summary, answers, items))
+    return write_report(folder, summary, IsolationResult(folder, summary).with_answers(answers, items))

@@ -250,9 +250,25 @@ def answers(summary: dict[str, Any], count: int = 6) -> tuple[pd.DataFrame, pd.D
             for i in range(count):
                 verdict = right(name, one, i)
                 rows.append(
-                    ("bundled:llama-base", one, name, f"{name}-{i}", said(name, one, i), 7, "stop", verdict, str(i))
+                    (
+                        "bundled:llama-base",
+                        one,
+                        name,
+                        f"{name}-{i}",
+                        said(name, one, i),
+                        7,
+                        "stop",
+                        verdict,
+                        str(i),
+                        f"question {i} of {name}?",
+                        f"gold {i}",
+                        "greedy",
+                        "raw",
+                        "fingerprint",
+                    )
                 )
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
+    columns += ["question", "gold", "decoding", "prompt_style", "model"]
     return pd.DataFrame(rows, columns=columns), pd.DataFrame(
         items, columns=["task", "item", "question", "gold", "group"]
     )

@@ -101,7 +101,7 @@ for (const figure of document.querySelectorAll("figure")) {
     picture.src = "data:image/svg+xml;base64," + btoa(String.fromCodePoint(...new TextEncoder().encode(text)));
   };
   const kinds = [["CSV", asCsv], ["PNG", asPng], ["SVG", asSvg], ["Vega-Lite", asVegaLite]];
-  figure.append(downloadRow(kinds, figure.querySelector("figcaption b").textContent.replace(".", "")));
+  figure.append(downloadRow(kinds, figure.querySelector("figcaption b")?.textContent.replace(".", "") ?? name));
 }
 
 // The pictures of a figure under one another, with their headings and the legend, as one SVG of its own.

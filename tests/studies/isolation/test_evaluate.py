@@ -21,7 +21,7 @@ from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.plan import BOOSTS, Candidate, Roles, plan, read_plan
+from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, Roles, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from tiny import model, tiny, tokenizer
@@ -51,7 +51,7 @@ def mathneuro(llama, keep: float = 0.1, seed: int = 1) -> MathNeuro:
 
 def planned(llama, *selections, factors=(0.0,), controls: int = 2, note=lambda text: None):
     return plan(
-        llama, [Candidate(ScaleParameters(selection), 10, 0) for selection in selections], factors, controls, note
+        llama, [CandidateEdit(ScaleParameters(selection), 10, 0) for selection in selections], factors, controls, note
     )
 
 

@@ -7,7 +7,7 @@ import made_isolation as made
 import pytest
 
 from lesion.report.publishing import html
-from lesion.studies.isolation import report as isolation
+from lesion.studies.isolation.report import IsolationResult
 
 pytestmark = [
     pytest.mark.slow,
@@ -19,7 +19,9 @@ pytestmark = [
 def address(tmp_path_factory):
     summary = made.summary(made.study())
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(html(isolation.report(summary, *made.answers(made.study()))), encoding="utf-8")
+    place.write_text(
+        html(IsolationResult(place.parent, summary).with_answers(*made.answers(made.study()))), encoding="utf-8"
+    )
     return place.as_uri()
 
 
@@ -47,24 +49,24 @@ def test_every_table_sorts_by_number(tab, address):
 
 def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab, address):
     tab.open(address)
-    tab.ask("document.getElementById('trade-off').scrollIntoView({behavior: 'instant'})")
+    tab.ask("document.getElementById('controls').scrollIntoView({behavior: 'instant'})")
     # Vega draws the marks of a layer as paths with what they tell as their data.
     marks = (
-        "[...document.querySelectorAll('#trade-off .vega svg path')].filter(e => e.__data__?.datum?.edit"
+        "[...document.querySelectorAll('#controls .vega svg path')].filter(e => e.__data__?.datum?.edit"
         " && e.__data__.mark.marktype === 'symbol')"
     )
     for _ in range(200):
         if tab.ask(f"{marks}.length"):
             break
         time.sleep(0.05)
-    key = tab.ask(f"{marks}[0].__data__.datum.edit")
-    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({marks}[0].getBoundingClientRect())")
+    key = tab.ask(f"{marks}.at(-1).__data__.datum.edit")
+    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({marks}.at(-1).getBoundingClientRect())")
     tab.move(x, y)
     for _ in range(40):
         if not tab.ask("document.getElementById('tip').hidden"):
             break
         time.sleep(0.05)
-    assert "MathNeuro, share" in tab.ask("document.getElementById('tip').textContent")
+    assert "share" in tab.ask("document.getElementById('tip').textContent")
     tab.click(x, y)
     assert tab.ask("document.getElementById('choose-edit').value") == key
     assert tab.ask("document.getElementById('choose-task').selectedOptions[0].text") == made.SKILL

@@ -14,8 +14,8 @@ from scipy.stats import binomtest
 
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import paired_drop, wilson
-from lesion.studies.isolation.evaluation import Choice, EvaluatedTask, Evaluation, TaskUnderEdit
-from lesion.studies.isolation.plan import Plan
+from lesion.studies.isolation.evaluation import ChosenEdit, EvaluatedTask, Evaluation, TaskUnderEdit
+from lesion.studies.isolation.plan import EvaluationPlan
 from lesion.studies.isolation.summary import summarise
 
 
@@ -25,10 +25,10 @@ def edit(name: str, randoms: Iterable[str] = (), **values) -> dict:
     return {"edit": name, **told, "achieved": 0.0, "randoms": list(randoms), **values}
 
 
-def plan(*edits: dict, tasks: Mapping[str, str] | None = None, **values) -> Plan:
+def plan(*edits: dict, tasks: Mapping[str, str] | None = None, **values) -> EvaluationPlan:
     tasks = tasks or {"sums": "generate", "facts": "generate"}
     told = {"dtype": "float32", "skill": "sums", "validation": None, "level": 0.95, "notes": []}
-    return Plan.model_validate(
+    return EvaluationPlan.model_validate(
         {"model": "toy", "tasks": dict(tasks), "chance": {}, "edits": list(edits), **told, **values}
     )
 
@@ -280,7 +280,7 @@ def test_running_text_has_no_drop_and_so_no_part_in_selectivity_or_choice():
 CANDIDATES = ("a", "b", "c")
 
 
-def trial(right: Mapping[tuple[str, str], Iterable[int]], *edits: dict, validation: float = 0.5) -> Choice | None:
+def trial(right: Mapping[tuple[str, str], Iterable[int]], *edits: dict, validation: float = 0.5) -> ChosenEdit | None:
     told = [row for (task, name), values in right.items() for row in rows(task, name, values)]
     there = items(
         sums=len(list(right["sums", "baseline"])),

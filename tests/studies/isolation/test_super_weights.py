@@ -14,9 +14,11 @@ from commandline import write
 from lesion.activations.peaks import Peaks
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError
-from lesion.studies.isolation import findings, tables
+from lesion.report.table import Table
 from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.plan import plan
+from lesion.studies.isolation.recall import summarised
+from lesion.studies.isolation.report import IsolationResult
 from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.study import METHODS, IsolationStudy
 from lesion.studies.isolation.super_weights import TEXTS, find_super_weights, ranked
@@ -145,12 +147,15 @@ def test_names_say_what_was_left_out_and_counts_are_kept_apart(llama, data, tmp_
 
 def test_the_report_says_which_they_are_and_which_selections_had_them(llama, data, tmp_path):
     isolation = made(study(data, methods=["wanda", "mathneuro"]), llama, tmp_path).result
-    text = " ".join(findings.selected(isolation)).replace("\u00a0", " ")
-    assert "6 weights with the largest activation spikes (super weights) were excluded" in text
+    result = IsolationResult(tmp_path, summarised(isolation.study, isolation, None))
+    (part,) = [part for part in result.parts() if part.rows is not None and part.rows.name == "super-weights"]
+    (claim,) = part.claims
+    text = claim.text.replace("\u00a0", " ")
+    assert "6 weights with the largest activation spikes were excluded" in text
     assert "first 1.mlp.down[5,7]." in text
     wanda, mathneuro = (len(entry.super_weights) for entry in isolation.selections)
-    assert f"Held before: {wanda} by Wanda, share 30 %; {mathneuro} by MathNeuro, share 30 %." in text
-    frame = tables.super_weights(isolation, isolation.excluded).frame
+    assert f"Before, Wanda, share 30 % held {wanda}; MathNeuro, share 30 % held {mathneuro}." in text
+    frame = Table.of(part.rows).frame
     assert list(frame["weight"]) == [weight.name for weight in isolation.excluded.weights]
     first = frame["selected_by"].str.replace("\u00a0", " ")[0]
     assert ("Wanda, share 30 %" in first) == (0 in isolation.selections[0].super_weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -11,6 +11,8 @@ from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording
+from lesion.report.forms import Form
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 
 METHOD_NAMES = {
@@ -26,7 +28,7 @@ ABOVE_CHANCE = 0.10
 at the floor before an edit has nothing to lose, and would look spared by every edit."""
 
 
-class EditedModel(Value):
+class EditedModel(Row):
     """One edit of an evaluation: what was selected, how, and by what it was multiplied.
 
     Attributes:
@@ -46,25 +48,25 @@ class EditedModel(Value):
         size: the mean |W| of the selected weights, before; None likewise.
     """
 
-    edit: str
-    label: str
+    edit: str = column()
+    label: str = column()
     digest: str
-    method: str
-    keep: float | None
-    samples: int | None
-    repeat: int | None
-    factor: Number
+    method: str = column()
+    keep: float | None = column("Share of every matrix", Form(3, 100.0, "%", significant=True))
+    samples: int | None = column()
+    repeat: int | None = column()
+    factor: Number = column("Factor", Form(4, significant=True))
     without: str = ""
-    random_of: str | None
+    random_of: str | None = column()
     rival_of: str | None = Field(default=None, exclude_if=lambda edit: edit is None)
-    seed: int | None
+    seed: int | None = column()
     randoms: tuple[str, ...] = ()
     rivals: tuple[str, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
-    selected: int = Field(ge=0)
-    total: int = Field(ge=1)
-    achieved: Number
-    matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
-    size: Number = None
+    selected: Annotated[int, Field(ge=0)] = column()
+    total: Annotated[int, Field(ge=1)] = column()
+    achieved: Number = column()
+    matched_in: MatchedIn = column(default="count", omitted=True)
+    size: Number = column(default=None)
 
     @field_validator("method")
     @classmethod
@@ -73,7 +75,7 @@ class EditedModel(Value):
             raise ValueError(f"there is no selection method '{short(method)}'")
         return method
 
-    @property
+    @derived.column()
     def share(self) -> float:
         """Selected of all scored weights, in 0…1."""
         return self.selected / self.total
@@ -268,7 +270,7 @@ class ControlDrop(Value):
     drop: Estimate
 
 
-class Choice(Value):
+class ChosenEdit(Value):
     """The edit chosen on validation items, and what it did on test items that had no part in choosing it."""
 
     skill: str
@@ -294,7 +296,7 @@ class Evaluation(Value):
     edits: tuple[EditedModel, ...]
     tasks: tuple[EvaluatedTask, ...]
     selectivity: tuple[Selectivity, ...]
-    choice: Choice | None
+    choice: ChosenEdit | None
     notes: tuple[str, ...] = ()
 
     @cached_property

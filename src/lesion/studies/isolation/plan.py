@@ -36,7 +36,7 @@ BOOSTS = (1.1, 1.25, 1.5)
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateEdit:
     """An edit to evaluate: where it comes from; of a selection its counts where they are known, and what was seen on
     the texts of its controls.
     """
@@ -64,7 +64,7 @@ class Roles:
     used: Used = NOTHING_USED
 
 
-class Plan(Value):
+class EvaluationPlan(Value):
     """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`.
 
     `chance` is the accuracy of guessing in 0…1 by task; running text has none.
@@ -88,7 +88,7 @@ class Plan(Value):
 
 def plan(
     model: Model,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateEdit],
     factors: Sequence[float],
     random_controls: int,
     note: Callable[[str], None],
@@ -119,7 +119,7 @@ def plan(
     planned: list[EditedModel] = []
     edits: dict[str, Edit] = {}
     drawn: dict[tuple[object, ...], tuple[str, ...]] = {}
-    tried: dict[str, tuple[Edit, Candidate]] = {}
+    tried: dict[str, tuple[Edit, CandidateEdit]] = {}
     for candidate in candidates:
         for edit in [with_factor(candidate.edit, factor) for factor in factors] or [candidate.edit]:
             tried.setdefault(str(edit), (edit, candidate))
@@ -161,7 +161,7 @@ def plan(
         ]
         edits |= {text: edit, **{name: control for name, (_, control) in own.items()}}
         own_rivals = {name: rival for name, rival in rivals.items() if name not in tried and name not in edits}
-        planned += [_planned(model, rival, Candidate(rival), (), rival_of=text) for rival in own_rivals.values()]
+        planned += [_planned(model, rival, CandidateEdit(rival), (), rival_of=text) for rival in own_rivals.values()]
         edits |= own_rivals
     return planned, edits
 
@@ -197,7 +197,7 @@ def _name(edit: Edit) -> str:
     return edit.selection.label if isinstance(edit, ScaleParameters) else _label(edit)
 
 
-def _texts(edit: Edit, candidate: Candidate) -> tuple[Inputs, ...]:
+def _texts(edit: Edit, candidate: CandidateEdit) -> tuple[Inputs, ...]:
     """What was observed on the texts of an edit's controls: by the isolation, else as the selection holds it."""
     if candidate.texts or not isinstance(edit, ScaleParameters):
         return candidate.texts
@@ -211,7 +211,7 @@ def _factor(edit: Edit) -> float | None:
     return factors.pop() if len(factors) == 1 else None
 
 
-def _counts(edit: Edit, candidate: Candidate, model: Model) -> Sequence[Count]:
+def _counts(edit: Edit, candidate: CandidateEdit, model: Model) -> Sequence[Count]:
     """How much of every matrix a single selection takes; nothing of any other edit."""
     if not isinstance(edit, ScaleParameters):
         return ()
@@ -221,7 +221,7 @@ def _counts(edit: Edit, candidate: Candidate, model: Model) -> Sequence[Count]:
 def _planned(
     model: Model,
     edit: Edit,
-    candidate: Candidate,
+    candidate: CandidateEdit,
     counts: Sequence[Count],
     random_of: str | None = None,
     rival_of: str | None = None,
@@ -327,7 +327,7 @@ def keep_plan(
     planned: Sequence[EditedModel],
     roles: Roles,
     level: float,
-) -> Plan:
+) -> EvaluationPlan:
     """Write what is planned beside the answers, together with what was planned there before.
 
     Raises:
@@ -341,7 +341,7 @@ def keep_plan(
         # Random controls that were evaluated before stay the edit's own.
         earlier = edits[edit.edit].randoms if edit.edit in edits else ()
         edits[edit.edit] = edit.model_copy(update={"randoms": tuple(dict.fromkeys([*earlier, *edit.randoms]))})
-    whole = Plan(
+    whole = EvaluationPlan(
         model=model,
         dtype=dtype,
         tasks=dict(tasks),
@@ -356,10 +356,10 @@ def keep_plan(
     return whole
 
 
-def read_plan(folder: Path) -> Plan | None:
+def read_plan(folder: Path) -> EvaluationPlan | None:
     """The plan of an evaluation in a folder; None where there is none.
 
     Raises:
         LesionError: the file is damaged.
     """
-    return read_value(Plan, folder / PLAN, "remove it and run the command again")
+    return read_value(EvaluationPlan, folder / PLAN, "remove it and run the command again")

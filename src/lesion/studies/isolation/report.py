@@ -1,59 +1,65 @@
-"""The report of an isolation and of its evaluation, in reading order."""
+"""The result of an isolation and of an evaluation: its rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
+from rich.console import RenderableType
 from typing_extensions import override
 
+from lesion.core.changes import changed
 from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.edits.edit import BASELINE
-from lesion.plain import visible
-from lesion.report import browser, wording
-from lesion.report.blocks import (
-    Block,
-    Chapter,
-    Choice,
-    Figure,
-    Findings,
-    Folded,
-    Opening,
-    Page,
-    Panel,
-    Prose,
-    Section,
-    entries,
-    study_section,
-)
-from lesion.report.finding import Finding
+from lesion.report import browser, parts, wording
+from lesion.report.blocks import Block, Chapter, Check, Example, Folded, Page, entries
+from lesion.report.blocks import Choice as Chooser
+from lesion.report.finding import FEW, Finding
+from lesion.report.forms import POINTS, WHOLE_SHARE
+from lesion.report.marks import Bars, Curves, Map, Mark, Points
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
 from lesion.report.table import Table
-from lesion.report.wording import ALPHA
-from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables, terminal
-from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
+from lesion.report.wording import ALPHA, WORTH_SAYING
+from lesion.statistics.detectable import smallest_drop
+from lesion.studies.isolation import claims, lines
+from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EditedModel, Evaluation
+from lesion.studies.isolation.lines import Measured
 from lesion.studies.isolation.recall import recall_isolation
-from lesion.studies.isolation.result import Isolation, IsolationSummary
+from lesion.studies.isolation.result import (
+    CalibrationTexts,
+    Coverage,
+    HeldBy,
+    Isolation,
+    IsolationSummary,
+    MatrixCount,
+    Overlap,
+    Selected,
+    Selection,
+    SuperWeight,
+)
 
 MOST_MAPS = 16
-"""At most so many distributions are drawn; the CSV file has them all."""
-WAYS: dict[sweeps.Along, str] = {
-    "keep": "Against the share taken of every matrix (logarithmic)",
-    "factor": "Against the factor on the selected weights",
-}
+"""At most so many selections are drawn; the CSV file has them all."""
+EXAMPLES = 3
+FEWEST_POINTS = 3
+"""With fewer edits the first figure shows the skill beside its controls."""
 READING = (
-    "An edit is selective when it changes the skill, changes it more than its matched random controls, and more than"
-    " every control that is answered and informative: each by its interval, and with a p on the skill, corrected"
-    f" for all edits tried (Holm), of at most {ALPHA:g}. Running text is reported apart.",
-    f"A control is uninformative when the lower limit of the unedited accuracy is not {wording.points(ABOVE_CHANCE, 0)}"
-    " points above chance: it has nothing to lose.",
-    "At least one control should be generated: damage to all generation would otherwise look like a loss of the skill.",
+    "An edit takes the skill alone when it changes the skill, changes it more than its matched random controls, and"
+    " more than every informative control that is answered: each by its interval, and with a p on the skill, corrected"
+    f" for all edits tried (Holm), of at most {ALPHA:g}. Shown is each method's most selective edit; intervals are not"
+    " corrected.",
+    f"A control is uninformative when the lower limit of the unedited accuracy is not {POINTS(ABOVE_CHANCE)} points"
+    " above guessing: it has nothing to lose. At least one should be generated, or damage to all generation would look"
+    " like a loss of the skill.",
     "Matched random controls show whether the same change anywhere would do as much: as many random weights of every"
-    " matrix; of blocks, branches and spectra, the same change at other blocks. Few draws show little of their spread.",
-    "A truncated or unparsed answer counts as wrong if the judge found no right answer in it. Where those rates rise"
-    " with the drop, read the answers before speaking of a lost skill.",
-    "No evidence is not evidence of nothing: the interval says what was ruled out.",
+    " matrix; of blocks, branches and spectra, the same change at other blocks. A boost stands beside the whole block"
+    " and MLP that hold most of its weights, each enlarged by the factor that is best for it.",
+    "A truncated or unparsed answer counts as wrong if the judge found no right answer in it. Running text is measured"
+    " by perplexity and reported apart. Answers under the random controls are in the store, not on this page.",
 )
 
 
@@ -66,7 +72,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
             evaluated, one row per selection and matrix, as `selections.csv`.
     """
 
-    TABLE, TEXT = tables.main, terminal.text_tables
+    SUMMARY = IsolationSummary
 
     @classmethod
     @override
@@ -84,31 +90,89 @@ class IsolationResult(StudyResult[IsolationSummary]):
         selections = self.summary.isolation.selections if self.summary.isolation else ()
         return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
 
-    @override
-    def found(self) -> list[Finding]:
-        return findings.findings(self.summary)
+    @cached_property
+    def lines(self) -> list[tuple[Measured, EditedModel]]:
+        """What was measured, a line per task and edit."""
+        return [] if self.summary.evaluation is None else lines.measured(self.summary.evaluation)
 
     @override
-    def shown(self) -> Table:
+    def parts(self) -> list[Part]:
+        evaluation, isolation = self.summary.evaluation, self.summary.isolation
+        return [
+            *(_evaluation(evaluation, self.lines) if evaluation is not None else ()),
+            *(_isolation(isolation) if isolation is not None else ()),
+        ]
+
+    @override
+    def text(self, *, every: bool = False) -> RenderableType:
+        own = list(self.shown_parts)
+        if self.lines and not every:
+            tried = [line for line in self.lines if line[0].tried]
+            rows = own[0].rows
+            assert rows is not None
+            hidden = rows.hidden | {"random_beyond"}
+            own[0] = replace(own[0], rows=replace(rows, records=tried, hidden=hidden))
+        return parts.terminal(own, every=every, approximate=self.approximate)
+
+    @property
+    @override
+    def basis(self) -> str:
         evaluation = self.summary.evaluation
-        return tables.main(self.summary) if evaluation is None else tables.cells(evaluation)
+        if evaluation is None or not evaluation.tasks:
+            return ""
+        answered = [task for task in evaluation.tasks if not task.scored] or list(evaluation.tasks)
+        counts = [task.items for task in answered]
+        texts = [f"{wording.span(min(counts), max(counts))} items per task"]
+        main = (evaluation.skills or answered)[0]
+        drop = smallest_drop(main.items, len(evaluation.tried)) if evaluation.tried and not main.scored else None
+        if drop is not None:
+            texts.append(f"changes of {main.name} under about {POINTS.text(drop)} would be missed")
+        draws = max((line.random_draws or 0 for line, _ in self.lines), default=0)
+        if draws:
+            texts.append(f"{wording.counted(draws, 'random control')} per edit")
+        return f"{'; '.join(texts)}."
+
+    @override
+    def checks(self) -> list[Check]:
+        evaluation = self.summary.evaluation
+        return [] if evaluation is None or not evaluation.tried else list(_checks(evaluation, self.lines))
 
     @override
     def page(self) -> Page:
         recalled = recall_isolation(self.folder)
         assert recalled is not None
-        return report(*recalled)
+        return type(self)(self.folder, recalled.summary).with_answers(recalled.answers, recalled.items)
+
+    def with_answers(self, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None) -> Page:
+        """The page, with the answers that its browser offers."""
+        summary, examples, carried = self.summary, [], browser.NOTHING
+        if summary.evaluation is not None and answers is not None and items is not None:
+            carried = browser.data(list(_offered(summary.evaluation, answers, self.lines)), answers, items)
+            examples = _broken(summary.evaluation, answers, self.lines)
+        return parts.page(
+            self.question,
+            "isolation of a skill" if summary.isolation is not None else "evaluation of edits",
+            self.shown_parts,
+            version=summary.version,
+            facts=_facts(summary),
+            basis=self.basis,
+            checks=self.checks(),
+            examples=examples,
+            notes=summary.notes,
+            reading=READING if summary.evaluation is not None else (),
+            approximate=self.approximate,
+            carried=carried,
+        )
 
     @override
     def chapter(self) -> Chapter:
-        summary = self.summary
-        evaluation = summary.evaluation
+        first = self.shown_parts[0]
         return Chapter(
             "Which single weights does arithmetic need that other skills do not?",
             "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
             " beside random ones, as many in every matrix.",
-            tuple(findings.findings(summary)),
-            () if evaluation is None else tuple(_drops(summary, evaluation)),
+            tuple(Finding(claim.subject, claim.sentences[:1], claim.sentences[1:]) for claim in first.claims[:1]),
+            tuple(first.figures()[:1]),
             short="Weights",
         )
 
@@ -117,229 +181,237 @@ class EvaluationResult(IsolationResult):
     """Edits of files that have been evaluated on a model."""
 
 
-def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None) -> Page:
-    """What the page holds."""
-    evaluation, isolation = summary.evaluation, summary.isolation
-    carried = browser.NOTHING
-    if evaluation is not None and answers is not None and items is not None:
-        carried = browser.data(list(_offered(evaluation, answers)), answers, items)
-    browsable = bool(carried["cells"])
-    sections = [_findings(summary)]
-    if evaluation is not None:
-        sections += _evaluation(summary, evaluation, browsable=browsable)
-    if isolation is not None:
-        sections += _isolation(isolation)
-    sections.append(_study(summary, browsable=browsable))
-    files = [tables.matrices(isolation)] if isolation is not None and isolation.selections else []
-    files += [tables.evaluation(summary)] if evaluation is not None else []
-    title = f"Edits of {evaluation.model}" if evaluation else "Edits"
-    if isolation is not None:
-        title = f"Where {isolation.study.skill} lies in {isolation.model}"
-    return Page(
-        title=visible(summary.study.title or title),
-        eyebrow="isolation of a skill" if isolation is not None else "evaluation of edits",
-        sections=tuple(sections),
-        version=summary.version,
-        approximate=summary.approximate or "",
-        carried=carried,
-        tables=tuple(files),
-        opening=_opening(summary),
+def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Part]:
+    skills = wording.listed([task.name for task in evaluation.skills])
+    rates = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
+    seldom = {name for name in rates if all((getattr(line, name) or 0) < WORTH_SAYING for line, _ in measured)}
+    broken = [
+        f"{task.name} under {evaluation.name_of(edit.edit)}"
+        for task in evaluation.tasks
+        for edit in evaluation.tried
+        if edit.edit in task.broken
+    ]
+    left_out = f" Not a finite number: {'; '.join(broken)}." if broken else ""
+    rows = Rows(
+        "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
+        "Accuracies in %, drops in points. p: exact paired test, corrected over all edits tried. Beyond random: how"
+        " much more the edit drops than the mean of its random controls; they and the rivals of boosts have rows"
+        f" too.{left_out}",
+        marked="changed", only_marked="changes that are shown only", most="strength",
+        hidden=frozenset({"keep", "factor", *seldom}),
+    )  # fmt: skip
+    told = (
+        *claims.what_the_skill_loses(evaluation, measured),
+        *claims.what_changes_most(evaluation, measured),
+        *claims.what_the_model_can(evaluation),
     )
+    title = f"What do edits of {evaluation.model} change?"
+    if skills:
+        boosts = all(edit.boosts for edit in evaluation.tried)
+        title = f"Does an edit {'raise' if boosts else 'take'} {skills} alone?"
+    against = Rows(
+        "", lines.against_controls(evaluation), (lines.SkillAgainstControl,), "Skill against control",
+        "Difference: drop of the skill minus drop of the control. Above 0: the skill loses more.",
+    )  # fmt: skip
+    few = bool(against.records) and len(evaluation.tried) < FEWEST_POINTS
+    own = (Folded(against.title, (Table.of(against),)),) if few else ()
+    yield Part(title, rows, _marks(evaluation, measured), told, own=own, wide=True)
+    if told := claims.what_the_chosen_edit_does(evaluation):
+        about = f"{evaluation.choice.rule}" if evaluation.choice else ""
+        candidates = Rows("", lines.candidates(evaluation), (lines.CandidateLine,), "Candidates", about)
+        yield Part("What does the chosen edit do on other items?", candidates, claims=told, short="Chosen edit")
+    if len(evaluation.tried) >= FEWEST_POINTS and against.records:
+        yield Part(
+            "What do the controls lose?", against,
+            (
+                Points(
+                    "control_drop", "drop", "method", panel=("direction", "control"), name="tradeoff",
+                    caption="An edit that cuts the skill alone lies far to the right at the height of 0; one that"
+                    " raises it alone far to the left.",
+                ),
+            ),
+            short="Controls", wide=True,
+        )  # fmt: skip
+    if controls := lines.matched(evaluation):
+        yield Part(
+            "Do random weights of the same size do as much?",
+            Rows(
+                "matched-controls", controls, (lines.MatchedControls,), "The edits and their random controls",
+                "Count: as many weights of every matrix. Magnitude: and of every size |W|, none of the edit's own."
+                " Importance: and of every |W| times the inputs of the controls' texts.",
+            ),
+            (Bars("beyond", ("under", "task"), by="matched_in", name="matched"),),
+            short="Matched controls",
+        )  # fmt: skip
+    if told := claims.over_clusters(evaluation, measured):
+        yield Part("Do items that go together carry it?", claims=told, short="Shared templates")
 
 
-def _opening(summary: IsolationSummary) -> Opening:
-    """What the edits do to the skill and the controls, side by side."""
-    evaluation = summary.evaluation
-    figures = [] if evaluation is None else _drops(summary, evaluation)
-    if evaluation is None or not figures:
-        return Opening()
-    first = findings.findings(summary)[0]
-    numbers = [text.partition(". ")[0].rstrip(".") + "." for text in first.sentences[:1]]
-    numbers += [text for text in first.sentences[:1] for text in text.split(". ")[-1:] if text.endswith("read them.")]
-    verdict = (*first.headline[:1], *numbers) if evaluation.skills else (*first.headline, *first.sentences)[:2]
-    return Opening(verdict, figures[0])
+def _marks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> tuple[Mark, ...]:
+    """The drops under the edits that change most, and accuracies along the share and the factor where these vary."""
+    marks: list[Mark] = [
+        Bars(
+            "drop", "task", by="role" if evaluation.skills else "task", runs="random_drops", panel="under",
+            only={"drawn": True, "kind": ("generate", "choose", "contrast")}, name="drops",
+            caption="Drop in accuracy on the same items; left of 0 is a gain. Small: least, mean and largest drop under"
+            " the matched random controls.",
+        )
+    ]  # fmt: skip
+    kinds = tuple({task.kind for task in evaluation.tasks if not task.scored})
+    for name, series in (("keep", "by_share"), ("factor", "by_factor")):
+        if not lines.several_places(measured, name):
+            continue
+        places = {value for _, edit in measured if edit.tried and (value := getattr(edit, name)) is not None}
+        places = places - {0.0} if name == "factor" and len(places) > 2 else places
+        marks.append(
+            Curves(
+                "accuracy", name, series, log=name == "keep", panel="task", name=f"sweep-{name}",
+                lines={"unedited": "baseline", "guessing": "chance"},
+                only={"tried": True, "kind": kinds, name: tuple(places)},
+                caption="Bands: intervals. Dashed: the unedited model, and guessing where it is known.",
+            )
+        )  # fmt: skip
+    return tuple(marks)
 
 
-def _drops(summary: IsolationSummary, evaluation: Evaluation) -> list[Figure]:
-    """The figure of the first screen; none where no task has an accuracy."""
-    chart = charts.drops(evaluation)
-    if chart is None:
-        return []
-    random = any(effect.random is not None for task in evaluation.tasks for effect in task.effects.values())
-    first = "the skill" if evaluation.skills else "the first task"
-    caption = (
-        "Drop in accuracy under the edits that take most, on the same items; to the left of 0 is a gain."
-        f"{f' Orange: {first}, blue: the other tasks.' if len(evaluation.tasks) > 1 else ''} Bars: {_level(summary)}"
-        f" intervals.{' Grey dots: lowest, mean and highest of the matched random controls.' if random else ''}"
+def _isolation(isolation: Isolation) -> Iterator[Part]:
+    skill = isolation.study.skill
+    matrices = [(each, matrix) for each in isolation.selections for matrix in each.matrices]
+    maps = list(_maps(isolation))
+    blocks: list[Block] = [Chooser("Selection", tuple(maps))] if maps else []
+    for table in (
+        Rows("", isolation.selections, (Selected,), "Selections"),
+        Rows("", isolation.texts, (CalibrationTexts,), "Calibration texts"),
+        Rows("", [each for each in isolation.coverage if not each.scored], (Coverage,), "What was not scored"),
+    ):
+        if table.records:
+            blocks.append(Folded(table.title, (Table.of(table),)))
+    yield Part(
+        f"Where do the weights selected for {skill} lie?",
+        Rows(
+            "selections", matrices, (Selection, MatrixCount), "Selected weights",
+            "Weights selected of every matrix.", hidden=frozenset({"file"}),
+        ),
+        claims=claims.where_the_weights_lie(isolation),
+        short="Weights",
+        own=tuple(blocks),
+        wide=True,
+    )  # fmt: skip
+    if isolation.overlaps:
+        overlaps = isolation.agreements
+        labels = {overlap.label for overlap in overlaps}
+        several = len({overlap.samples for overlap in overlaps}) > 1
+        yield Part(
+            "Would other texts have selected the same?",
+            Rows(
+                "overlap", isolation.overlaps, (Overlap,), "Overlap of repeats",
+                "IoU: intersection over union. Interval: jackknife over repeats, from three on.",
+            ),
+            (
+                Curves("mean", "samples", "label", log=True, low=0.0, high=1.0, name="consistency",
+                       lines={"random sets of that size": "chance"} if len(labels) == 1 else {},
+                       only={"label": tuple(labels)}, caption="Bands: jackknife intervals over repeats."),
+            ) if several else (),
+            claims.what_other_texts_select(isolation),
+            short="Consistency",
+        )  # fmt: skip
+    if isolation.excluded is not None:
+        named = list(zip(isolation.names, isolation.selections, strict=True))
+        held = [
+            (weight, HeldBy(selected_by="; ".join(name for name, each in named if place in each.super_weights)))
+            for place, weight in enumerate(isolation.excluded.weights)
+        ]
+        yield Part(
+            "Which super weights were excluded?",
+            Rows(
+                "super-weights", held, (SuperWeight, HeldBy), "Excluded super weights",
+                "Rows and columns are outputs and inputs of the matrix. Product: |value| times the largest magnitude of"
+                " its input. Spike: input and output are the largest of their matrix, the rule of Yu et al. (2024).",
+            ),
+            claims=claims.which_super_weights(isolation),
+            short="Super weights",
+        )  # fmt: skip
+
+
+def _maps(isolation: Isolation) -> Iterator[tuple[str, Block]]:
+    """Where each of the first selections lies, by its name; first repeats and those from the most texts first."""
+    order = sorted(
+        range(len(isolation.selections)),
+        key=lambda place: (isolation.selections[place].repeat, -isolation.selections[place].samples, place),
     )
-    return [Figure("drops", (Panel((chart,)),), caption)]
+    for place in sorted(order[:MOST_MAPS]):
+        name, selection = isolation.names[place], isolation.selections[place]
+        caption = f"{name}: share selected, in %, per block and kind of matrix; the colour is full at the largest."
+        mark = Map("share", "block", "matrix", hue="share", shown="written", caption=caption, wide=True)
+        if figure := mark.figure(selection.by_kind, f"distribution-{place + 1}"):
+            yield name, figure
 
 
-def _offered(evaluation: Evaluation, answers: pd.DataFrame) -> Iterator[browser.Offered]:
+def _checks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Check]:
+    answered = [task for task in evaluation.tasks if not task.scored]
+    near = [task.name for task in answered if task.near_guessing or (task.role == "control" and not task.informative)]
+    full = [task.name for task in evaluation.skills if task.baseline.result.value == 1]
+    boosts = any(edit.boosts for edit in evaluation.tried)
+    if near:
+        yield Check("bad", f"Too near guessing to show a loss, so not counted: {wording.listed(near)}.")
+    elif boosts and full:
+        yield Check("bad", f"The unedited model has every item of {wording.listed(full)} right: no edit can raise it.")
+    elif answered:
+        yield Check("good", "The unedited model is above guessing in every task.")
+    if few := [task.name for task in answered if task.items < FEW]:
+        yield Check("bad", f"Fewer than {FEW} items, so that chance decides much: {wording.listed(few)}.")
+    drawn = [line for line, _ in measured if line.drawn and line.tried]
+    if worst := max(drawn, key=_unreadable, default=None):
+        rate = WHOLE_SHARE.text(_unreadable(worst))
+        if _unreadable(worst) >= WORTH_SAYING:
+            yield Check("bad", f"{rate} of the answers to {worst.task} under {worst.under} are cut off or unreadable.")
+        else:
+            yield Check("good", f"Answers under the edits are readable (at most {rate} are cut off or unreadable).")
+    kinds = {each.matched_in for _, each in measured if each.random_of is not None}
+    if not kinds:
+        yield Check("open", "Not compared with random controls: --random-controls 3.")
+    elif kinds == {"count"} and any(edit.selects for edit in evaluation.tried):
+        yield Check("open", "Not compared with random weights of the same size |W|: --matched-in count,magnitude.")
+    elif evaluation.choice is None and len(evaluation.tried) > 1:
+        yield Check("open", "Strongest of several edits, and not measured on other items: --validation 0.5.")
+
+
+def _unreadable(line: Measured) -> float:
+    return max(line.truncated or 0.0, line.unparsed or 0.0)
+
+
+def _offered(
+    evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]
+) -> Iterator[browser.Offered]:
     """The baseline and every edit that is no random control, on tasks with answers."""
     present = set(zip(answers["model_name"], answers["task"], answers["edit"], strict=True))
+    drops = {(line.task, line.edit): line.drop.value for line, _ in measured}
     labels = {str(BASELINE): "unedited"} | {edit.edit: evaluation.name_of(edit.edit) for edit in evaluation.tried}
     for task in evaluation.tasks:
         for edit, label in labels.items():
-            drop = task.effects[edit].change.value if edit in task.effects else None
             if not task.scored and (evaluation.model, task.name, edit) in present:
-                about = label if drop is None else f"{label}, drop {wording.points(drop)}"
+                drop = drops.get((task.name, edit))
+                about = label if drop is None else f"{label}, drop {POINTS(drop)}"
                 yield browser.Offered(evaluation.model, task.name, edit, about)
 
 
-def _findings(summary: IsolationSummary) -> Section:
-    blocks: list[Block] = [Findings(tuple(findings.findings(summary)))]
-    if summary.evaluation is not None:
-        how = (
-            "Baseline and edits answered the same items, with the same prompts and decoding. Brackets are"
-            f" {_level(summary)} intervals, which are not corrected; a change is claimed where the"
-            " corrected p is at most .05 and the interval excludes 0."
-        )
-        blocks += [Prose((how,)), tables.unedited(summary.evaluation, loops=bool(summary.approximate))]
-    return Section("Findings", "Findings", tuple(blocks))
-
-
-def _level(summary: IsolationSummary) -> str:
-    return f"{100 * summary.study.level:g}{wording.SPACE}%"
-
-
-def _evaluation(summary: IsolationSummary, evaluation: Evaluation, *, browsable: bool) -> Iterator[Section]:
-    level = _level(summary)
-    figures = tuple(_tradeoffs(evaluation, level))
-    if figures:
-        click = "; click it to see the answers" if browsable else ""
-        how = (
-            "A point is the edited model. Cutting is the more selective the further left a point lies at the height of"
-            f" the dashed line; boosting, the further right. Point at a mark to read its numbers{click}."
-        )
-        yield Section("Trade-off", "What the skill loses, and what its controls keep", (Prose((how,)), *figures))
-    along = tuple(_sweeps(evaluation, level))
-    if along:
-        yield Section("Sweeps", "Every task along the sweep", along)
-    how = (
-        "Accuracies in %, drops in percentage points, perplexities and their ratio to the unedited model's, with"
-        f" {level} intervals; p by the exact paired test. Random: mean, lowest and highest of the matched random"
-        " controls; beyond random: how much more the edit drops."
+def _broken(
+    evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]
+) -> list[Example]:
+    """Answers that the edit that takes most broke."""
+    most = max(
+        (line for line, _ in measured if line.drawn and line.tried), key=lambda line: line.strength, default=None
     )
-    blocks: list[Block] = [Prose((how,)), tables.cells(evaluation)]
-    for table in (tables.matched(evaluation), tables.selectivity(evaluation), tables.candidates(evaluation)):
-        if len(table.frame):
-            blocks += [Prose(title=table.title), table]
-    yield Section("Table", "Every task under every edit", tuple(blocks))
-
-
-def _tradeoffs(evaluation: Evaluation, level: str) -> Iterator[Figure]:
-    """One figure per skill and direction (pruning, boosting), with a panel per control that was answered."""
-    for number, skill in enumerate(evaluation.skills):
-        for regime, edits in sweeps.regimes(evaluation.tried).items():
-            lines, boost = sweeps.paths(edits), regime == "boost"
-            controls = sweeps.comparable(evaluation, skill, edits)
-            if not controls:
-                continue
-            less = " Perplexity is drawn with less at the top." if any(task.scored for task in controls) else ""
-            yield Figure(
-                name=f"tradeoff-{regime}" if len(evaluation.skills) == 1 else f"tradeoff-{number}-{regime}",
-                panels=tuple(
-                    Panel((charts.tradeoff(evaluation, lines, skill, control, boost=boost),), _heading(control))
-                    for control in controls
-                ),
-                caption=f"{'Boosting' if boost else 'Cutting'}: {_heading(skill)} against each control. Bars: {level}"
-                " intervals; small dots: repeats, with their mean. Grey, tied to its edit: its matched random controls,"
-                " from the lowest to the highest draw. Labelled (share taken of every matrix, or the factor): edits"
-                f" that no other edit beats on both tasks.{less}",
-                legend=charts.legend(evaluation, lines, [skill, *controls]),
-            )
-
-
-def _sweeps(evaluation: Evaluation, level: str) -> Iterator[Block]:
-    """Accuracy along the share kept and along the factor, where at least one line has two places.
-
-    Tasks that no edit changes are folded away: a flat line needs no room beside the result.
-    """
-    for along, words in WAYS.items():
-        lines = sweeps.swept(evaluation.tried, along)
-        drawn = {edit.edit for line in lines for edit in line.edits}
-        tasks = [task for task in evaluation.tasks if drawn & set(task.effects)]
-        flat = [task for task in tasks if task.role != "skill" and charts.unchanged(task, lines)]
-        flat = flat if len(flat) < len(tasks) else []
-        for some, after in (([task for task in tasks if task not in flat], ""), (flat, "-unchanged")):
-            if not some:
-                continue
-            figure = Figure(
-                name=f"sweep-{along}{after}",
-                panels=tuple(Panel((charts.sweep(evaluation, lines, task, along),), _heading(task)) for task in some),
-                caption=f"{words}. Bars: {level} intervals; grey beside them: matched random controls, from the lowest"
-                " to the highest draw. Marks of several methods at one place stand side by side.",
-                legend=charts.legend(evaluation, lines, some),
-            )
-            most = f"at most {100 * charts.UNCHANGED:.0f} points from the baseline"
-            label = f"{wording.listed([task.name for task in some])}: {most}"
-            yield Folded(label, (figure,)) if after else figure
-
-
-def _heading(task: EvaluatedTask) -> str:
-    """`primer:atlas (control, n = 200)`."""
-    about = f"n{wording.SPACE}={wording.SPACE}{task.items:,}"
-    return f"{task.name} ({f'{task.role}, ' if task.role else ''}{about})"
-
-
-def _isolation(isolation: Isolation) -> Iterator[Section]:
-    maps = list(_maps(isolation))
-    if maps:
-        blocks: list[Block] = [Choice("Selection", tuple(maps))]
-        if len(maps) < len(isolation.selections):
-            left = f"{len(maps)} of {len(isolation.selections)} selections are drawn; all are in selections.csv."
-            blocks.append(Prose((left,)))
-        yield Section("Distribution", "Where the selected weights lie", tuple(blocks))
-    overlaps = isolation.agreements
-    if overlaps:
-        single = (
-            " Two repeats are one pair, without a bar." if any(overlap.repeats == 2 for overlap in overlaps) else ""
-        )
-        figure = Figure(
-            name="consistency",
-            panels=(Panel((selection_charts.consistency(overlaps),)),),
-            caption="Overlap (intersection over union, IoU) between the sets selected from repeated draws of texts,"
-            f" mean over pairs; bars from the lowest to the highest pair.{single}",
-            legend=selection_charts.overlap_legend(overlaps),
-        )
-        numbers = Folded("The numbers", (tables.overlap(isolation),))
-        yield Section("Consistency", "Would other texts have selected the same?", (figure, numbers))
-    if isolation.selections:
-        own: list[Block] = [tables.selections(isolation)]
-        if isolation.excluded is not None:
-            table = tables.super_weights(isolation, isolation.excluded)
-            own += [Prose(title=table.title), table]
-        if isolation.texts:
-            own += [Prose(title="Calibration texts"), tables.texts(isolation)]
-        yield Section("Selections", "The selections", tuple(own))
-    if isolation.coverage:
-        yield Section("Coverage", "What was scored, and what was not", (tables.coverage(isolation),))
-
-
-def _maps(isolation: Isolation) -> Iterator[tuple[str, Figure]]:
-    """Where each of the first selections lies, by its name."""
-    slugs = selection_charts.slugs(isolation)
-    for place in selection_charts.first(isolation.selections, MOST_MAPS):
-        name, selection = isolation.names[place], isolation.selections[place]
-        if not selection.density:
-            continue
-        full = selection_charts.share(selection_charts.full(selection_charts.counts(selection)))
-        figure = Figure(
-            name=f"distribution-{slugs[place]}",
-            panels=(Panel((selection_charts.distribution(selection),), name),),
-            caption=f"{name}: {selection.selected:,} of {selection.total:,} scored weights,"
-            f" {wording.percent(selection.share, 2)}. Share selected, in %, per block (columns) and matrix (rows);"
-            f" experts of a block are summed up. The colour is full at {full}{wording.SPACE}%.",
-        )
-        yield name, figure
-
-
-def _study(summary: IsolationSummary, *, browsable: bool) -> Section:
-    reading = READING if summary.evaluation is not None else READING[-1:]
-    if browsable:
-        reading = (*reading, "Answers under the random controls are left out of this page; they are in the store.")
-    return study_section(_facts(summary), summary.notes, reading)
+    if most is None:
+        return []
+    own = answers[answers["task"] == most.task]
+    if most.edit not in set(own["edit"]):
+        return []
+    rows = changed(own, most.edit, right=False).head(EXAMPLES)
+    return [
+        Example(row["question"], row["gold"], row["answer_before"], row["answer_after"], most.under, most.task)
+        for row in rows.to_dict("records")
+    ]
 
 
 def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:

@@ -10,20 +10,25 @@ from pydantic import Field
 
 from lesion.core.values import Summary
 from lesion.report import wording
+from lesion.report.forms import Form, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 from lesion.studies.isolation.evaluation import METHOD_NAMES, Evaluation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
+FINE_SHARE = Form(3, 100.0, "%")
+"""A share of 1 in percent, to the thousandth."""
 
-class MatrixCount(Value):
-    """Selected weights of one matrix; `block` is None for the output head."""
 
-    block: int | None
-    matrix: str
-    selected: int
-    total: int
+class MatrixCount(Row):
+    """Selected weights of a matrix, or of all matrices of a kind in a block; `block` is None for the output head."""
 
-    @property
+    block: int | None = column("Block")
+    matrix: str = column("Matrix")
+    selected: int = column("Selected")
+    total: int = column("Of")
+
+    @derived.column("Share", FINE_SHARE)
     def share(self) -> float | None:
         """Selected of all, in 0…1."""
         return self.selected / self.total if self.total else None
@@ -33,8 +38,14 @@ class MatrixCount(Value):
         """The matrix without its block; all experts of a block are one kind: `mlp.experts.up`."""
         return _kind(self.matrix)
 
+    @property
+    def written(self) -> str:
+        """The share in percent with two significant digits, for a small cell: `3.2`, `0.01`; `0` for nothing."""
+        share = self.share or 0.0
+        return "<.0001" if 0 < share < 1e-6 else f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
-class SuperWeight(Value):
+
+class SuperWeight(Row):
     """One weight of a down projection that makes a spike of its output (`super_weights.py`).
 
     Attributes:
@@ -44,22 +55,22 @@ class SuperWeight(Value):
         spike: whether both are the largest channels of its matrix: the super weight of Yu et al. (2024).
     """
 
-    block: int
-    matrix: str
-    row: int
-    column: int
-    value: float
-    product: float
-    largest_input: float
-    largest_output: float
-    spike: bool
+    block: int = column()
+    matrix: str = column()
+    row: int = column()
+    value: float = column("Value", decimals(3))
+    product: float = column("Product", decimals(1))
+    largest_input: float = column("Largest input", decimals(1))
+    largest_output: float = column("Largest output", decimals(1))
+    spike: bool = column("Spike")
+    column: int = column()  # last, since its name hides that of the function
 
     @property
     def address(self) -> str:
         """Of its matrix: `11.mlp.down`."""
         return f"{self.block}.{self.matrix}"
 
-    @property
+    @derived.column("Weight", label=True, key="weight")
     def name(self) -> str:
         """`11.mlp.down[507,1229]`, row first."""
         return f"{self.address}[{self.row},{self.column}]"
@@ -81,24 +92,43 @@ class Excluded(Value):
     unsearched: tuple[int, ...] = ()
 
 
-class Selected(Value):
-    """One selection of weights.
+class HeldBy(Row):
+    """The selections that held a super weight before it was excluded."""
+
+    selected_by: str = column("Selected before by")
+
+
+class Selection(Row):
+    """What tells a selection of weights from the others.
 
     Attributes:
         method: one of `study.METHODS`.
         keep: the share taken of every matrix of each task, in (0, 1].
         samples, repeat: the draw of calibration texts.
         file: name of its `.edit` file.
+    """
+
+    method: str = column()
+    keep: float = column()
+    samples: int = column("Texts", label=True)
+    repeat: int = column("Repeat", label=True)
+    file: str | None = column("File", key="edit")
+    label: str = column()
+    digest: str = column()
+
+    @derived.column("Selection", label=True)
+    def name(self) -> str:
+        """`MathNeuro, share 5 %`."""
+        return selection_name(self.method, self.keep)
+
+
+class Selected(Selection):
+    """One selection of weights.
+
+    Attributes:
         super_weights: which of the isolation's excluded weights its method had selected, by their place in that list.
     """
 
-    method: str
-    keep: float
-    samples: int
-    repeat: int
-    file: str | None
-    label: str
-    digest: str
     matrices: tuple[MatrixCount, ...]
     super_weights: tuple[int, ...] = ()
 
@@ -112,10 +142,28 @@ class Selected(Value):
         """Weights scored."""
         return sum(matrix.total for matrix in self.matrices)
 
-    @property
+    @derived.column("Share", FINE_SHARE)
     def share(self) -> float | None:
         """Selected of all scored weights, in 0…1."""
         return self.selected / self.total if self.total else None
+
+    @derived.column("Selected")
+    def weights(self) -> int:
+        """Weights selected."""
+        return self.selected
+
+    @property
+    def by_kind(self) -> list[MatrixCount]:
+        """Its counts per block and kind of matrix, the experts of a block summed up; the output head is of no block."""
+        counts: dict[tuple[int, str], tuple[int, int]] = {}
+        for matrix in self.matrices:
+            if matrix.block is not None:
+                selected, total = counts.get((matrix.block, matrix.kind), (0, 0))
+                counts[matrix.block, matrix.kind] = selected + matrix.selected, total + matrix.total
+        return [
+            MatrixCount(block=block, matrix=kind, selected=selected, total=total)
+            for (block, kind), (selected, total) in counts.items()
+        ]
 
     @cached_property
     def density(self) -> dict[int, float]:
@@ -127,13 +175,8 @@ class Selected(Value):
                 counts[matrix.block] = selected + matrix.selected, total + matrix.total
         return {block: selected / total for block, (selected, total) in counts.items() if total}
 
-    @property
-    def name(self) -> str:
-        """`MathNeuro, share 5 %`."""
-        return selection_name(self.method, self.keep)
 
-
-class Overlap(Value):
+class Overlap(Row):
     """How far the selections from repeated draws of texts agree, as intersection over union (IoU) in 0…1.
 
     Attributes:
@@ -142,15 +185,20 @@ class Overlap(Value):
         chance: expected for random sets of the same sizes.
     """
 
-    method: str
-    keep: float
-    samples: int
-    repeats: int
+    method: str = column()
+    keep: float = column()
+    samples: int = column("Texts")
+    repeats: int = column("Repeats")
     iou: tuple[Number, ...]
-    mean: Estimate
-    chance: float
+    mean: Estimate = column("Mean IoU", decimals(3), ends=("low", "high"))
+    chance: float = column("By chance", decimals(3))
 
-    @property
+    @derived.column(key="iou")
+    def pairs(self) -> str:
+        """The IoU of every pair, with spaces between."""
+        return " ".join("nan" if pair is None else f"{pair:.6g}" for pair in self.iou)
+
+    @derived.column("Selection", label=True)
     def label(self) -> str:
         """`MathNeuro, share 5 %`."""
         return selection_name(self.method, self.keep)
@@ -162,32 +210,26 @@ class Overlap(Value):
         return (min(known), max(known)) if len(known) > 1 else None
 
 
-class CalibrationTexts(Value):
+class CalibrationTexts(Row):
     """What was read of one data set: distinct texts, tokens, and how many texts were cut to the context."""
 
-    data: str
-    role: str
-    samples: int
-    repeat: int
-    texts: int
-    tokens: int
-    cut: int
-    style: str | None
+    data: str = column("Data")
+    role: str = column("Role")
+    samples: int = column("Texts drawn", label=True)
+    repeat: int = column("Repeat", label=True)
+    texts: int = column("Distinct texts")
+    tokens: int = column("Tokens")
+    cut: int = column("Cut to the context")
+    style: str | None = column("Style")
 
 
-class Coverage(Value):
+class Coverage(Row):
     """Whether a parameter or matrix was scored, and if not, why."""
 
-    name: str
+    name: str = column("Parameter")
     scored: bool
-    reason: str
-    weights: int
-
-    @property
-    def kind(self) -> str:
-        """Of a matrix its kind, `mlp.up`; of another parameter its name."""
-        block, _, rest = self.name.partition(".")
-        return _kind(rest) if block.isdecimal() and rest else self.name
+    reason: str = column("Why it was not scored")
+    weights: int = column("Weights")
 
 
 class Isolation(Value):

@@ -20,7 +20,7 @@ from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluation import EditedModel, Evaluation
 from lesion.studies.isolation.evaluation_items import draw_items, seen
-from lesion.studies.isolation.plan import Candidate, Roles, keep_plan, plan
+from lesion.studies.isolation.plan import CandidateEdit, Roles, keep_plan, plan
 from lesion.studies.isolation.recall import stored, summarised
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
 from lesion.studies.isolation.select_weights import isolate
@@ -91,7 +91,7 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         raise UsageError(f"{study.skill} is the skill, so it must be one of the tasks: {', '.join(by_task.values())}.")
     run.drawn(study)
     model = run.load(study, study.model)
-    candidates: list[Candidate] = []
+    candidates: list[CandidateEdit] = []
     skills: list[str] = []
     notes = [model.complaint(study.model.name)] if model.not_finite else []
     for each in given:
@@ -107,7 +107,7 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         calibration = [p for part in of_weights(edit) for inputs in part.selection.inputs for p in inputs.provenance]
         skills += [first.data for first in calibration[:1]]
         samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
-        candidates.append(Candidate(edit, samples, repeat))
+        candidates.append(CandidateEdit(edit, samples, repeat))
     entries, edits = plan(model, candidates, study.factor, study.random_controls, notes.append, study.matched_in)
     skills = skills if study.skill is None else [study.skill]
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)

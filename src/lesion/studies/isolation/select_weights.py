@@ -17,7 +17,7 @@ from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.report import wording
 from lesion.studies.isolation.activation_cache import ByDraw, identity, observe_all
-from lesion.studies.isolation.plan import Candidate
+from lesion.studies.isolation.plan import CandidateEdit
 from lesion.studies.isolation.result import CalibrationTexts, Excluded, Isolation, MatrixCount, Selected
 from lesion.studies.isolation.selections import Made, coverage, selections, survey
 from lesion.studies.isolation.study import IsolationStudy
@@ -28,7 +28,7 @@ from lesion.studies.isolation.super_weights import SuperWeights, find_super_weig
 class Isolated:
     """Every selection that is neither empty nor everything, fixed to the model; the numbers."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateEdit, ...]
     result: Isolation
 
 
@@ -86,11 +86,11 @@ def isolate(
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
         written.append(_selected(made, its_counts, save_edit(file, edit, model, selected=its_counts), own))
     candidates = [
-        Candidate(ScaleParameters(made.selection), made.samples, made.repeat, its_counts, _texts_of(made, controls))
+        CandidateEdit(ScaleParameters(made.selection), made.samples, made.repeat, its_counts, _texts_of(made, controls))
         for made, its_counts, _ in kept
     ]
     if excluded is not None:
-        candidates.append(Candidate(ScaleParameters(excluded.selection)))
+        candidates.append(CandidateEdit(ScaleParameters(excluded.selection)))
     result = Isolation(
         identity=identity(study, reader, texts, model),
         study=study,

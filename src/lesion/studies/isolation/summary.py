@@ -22,7 +22,7 @@ from lesion.studies.isolation.evaluation import (
     Baseline,
     BoostRival,
     Candidate,
-    Choice,
+    ChosenEdit,
     ControlDrop,
     EditedModel,
     EvaluatedTask,
@@ -33,7 +33,7 @@ from lesion.studies.isolation.evaluation import (
     Selectivity,
     TaskUnderEdit,
 )
-from lesion.studies.isolation.plan import Plan
+from lesion.studies.isolation.plan import EvaluationPlan
 from lesion.tasks.item_clusters import Shared, shared
 
 RULE = (
@@ -78,7 +78,7 @@ class _Task:
         return paired_drop(self.baseline.right[part], self.by_edit[edit].right[part], self.level)
 
 
-def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluation:
+def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluation:
     """The numbers of an evaluation, as far as it has got.
 
     An edit that is still missing answers to a task is left out there; a task without a complete baseline is left out
@@ -137,7 +137,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     )
 
 
-def _incomplete(plan: Plan, task: _Task) -> list[str]:
+def _incomplete(plan: EvaluationPlan, task: _Task) -> list[str]:
     """A note on edits of the folder that have not answered all items of a task, so that its table lacks them."""
     missing = [edit.name for edit in plan.tried if edit.edit not in task.by_edit]
     if not missing:
@@ -169,7 +169,7 @@ def _p(baseline: Right, right: Right) -> float:
     return mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum()))
 
 
-def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
+def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
     """The task under every edit that has answered all its items."""
     baseline, scored = task.baseline, task.kind == "score"
     answered = [edit for edit in plan.edits if edit.edit in task.by_edit]
@@ -202,7 +202,7 @@ def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
         )
 
 
-def _rivals(plan: Plan, task: _Task, edit: EditedModel) -> Iterator[BoostRival]:
+def _rivals(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> Iterator[BoostRival]:
     """The block and the MLP that a boost is compared with, each under the factor by which it is best.
 
     It is chosen on the skill's validation items where an edit is chosen there, else on all items: then it is the
@@ -221,7 +221,7 @@ def _rivals(plan: Plan, task: _Task, edit: EditedModel) -> Iterator[BoostRival]:
         yield BoostRival(edit=best.edit, result=Estimate.of(task.result(task.by_edit[best.edit])), beyond=beyond)
 
 
-def _kinds(plan: Plan, task: _Task, edit: EditedModel) -> dict[MatchedIn, list[_Answers]]:
+def _kinds(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> dict[MatchedIn, list[_Answers]]:
     """The answers under the random controls of an edit by what these share with it, in the order planned."""
     matched_in = {each.edit: each.matched_in for each in plan.edits}
     kinds: dict[MatchedIn, list[_Answers]] = {}
@@ -241,7 +241,7 @@ def _random(task: _Task, edit: EditedModel, kind: MatchedIn, drawn: Sequence[_An
     return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=Estimate.of(beyond), matched_in=kind)
 
 
-def _with_skill(plan: Plan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
+def _with_skill(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
     """The skill and the controls that are answered; None where the skill has no accuracy yet."""
     skill = complete.get(plan.skill or "")
     if skill is None or skill.kind == "score":
@@ -249,7 +249,7 @@ def _with_skill(plan: Plan, complete: Mapping[str, _Task]) -> tuple[_Task, list[
     return skill, [task for task in complete.values() if task is not skill and task.kind != "score"]
 
 
-def _selectivity(plan: Plan, complete: Mapping[str, _Task]) -> list[Selectivity]:
+def _selectivity(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> list[Selectivity]:
     """The drop on the skill minus the drop on every control, for every edit and random control."""
     if (tasks := _with_skill(plan, complete)) is None:
         return []
@@ -267,7 +267,7 @@ def _selectivity(plan: Plan, complete: Mapping[str, _Task]) -> list[Selectivity]
     ]
 
 
-def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
+def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit | None:
     """The edit that the validation items choose, and what the test items say of it."""
     share = plan.validation
     if share is None or (tasks := _with_skill(plan, complete)) is None:
@@ -297,7 +297,7 @@ def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
     if drawn := [answers.right[test] for answers in next(iter(_kinds(plan, skill, chosen).values()), [])]:
         beyond = beyond_random(edited[test], np.stack(drawn), plan.level)
         random = RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=Estimate.of(beyond).negative)
-    return Choice(
+    return ChosenEdit(
         skill=skill.name,
         rule=RULE,
         validation_items=ahead[skill.name],
