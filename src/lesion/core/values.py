@@ -67,7 +67,7 @@ class RankAgreement(Row):
 
     unit: Unit = column("Unit", UNIT_NAMES.__getitem__, label=True)
     tied: int = column("Tied drops")
-    rho: Estimate = column("ρ with the drops", decimals(2), p="p")
+    rho: Estimate = column("ρ with the drops", decimals(2), p="p", corrected=False)
 
 
 S = TypeVar("S", bound=Summary)

@@ -297,13 +297,7 @@ class Curves(Mark):
             for record, name in zip(records, self._series_of(records, number, every), strict=True)
         ]
         frame = pd.DataFrame(rows)
-        whole = all(isinstance(value_of(record, over.name), int) for record in every)
-        places = [_number(value_of(record, over.name), over) for record in every]
-        room = 0.02 * (max(places) - min(places)) or 0.5
-        if self.log:
-            across = ratio_axis(over.heading.lower(), places, whole=whole)
-        else:
-            across = Axis(over.heading.lower(), min(places) - room, max(places) + room, whole=whole)
+        across = self.across(every)
         bounds = [end for number in numbers for end in _ends(every, number)]
         ends = _room([*bounds, *(end for end in (self.low, self.high) if end is not None)])
         upright = Axis(
@@ -334,6 +328,16 @@ class Curves(Mark):
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         lines = [Series(label, colour=theme.SOFT, dashed=True) for label in self.lines]
         return (*(Series(name, index) for index, name in enumerate(self._names(records)) if name), *lines)
+
+    def across(self, records: Sequence[Record]) -> Axis:
+        """The horizontal axis."""
+        over = shown_of(records[0], self.over)
+        values = [value_of(record, over.name) for record in records]
+        places, whole = [_number(value, over) for value in values], all(isinstance(value, int) for value in values)
+        room = 0.02 * (max(places) - min(places)) or 0.5
+        if self.log:
+            return ratio_axis(over.heading.lower(), places, whole=whole)
+        return Axis(over.heading.lower(), min(places) - room, max(places) + room, whole=whole)
 
     def _names(self, records: Sequence[Record]) -> list[str]:
         numbers = [shown_of(records[0], name) for name in names_of(self.y)]

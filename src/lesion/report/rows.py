@@ -30,7 +30,8 @@ class Shown:
         form: how it is written.
         label: whether it tells rows apart: it stands left, and is left out where all rows have the same.
         many: whether the field is a dictionary, of which every key is a column; `{}` in the title stands for it.
-        low, high, p: the columns of an estimate's interval and p; `p_corrected` stands beside p. Empty: none.
+        low, high, p: the columns of an estimate's interval and p. Empty: none.
+        corrected: whether `p_corrected` stands beside p.
         estimate, mean, whole: whether it is an `Estimate`; a `Mean`, whose standard deviation is in `KEY_std`; a whole
             number.
         about: what it is, for the documentation; by default what the class says under `Attributes`.
@@ -43,6 +44,7 @@ class Shown:
     low: str = ""
     high: str = ""
     p: str = ""
+    corrected: bool = True
     name: str = ""
     estimate: bool = False
     mean: bool = False
@@ -79,7 +81,8 @@ class Shown:
         yield self.high, known.high
         if self.p:
             yield self.p, known.p
-            yield f"{self.p}_corrected", known.p_corrected
+            if self.corrected:
+                yield f"{self.p}_corrected", known.p_corrected
 
     def write(self, value: Any) -> str:
         """The value as text, an estimate with its interval."""
@@ -105,6 +108,7 @@ def column(
     key: str = "",
     ends: tuple[str, str] = ("", ""),
     p: str | bool = "",
+    corrected: bool = True,
     omitted: bool = False,
 ) -> Any:
     """A field of a `Row` that is a column of every table, file and page that the row stands in.
@@ -118,9 +122,11 @@ def column(
         ends: the columns of an estimate's interval, by default the key with `_low` and `_high`.
         p: the column of an estimate's p (`True`: the key with `_p`), shown beside it on pages. Files have it with and
             without its correction.
+        corrected: whether p has a correction.
         omitted: whether the JSON leaves the field out where it is the default.
     """
-    shown = Shown(title, form, label, key, *ends, p=p if isinstance(p, str) else "=" if p else "")
+    name_of_p = p if isinstance(p, str) else "=" if p else ""
+    shown = Shown(title, form, label, key, *ends, p=name_of_p, corrected=corrected)
     leave_out = {"exclude_if": lambda value: value == default} if omitted else {}
     return Field(default=default, json_schema_extra={"column": shown}, **leave_out)  # type: ignore[call-overload]
 
@@ -138,7 +144,8 @@ class derived(property):  # noqa: N801 (it is used as `property` is)
 
         def decorate(method: Any) -> derived:
             made = cls(method)
-            made.shown = Shown(title, form, label, key or method.__name__, name=method.__name__)
+            mean = str(method.__annotations__.get("return")).startswith("Mean")
+            made.shown = Shown(title, form, label, key or method.__name__, name=method.__name__, mean=mean)
             return made
 
         return decorate

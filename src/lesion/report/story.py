@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lesion.report.blocks import Block, Chapter, Findings, Folded, Link, Opening, Page, Prose, Section
 from lesion.report.finding import Finding
+from lesion.report.parts import Part
 
 
 def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
@@ -27,3 +28,16 @@ def _section(number: int, chapter: Chapter, page: str) -> Section:
     blocks += chapter.figures
     named = "findings" if number == 1 else f"chapter-{number}"
     return Section(chapter.short or chapter.title, chapter.title, tuple(blocks), named, "evidence")
+
+
+def chapter(parts: Sequence[Part], method: str, short: str) -> Chapter:
+    """What a study adds: its question, its first claim, and its first figure.
+
+    Args:
+        parts: of the study.
+        method: how the question was put, in a sentence.
+        short: the name of the chapter.
+    """
+    first = parts[0]
+    findings = tuple(Finding(claim.subject, claim.sentences) for claim in first.claims[:1])
+    return Chapter(first.title, method, findings, tuple(first.figures()[:1]), short=short)

@@ -67,7 +67,7 @@ def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
         return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
     columns = [Column(shown.key, shown.heading, row=lambda row: _cell(shown, row))]
     corrected = f"{shown.p}_corrected"
-    if shown.p and frame[corrected].notna().any():
+    if shown.p and shown.corrected and frame[corrected].notna().any():
         columns.append(Column(corrected, "Corrected p", wording.p_value))
     elif shown.p and frame[shown.p].notna().any():
         columns.append(Column(shown.p, "p", wording.p_value))

@@ -26,6 +26,13 @@ def address(tmp_path_factory):
     return place.as_uri()
 
 
+def unfold(tab):
+    """Open the page's folds around the explorer of tokens."""
+    tab.ask(
+        "document.querySelectorAll('details:has(input[data-filters=tokens])').forEach(part => { part.open = true })"
+    )
+
+
 def type_in(tab, text):
     tab.ask(
         f"(f => {{ f.value = {text!r}; f.dispatchEvent(new Event('input')) }})"
@@ -67,6 +74,7 @@ def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, addres
 
 def test_the_tokens_of_one_model_are_shown_at_a_time(tab, address):
     tab.open(address)
+    unfold(tab)
     assert tab.ask(f"{SHOWN}.map(part => part.dataset.choice)") == ["0"]
     tab.ask(
         "(s => { s.value = '5'; s.dispatchEvent(new Event('change')) })"
@@ -77,6 +85,7 @@ def test_the_tokens_of_one_model_are_shown_at_a_time(tab, address):
 
 def test_a_text_narrows_the_tokens_down_by_token_and_class_and_counts_them(tab, address):
     tab.open(address)
+    unfold(tab)
     every = tab.ask(f"{ROWS}.length")
     type_in(tab, "the")
     names = tab.ask(f"{ROWS}.map(row => row.querySelector('.what').textContent)")
@@ -90,6 +99,7 @@ def test_a_text_narrows_the_tokens_down_by_token_and_class_and_counts_them(tab, 
 
 def test_a_click_or_a_key_opens_a_token_s_occurrences(tab, address):
     tab.open(address)
+    unfold(tab)
     row = f"{ROWS}.find(row => row.querySelector('.what').textContent === '␣per')"
     assert not tab.ask(f"({row}).open")
     tab.ask(f"({row}).querySelector('summary').click()")
@@ -100,6 +110,7 @@ def test_a_click_or_a_key_opens_a_token_s_occurrences(tab, address):
 
 def test_the_arrows_walk_through_the_tokens_that_are_shown(tab, address):
     tab.open(address)
+    unfold(tab)
     type_in(tab, "the")
     tab.ask(f"{ROWS}[0].querySelector('summary').focus()")
     tab.press("ArrowDown")
@@ -120,43 +131,23 @@ def test_charts_become_interactive_as_one_comes_near_them(tab, address):
     assert tab.requests == [address]
 
 
-def test_pointing_at_a_layer_tells_the_numbers_of_all_models(tab, address):
+def test_pointing_at_a_layer_tells_the_numbers_of_all_curves(tab, address):
     tab.open(address)
     drawn_again(tab, 1)
     x, y, width, height = plot_of(tab, 1)
-    places = [x + width * (layer + 0.35) / (8 + 0.7) for layer in range(9)]
-    tab.move(places[5] + 4, y + 0.8 * height)
-    tab.move(places[3] + 4, y + 0.8 * height)
-    lines = tip(tab, "layer 3, the output of block 2")
-    assert [line.partition(":")[0] for line in lines[1:]] == list(made.VARIANTS)
-    layer = made.study().models[0].curve.layers[3]
-    assert lines[1] == (
-        f"base: {layer.nmi.mean:.3f} ± {layer.nmi.std:.3f}, null {layer.null.mean:.3f} ± {layer.null.std:.3f}"
-    )
+    places = [x + width * (layer + 0.2) / (10 + 0.4) for layer in range(9)]  # the deepest model has 10 blocks
+    tab.move(places[5] + 2, y + 0.8 * height)
+    tab.move(places[3] + 2, y + 0.8 * height)
+    lines = tip(tab, "layer\N{NO-BREAK SPACE}3")
+    layer = made.study().models[1].curve.layers[3]
+    assert lines[1] == f"With first clusters: {layer.nmi.mean:.3f} ± {layer.nmi.std:.3f}"
+    assert [line.partition(":")[0] for line in lines[2:]] == [
+        "With token identity",
+        "With first clusters, tokens whole",
+        "Shuffled tokens",
+    ]
     tab.move(2, 2)
     assert tab.ask("document.getElementById('tip').hidden")
-
-
-def test_pointing_at_a_model_s_row_tells_its_critical_blocks_and_its_hinge(tab, address):
-    tab.open(address)
-    drawn_again(tab, 0)
-    x, y, width, height = plot_of(tab, 0)
-    tab.move(x + width / 2 + 2, y + height * 1.5 / 4)
-    tab.move(x + width / 2, y + height * 1.5 / 4)
-    lines = tip(tab, "instruct")
-    assert lines[1] == "critical: blocks 2, 3"
-    assert lines[2].startswith("hinge at layer 3.")
-
-
-def test_charts_above_one_another_have_their_plots_in_line(tab, address):
-    for width in (1280, 400):
-        with tab.shown(width=width, height=800):
-            tab.open(address)
-            drawn_again(tab, 0)
-            drawn_again(tab, 1)
-            (left, _, wide, _), (below, _, wide_below, _) = plot_of(tab, 0), plot_of(tab, 1)
-            assert left == pytest.approx(below, abs=3)
-            assert left + wide == pytest.approx(below + wide_below, abs=3)
 
 
 def test_without_a_script_the_pictures_are_there(tab, address):

@@ -353,7 +353,7 @@ def test_the_number_of_clusters_follows_the_tokens_where_none_is_said(tinies, fi
     asked = study(file, clusters=placeless.clusters)
     same = run_drift(asked, tmp_path / "same", models=tinies).summary.models[0]
     assert same.curves == placeless.curves
-    assert f"(k = {placeless.clusters}, {placed.clusters})" in outcome.report().read_text(encoding="utf-8")
+    assert f", {placeless.clusters}, {placed.clusters} clusters;" in outcome.report().read_text(encoding="utf-8")
 
 
 def test_a_task_with_fewer_items_than_a_run_takes_gives_all_with_notes(tinies, file, tmp_path):

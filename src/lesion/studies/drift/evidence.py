@@ -62,12 +62,6 @@ def agreement(curve: Curve, measure: str, reference: int, seed: int = 0) -> tupl
     return observed / norm, (1 + int((shuffled >= observed - 1e-9).sum())) / (DRAWS + 1)
 
 
-def steepest(curve: Curve, measure: str, reference: int) -> int | None:
-    """The block over which a measure falls most; the one after the reference is left out."""
-    falls = [(change, block) for block, change in curve.steps(measure).items() if block > reference and change < 0]
-    return min(falls)[1] if falls else None
-
-
 def at_least(hits: int, chances: Sequence[float]) -> float:
     """The chance of so many hits or more in independent trials with these chances (Poisson's binomial)."""
     tally = np.array([1.0])

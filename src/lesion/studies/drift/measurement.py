@@ -16,6 +16,7 @@ from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift.clustering import Measured, Settings, drift
+from lesion.studies.drift.result import CLASS, TOKEN
 from lesion.studies.drift.study import USUAL, DriftStudy
 from lesion.studies.drift.texts import Texts, seed_of
 from lesion.studies.drift.token_classes import primer_lexicon, token_classes
@@ -23,8 +24,6 @@ from lesion.studies.drift.token_drift import Occurrences
 from lesion.tasks.catalogue import canonical
 from lesion.tasks.task import Task
 
-CLASS, TOKEN = "token class", "token"
-"""What clusters are compared with besides those of the reference layer."""
 STATES = "states"
 """Where hidden states lie in the folder of a study while they are clustered."""
 SHUFFLES = 100

@@ -1,53 +1,70 @@
-"""The report of a drift study, in reading order."""
+"""The result of a drift study: its rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from typing_extensions import override
 
 from lesion.core.result import StudyResult, progress_line
-from lesion.plain import visible
-from lesion.report import wording
-from lesion.report.blocks import (
-    Block,
-    Chapter,
-    Figure,
-    Findings,
-    Opening,
-    Page,
-    Panel,
-    Part,
-    Prose,
-    Section,
-    entries,
-    study_section,
-)
+from lesion.report import blocks as page_blocks
+from lesion.report import story, wording
+from lesion.report.blocks import Chapter, Check, Folded, Page, Prose
 from lesion.report.files import fragment
-from lesion.report.finding import Finding
-from lesion.studies.drift import charts, tables, token_drift
-from lesion.studies.drift import findings as prose
-from lesion.studies.drift.result import BY_TOKEN, CHECKS, DriftSummary, Family
-
-READING = (
-    "At every layer the vectors of all tokens are clustered by k-means. The normalised mutual information (NMI) of two"
-    " clusterings is 1 where they are the same up to names and near 0 where one tells nothing of the other. Many"
-    " clusters of few tokens agree by chance: a layer is told from the null, of shuffled tokens, only above the 97.5 %"
-    " quantile over shuffles, where its band ends.",
-    "After Nepal et al. (2025), who draw k = 50 over five runs of twenty problems and see an elbow near the critical"
-    " layers.",
-    "A hinge, the paper's elbow, is where the slope of a line changes; a step is where its level does. Both are fitted"
-    " to all runs, each run with a line of its own. A curve that bends slowly has a hinge too, with a wide interval.",
-    "Cosine and CKA need no clusters. Where they fall over the same blocks, the drift is not an artefact of k-means;"
-    " where they do not, clusters and vectors tell of different things.",
-    "No evidence is not evidence of nothing: the interval says what was ruled out.",
+from lesion.report.forms import decimals
+from lesion.report.marks import Curves
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.report.wording import ALPHA
+from lesion.studies.drift import claims, token_drift
+from lesion.studies.drift.charts import DriftCurves
+from lesion.studies.drift.evidence import agreement, lost
+from lesion.studies.drift.result import (
+    CHECKS,
+    Curve,
+    CurveShape,
+    DriftOfModel,
+    DriftSummary,
+    Layer,
+    Leaving,
+    OfModel,
+    Tokens,
+    Went,
 )
-LEFT = (
-    "Clusters of the two layers are matched one to one so that most tokens stay. A token leaves when its cluster is"
-    " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is"
-    " to be compared with that of all tokens (the vertical line). Open a row to read occurrences that left.",
+
+METHOD = (
+    "The hidden states of prompts and the models' own solutions are clustered at every layer by k-means; normalised"
+    " mutual information (NMI) says how much those clusters still tell about the clusters of layer 0."
+)
+READING = (
+    f"{METHOD} It is 1 where the two are the same up to names. Many clusters of few tokens agree by chance: shuffled"
+    " tokens show how much. After Nepal et al. (2025), who draw 50 clusters over five runs of twenty problems.",
+    "Layer 0 is what enters block 0, layer l the output of block l − 1, so block c stands between the layers c and"
+    " c + 1. Layer 0 agrees with itself by definition. With rotary positions its vectors are token identity alone, so"
+    " that NMI falls wherever occurrences of one token spread. Tokens whole: every occurrence is put into the most"
+    " common cluster of its token; what still falls then is tokens of one first cluster that part.",
+    "A bend (hinge, the paper's elbow) is where the slope changes, a step where the level does. Both are fitted to all"
+    " runs, each with a line of its own; their p include the search over places. A curve that bends slowly has a hinge"
+    " too, with a wide interval.",
+    "A step or bend at a critical block does not show that one causes the other. Models of one base are not independent"
+    " evidence.",
+    "Cosine (mean over tokens) and CKA (linear, centred) need no clusters. Where they fall over the same blocks, the"
+    " drift is not made by k-means.",
+    "Tokens: clusters of two layers are matched one to one so that most tokens stay. k-means alone moves tokens, so a"
+    " share is to be compared with that of all tokens. Intervals take occurrences for independent, which those of one"
+    " text are not: they are too narrow.",
+)
+LAYERS_CAPTION = (
+    "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
+)
+SHAPES_CAPTION = (
+    "Line: p of an even fall. Shape: the step or hinge chosen where the line is rejected; beside it the best of both."
+    " 80 % power from: the smallest change that 80 % of such studies would find. Critical block: the nearest. Apart:"
+    " layers from it, negative before it, 0 within it. As near by chance: the share of all places that are."
 )
 
 
@@ -64,151 +81,137 @@ class DriftResult(StudyResult[DriftSummary]):
             or are measured under the drawn one alone; in other rows they are missing.
     """
 
-    SUMMARY, TABLE, TEXT = DriftSummary, tables.layers, tables.text_tables
+    SUMMARY = DriftSummary
+    EYEBROW = "representation drift"
+    READING = READING
 
     measured: int = 0
 
     @property
     def tokens(self) -> pd.DataFrame:
         """One row per model and token type or class between two layers, as `tokens.csv`."""
-        return tables.tokens(self.summary).frame
-
-    @override
-    def found(self) -> list[Finding]:
-        return [*prose.findings(self.summary), *prose.by_model(self.summary)]
-
-    @override
-    def page(self) -> Page:
-        summary = self.summary
-        sections = [Section("Findings", "Findings", tuple(_findings(summary)))]
-        if summary.models:
-            title = f"How far the clusters are from those of layer {summary.reference}"
-            sections.append(Section("Drift", title, tuple(figures(summary))))
-            shapes = tables.shapes(summary)
-            if len(shapes.frame):
-                sections.append(Section("Shapes", "Line, hinge or step", (shapes,)))
-            checks = [figure for family in summary.families if (figure := _checks(summary, family)).panels]
-            if checks:
-                title = "Other numbers of clusters, and measures without clusters"
-                sections.append(Section("Checks", title, tuple(checks)))
-            sections.append(_tokens(summary))
-            sections.append(Section("Layers", "All layers", (tables.layers(summary),)))
-        sections.append(_study(summary))
-        several = len(summary.models) != 1
-        models = wording.counted(len(summary.models), "model") if several else summary.models[0].name
-        return Page(
-            title=visible(summary.study.title or f"Representation drift of {models} on {summary.study.task.name}"),
-            eyebrow="representation drift",
-            sections=tuple(sections),
-            version=summary.version,
-            approximate=summary.approximate or "",
-            tables=(tables.tokens(summary), tables.flow(summary)),
-            opening=Opening(tuple(prose.lead(summary))),
-        )
-
-    @override
-    def chapter(self) -> Chapter:
-        summary = self.summary
-        return Chapter(
-            "Do tokens leave their first clusters, and does the curve bend or step at the critical blocks?",
-            "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how"
-            " much those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
-            tuple(finding for finding in prose.findings(summary) if finding.headline),
-            tuple(figures(summary)),
-            short="Drift",
-        )
+        return self._tokens().frame
 
     @override
     def done(self) -> list[str]:
         return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
 
+    @override
+    def chapter(self) -> Chapter:
+        return story.chapter(self.parts(), METHOD, "Drift")
 
-def _findings(summary: DriftSummary) -> list[Block]:
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-    about = (
-        "Layer 0 is what enters block 0, layer l the output of block l − 1: block c stands between the layers c and"
-        f" c + 1. Brackets are {level} intervals; ± is one standard deviation between runs."
-    )
-    return [Findings(tuple(prose.findings(summary)), tuple(prose.by_model(summary))), Prose((about,))]
-
-
-def figures(summary: DriftSummary) -> list[Figure]:
-    """The main figure of every family."""
-    runs = wording.counted(summary.study.runs, "run")
-    drawn = ", ".join(map(str, sorted({model.clusters for model in summary.models})))
-    caption = (
-        f"Normalised mutual information of the clusters at each layer (k = {drawn}) with those at layer"
-        f" {summary.reference}; bands: ± one standard deviation over {runs}. The rows above: each"
-        " model's critical blocks, grey between the layers that they join, and its hinge or step where the curve is not"
-        " a straight line."
-    )
-    axis = f"NMI with layer {summary.reference}"
-    return [
-        Figure(
-            name=_numbered(summary, "drift", family),
-            panels=(
-                Panel(
-                    (charts.places_chart(family), charts.measure_chart(family, "nmi", axis, null=True, places=True)),
-                    prose.family_title(family),
-                ),
-            ),
-            caption=caption,
-            legend=charts.legend(family, places=True),
+    @property
+    @override
+    def basis(self) -> str:
+        study, models = self.summary.study, self.summary.models
+        tokens = [run.tokens for model in models for run in model.runs]
+        amount = f" ({wording.span(min(tokens), max(tokens))} tokens each)" if tokens else ""
+        clusters = ", ".join(map(str, sorted({model.clusters for model in models})))
+        sizes = [size for model in models if (s := model.curve.shape) and (size := s.step.detectable) is not None]
+        missed = f" Steps of NMI under {decimals(2)(max(sizes))} would be missed." if sizes else ""
+        runs, problems = wording.counted(study.runs, "run"), wording.counted(study.items, "problem")
+        return (
+            f"{runs} of {problems}{amount}, {clusters} clusters; bands: ± one standard deviation between runs.{missed}"
         )
-        for family in summary.families
+
+    @override
+    def checks(self) -> list[Check]:
+        models, checks = self.summary.models, []
+        if ceilings := [model.curve.ceiling for model in models if model.curve.ceiling is not None]:
+            alike = decimals(2)(min(ceilings))
+            checks.append(Check("good", f"Two clusterings of one layer agree to an NMI of {alike} or more."))
+        lowest = [f"{model.name}: {wording.numbered('layer', low)}" for model in models if (low := lost(model))]
+        text = f"Like shuffled tokens: {'; '.join(lowest)}." if lowest else "Every layer is above shuffled tokens."
+        checks.append(Check("bad" if lowest else "good", text))
+        if self.summary.study.runs == 1:
+            checks.append(Check("bad", "One run: nothing is tested. Add --runs 5."))
+        elif text := self._falls_alike():
+            checks.append(Check("open" if "not shown" in text else "good", text))
+        if models and all(model.critical is None for model in models):
+            checks.append(Check("open", "Critical blocks: not compared. Add a layer study with --study FOLDER."))
+        return checks[:4]
+
+    def _falls_alike(self) -> str:
+        """Whether cosine and CKA fall over the same blocks as NMI does."""
+        shown, not_shown = [], []
+        for measure, name in CHECKS.items():
+            pairs = [agreement(model.curve, measure, self.summary.reference) for model in self.summary.models]
+            p = [pair[1] for pair in pairs if pair]
+            hits = sum(each <= ALPHA for each in p)
+            if hits:
+                shown.append(f"{name} in {hits} of {wording.counted(len(p), 'model')}")
+            elif p:
+                not_shown.append(name)
+        parts = [wording.listed(shown)] if shown else []
+        parts += [f"not shown for {wording.listed(not_shown, 'or')}"] if not_shown else []
+        return f"Without clusters, a fall over the same blocks: {'; '.join(parts)}." if parts else ""
+
+    @override
+    def parts(self) -> tuple[Part, ...]:
+        summary = self.summary
+        first = f"layer {summary.reference}"
+        drawn = [(model, curve, layer) for model, curve in _curves(summary) for layer in curve.layers]
+        layers = Rows("drift", drawn, (DriftOfModel, Curve, Layer), "All layers", LAYERS_CAPTION)
+        shapes = [(model, line) for model, curve in _curves(summary) if (line := curve.line) is not None]
+        axis: dict[str, Any] = {"axis": "NMI", "low": 0.0, "high": 1.0}
+        caption = (
+            f"NMI of the clusters at each layer with those of {first}, with the tokens themselves, and with those of"
+            f" {first} where each token is kept whole. Grey: critical blocks; shaded: step or bend with its interval."
+        )
+        return (
+            Part(
+                "Do tokens leave their first clusters, and where?",
+                layers,
+                (
+                    DriftCurves(("nmi", "with_token", "by_token", "null"), "layer", panel="name", places=True,
+                                caption=caption, **axis),
+                    *(
+                        DriftCurves(measure, "layer", "name", name=measure, high=1.0,
+                                    caption=f"{wording.capital(CHECKS[measure])} with {first}, without clusters.")
+                        for measure in CHECKS
+                    ),
+                    DriftCurves("with_class", "layer", "name", name="classes", **axis,
+                                caption="NMI with the classes of tokens (digit, word, …)."),
+                    Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis,
+                           caption="Under every number of clusters."),
+                ),
+                claims.how_much_they_leave(summary),
+            ),
+            Part(
+                "Is the fall even, and is it steeper at critical blocks?",
+                Rows("shapes", shapes, (DriftOfModel, CurveShape), "Shapes", SHAPES_CAPTION),
+                claims=(*claims.where_they_leave(summary), *claims.at_critical_blocks(summary)),
+                short="Shapes",
+            ),
+            Part("Which tokens left their cluster?", claims=claims.which_tokens_leave(summary), short="Tokens",
+                 own=_explorer(summary), wide=True),
+        )  # fmt: skip
+
+    def _tokens(self) -> Table:
+        leaving = [(m, m.tokens, t) for m in self.summary.models for t in (*m.tokens.surest_classes, *m.tokens.types)]
+        return Table.of(Rows("tokens", leaving, (OfModel, Tokens, Leaving)))
+
+    @override
+    def page(self) -> Page:
+        went = [(model, model.tokens, pair) for model in self.summary.models for pair in model.tokens.went]
+        page, flow = super().page(), Table.of(Rows("flow", went, (OfModel, Tokens, Went)))
+        return replace(page, tables=(*page.tables, self._tokens(), flow))
+
+
+def _curves(summary: DriftSummary) -> list[tuple[DriftOfModel, Curve]]:
+    """Every curve with its model; of each model the drawn one comes first."""
+    return [
+        (model, curve)
+        for model in summary.models
+        for curve in sorted(model.curves, key=lambda curve: curve.clusters != model.clusters)
     ]
 
 
-def _numbered(summary: DriftSummary, name: str, family: Family) -> str:
-    """The name of a family's figure: with its number where there are several families."""
-    return name if len(summary.families) == 1 else f"{name}-{summary.families.index(family) + 1}"
-
-
-def _checks(summary: DriftSummary, family: Family) -> Figure:
-    """A family's small charts: other numbers of clusters, measures without clusters, and labels of the tokens."""
-    panels = [
-        Panel((charts.measure_chart(family, "nmi", "NMI", clusters, null=True),), f"NMI, {clusters} clusters")
-        for clusters in sorted(summary.study.clusters or ())
-        if clusters != summary.study.drawn and any(model.under(clusters) for model in family.models)
-    ]
-    names = {name: f"{tables.HEADINGS[name]} with layer {summary.reference}" for name in CHECKS}
-    names |= {label: f"NMI with {label}" for label in summary.labellings}
-    names |= {BY_TOKEN: f"NMI with layer {summary.reference}, by token"}
-    for measure, title in names.items():
-        if any(model.curve.along(measure) for model in family.models):
-            axis = tables.HEADINGS.get(measure, "NMI")
-            panels.append(
-                Panel((charts.measure_chart(family, measure, axis, null=measure in summary.labellings),), title)
-            )
-    return Figure(
-        name=_numbered(summary, "checks", family),
-        panels=tuple(panels),
-        caption=f"{family.name}. Cosine: mean over tokens of the cosine between a token's vectors at the two layers;"
-        " CKA: linear, centred. NMI with token class and token: of a layer's own clusters with what kind of token, and"
-        " which token, each position holds. By token: every occurrence counts as in its token's most common cluster."
-        " Grey: what shuffled tokens give.",
-        legend=charts.legend(family),
-        small=True,
-        columns=3,
-    )
-
-
-def _tokens(summary: DriftSummary) -> Section:
+def _explorer(summary: DriftSummary) -> tuple[page_blocks.Block, ...]:
+    """The tokens that left, each with its occurrences."""
+    if not summary.models:
+        return ()
     template = Path(__file__).parent / "tokens.html.jinja"
-    part = fragment(template, models=summary.models, shown=token_drift.shown, token_text=token_drift.token_text)
-    caption = (
-        "Intervals take occurrences for independent, which those of one text are not: they are narrower than the doubt"
-        " about other texts. All rows: tokens.csv and flow.csv."
-    )
-    return Section("Tokens", "Which tokens left their cluster", (Prose(LEFT), Part(part), Prose((caption,))))
-
-
-def _study(summary: DriftSummary) -> Section:
-    """The study's own entries, for whoever wants to repeat it; its notes; how to read the page."""
-    study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-    facts = [*entries(study)]
-    positions = [run.tokens for model in summary.models for run in model.runs]
-    if positions:
-        low, high = min(positions), max(positions)
-        facts.append(("tokens of a run", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
-    return study_section(facts, summary.notes, READING)
+    markup = fragment(template, models=summary.models, shown=token_drift.shown, token_text=token_drift.token_text)
+    about = Prose(("Open a row to read occurrences that left; the vertical line is the share of all tokens.",))
+    return (Folded("Every class and token, with occurrences that left", (about, page_blocks.Part(markup))),)

@@ -7,7 +7,6 @@ the layers c and c + 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -15,32 +14,52 @@ import numpy as np
 from pydantic import Field
 
 from lesion.core.values import Summary
+from lesion.report import wording
+from lesion.report.forms import WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Mean, Number, Value
-from lesion.report.wording import counted
 from lesion.studies.drift.critical_blocks import Distance, apart, places
 from lesion.studies.drift.study import DriftStudy
 
 CHECKS = {"cosine": "cosine", "cka": "CKA"}
-"""The measures that need no clusters, and what they are called in tables, charts and findings."""
+"""The measures that need no clusters, and what they are called in sentences."""
 BY_TOKEN = "by_token"
 MEASURES = ("nmi", "null", "null_high", BY_TOKEN, *CHECKS)
+CLASS, TOKEN = "token class", "token"
+"""What clusters are compared with besides those of the reference layer."""
+THREE = decimals(3)
 
 
-class Layer(Value):
+def block_text(layer: float | None) -> str:
+    """The block that a step at this layer is over."""
+    return wording.DASH if layer is None else str(int(layer))
+
+
+class Layer(Row):
     """The measures of one layer over runs (`clustering.MeasuredLayer`); None where unknown.
 
     `by_token` is NMI with the reference layer once every occurrence is put into the most common cluster of its token
     at this layer: what is left of the fall of `nmi` when occurrences of one token do not spread.
     """
 
-    layer: int
-    nmi: Mean | None = None
-    null: Mean | None = None
+    layer: int = column("Layer", label=True)
+    nmi: Mean | None = column("With first clusters", THREE, default=None)
+    null: Mean | None = column("Shuffled tokens", THREE, default=None)
     null_high: Mean | None = None
-    by_token: Mean | None = None
-    cosine: Mean | None = None
-    cka: Mean | None = None
+    by_token: Mean | None = column("With first clusters, tokens whole", THREE, default=None)
+    cosine: Mean | None = column("Cosine", THREE, default=None)
+    cka: Mean | None = column("CKA", THREE, default=None)
     labels: dict[str, Mean] = Field(default_factory=dict)
+
+    @derived.column("With token class", THREE, key="nmi with token class")
+    def with_class(self) -> Mean | None:
+        """NMI with the classes of tokens."""
+        return self.labels.get(CLASS)
+
+    @derived.column("With token identity", THREE, key="nmi with token")
+    def with_token(self) -> Mean | None:
+        """NMI with the tokens themselves."""
+        return self.labels.get(TOKEN)
 
     def of(self, measure: str) -> Mean | None:
         """One of the measures, or NMI with a labelling, by its name."""
@@ -107,7 +126,40 @@ class Shape(Value):
         return places(self.chosen, self.first, self.last)
 
 
-class Curve(Value):
+class CurveShape(Row):
+    """The shape of one curve, with the best hinge and step whichever was chosen: a line of `shapes.csv`.
+
+    Attributes:
+        shape: the kind that was chosen; share: of bootstrap draws that prefer the same of hinge and step.
+        line_p, f, f_p: the test of a straight line.
+        hinge, step: where each fits best; `_size`, `_gain`, `_detectable` as in `Departure`.
+        nearest, distance, chance: the critical block nearest to the one that was chosen (`Distance`).
+    """
+
+    clusters: int = column("Clusters", label=True)
+    line_p: Number = column("Line, p", wording.p_value)
+    shape: str = column("Shape")
+    share: Number = column()
+    f: Number = column()
+    f_p: Number = column()
+    hinge: Estimate = column(
+        "Hinge, layer", decimals(1), key="hinge_layer", ends=("hinge_low", "hinge_high"), p="hinge_p", corrected=False
+    )
+    hinge_size: Number = column("Change of slope", THREE)
+    hinge_gain: Number = column()
+    hinge_detectable: Number = column("80 % power from", THREE)
+    step: Estimate = column(
+        "Step, block", block_text, key="step_layer", ends=("step_low", "step_high"), p="step_p", corrected=False
+    )
+    step_size: Number = column("Size of the step", THREE)
+    step_gain: Number = column()
+    step_detectable: Number = column("80 % power from", THREE)
+    nearest: int | None = column("Critical block")
+    distance: Number = column("Apart, layers", decimals(1, signed=True))
+    chance: Number = column("As near by chance", WHOLE_SHARE)
+
+
+class Curve(Row):
     """A model's layers under one number of clusters.
 
     Attributes:
@@ -116,7 +168,7 @@ class Curve(Value):
         nearest: the critical block nearest to the hinge or step.
     """
 
-    clusters: int
+    clusters: int = column("Clusters", label=True)
     layers: tuple[Layer, ...]
     shape: Shape | None
     ceiling: Number
@@ -126,6 +178,33 @@ class Curve(Value):
     def departure(self) -> Departure | None:
         """The hinge or step of the curve; None where there is none or none was sought."""
         return self.shape.departure if self.shape else None
+
+    @property
+    def line(self) -> CurveShape | None:
+        """Its shape as a line of a table; None where it has none."""
+        if (shape := self.shape) is None:
+            return None
+        near = self.nearest
+        fits = {
+            key: value
+            for at in (shape.hinge, shape.step)
+            for key, value in {
+                at.kind: Estimate(value=at.layer, low=at.low, high=at.high, p=at.p),
+                **{f"{at.kind}_{name}": getattr(at, name) for name in ("size", "gain", "detectable")},
+            }.items()
+        }
+        return CurveShape(
+            clusters=self.clusters,
+            shape=shape.chosen,
+            share=shape.share,
+            line_p=shape.line.p,
+            f=shape.line.f,
+            f_p=shape.line.f_p,
+            nearest=near and near.block,
+            distance=near and near.distance,
+            chance=near and near.chance,
+            **fits,
+        )
 
     def along(self, measure: str) -> list[tuple[int, Mean]]:
         """(layer, value) of a measure where it is known, in the order of layers."""
@@ -148,7 +227,7 @@ class Example(Value):
     into: int
 
 
-class Leaving(Value):
+class Leaving(Row):
     """One token type, or with `token` None a class of tokens, between the two layers that were followed.
 
     Attributes:
@@ -157,13 +236,13 @@ class Leaving(Value):
         share: left / count, with Wilson's interval, which takes occurrences for independent.
     """
 
-    token: str | None
+    token: str | None = column()
     id: int | None = None
-    kind: str
-    count: int
-    left: int
+    kind: str = column(key="class")
+    count: int = column()
+    left: int = column()
     home: int | None = None
-    share: Estimate
+    share: Estimate = column(ends=("low", "high"))
     examples: tuple[Example, ...] = ()
 
 
@@ -190,7 +269,17 @@ class Flow(Value):
     others: int
 
 
-class Tokens(Value):
+class Went(Row):
+    """How many tokens went from one cluster into another in the first run: a line of `flow.csv`."""
+
+    cluster: str = column()
+    into: str = column()
+    count: int = column()
+    share: float = column()
+    matched: bool = column()
+
+
+class Tokens(Row):
     """What became of the tokens between the layers `start` and `end`.
 
     Attributes:
@@ -199,8 +288,8 @@ class Tokens(Value):
         flow: of the first run, every cluster of the earlier layer.
     """
 
-    start: int
-    end: int
+    start: int = column(key="from")
+    end: int = column(key="to")
     overall: Leaving
     types: tuple[Leaving, ...]
     classes: tuple[Leaving, ...]
@@ -210,6 +299,15 @@ class Tokens(Value):
     def surest_classes(self) -> list[Leaving]:
         """The classes in the order of the token types: those that most surely left come first."""
         return sorted(self.classes, key=lambda leaving: -(leaving.share.low or 0.0))
+
+    @property
+    def went(self) -> list[Went]:
+        """Every pair of clusters of the flow."""
+        return [
+            Went(cluster=flow.name, into=to.name, count=to.count, share=to.count / flow.count, matched=to.matched)
+            for flow in self.flow
+            for to in flow.into
+        ]
 
 
 class Run(Value):
@@ -224,7 +322,13 @@ class Run(Value):
     truncated: int | None = None
 
 
-class DriftOfModel(Value):
+class OfModel(Row):
+    """What tells the lines of a drift study apart."""
+
+    name: str = column("Model", key="model", label=True)
+
+
+class DriftOfModel(OfModel):
     """One model of the study.
 
     Attributes:
@@ -234,9 +338,8 @@ class DriftOfModel(Value):
         compared: the task of them that is compared with; None: that study did not ask this one's, so that all are.
     """
 
-    name: str
-    family: str
-    variant: str | None
+    family: str = column()
+    variant: str | None = column()
     fingerprint: str
     blocks: int
     clusters: int
@@ -273,25 +376,6 @@ def within(layer: float, blocks: Sequence[int]) -> bool:
     return any(abs(apart(layer, block)) <= 1e-9 for block in blocks)
 
 
-class Family(Value):
-    """Models that are drawn together: of one family and depth."""
-
-    name: str
-    models: tuple[DriftOfModel, ...]
-
-    @property
-    def blocks(self) -> int:
-        """The depth of its models."""
-        return self.models[0].blocks
-
-    @property
-    def labels(self) -> list[str]:
-        """What the models are called in a chart: by variant where that is unique, else by name."""
-        variants = [model.variant for model in self.models if model.variant]
-        unique = len(variants) == len(self.models) == len(set(variants))
-        return variants if unique else [model.name for model in self.models]
-
-
 class DriftSummary(Summary):
     """All numbers of a drift study: what `summary.json` holds."""
 
@@ -305,24 +389,3 @@ class DriftSummary(Summary):
     def reference(self) -> int:
         """The layer that all others are compared with: 0 for what enters block 0, 1 for what leaves it."""
         return 1 if self.study.layer_zero == "block" else 0
-
-    @cached_property
-    def families(self) -> list[Family]:
-        """The models in the order of the summary, those of one family and depth together."""
-        groups: dict[tuple[str, int], list[DriftOfModel]] = {}
-        for model in self.models:
-            groups.setdefault((model.family, model.blocks), []).append(model)
-        families = []
-        for (family, blocks), models in groups.items():
-            depth = counted(blocks, "block")
-            name = family or (models[0].name if len(models) == 1 else f"models of {depth}")
-            if family and sum(other == family for other, _ in groups) > 1:
-                name = f"{family}, {depth}"
-            families.append(Family(name=name, models=tuple(models)))
-        return families
-
-    @property
-    def labellings(self) -> list[str]:
-        """What clusters are compared with besides the reference: `token class`, `token`."""
-        every = (name for model in self.models for layer in model.curve.layers for name in layer.labels)
-        return list(dict.fromkeys(every))

@@ -14,7 +14,6 @@ from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
 from lesion.studies.drift.measurement import (
-    CLASS,
     fitted,
     in_part,
     labels_of,
@@ -24,7 +23,7 @@ from lesion.studies.drift.measurement import (
     spooling,
 )
 from lesion.studies.drift.report import DriftResult
-from lesion.studies.drift.result import DriftOfModel, DriftSummary
+from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary
 from lesion.studies.drift.result import Run as DriftRun
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, draw_runs, own_solutions, read_texts, seed_of, speaks

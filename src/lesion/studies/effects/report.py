@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pandas as pd
 from typing_extensions import override
@@ -98,7 +99,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         for task in self.summary.tasks:
             known = task.lens[-1].top.value or 0.0
             few = "; with so few items chance decides much" if task.items < FEW else ""
-            mood = "good" if known > 0.5 and not few else "bad"
+            mood: Literal["good", "bad"] = "good" if known > 0.5 and not few else "bad"
             share = WHOLE_SHARE.text(known)
             checks.append(Check(mood, f"{task.task}: the model gives {share} of gold tokens most probability{few}."))
             strange = [each for each in (task.classes.present if task.classes else ()) if each.name == UNKNOWN]
@@ -154,7 +155,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         shares = Rows("units", [(task, unit) for task in tasks for unit in task.units], (ModelAndTask, UnitEffects))
         caption = "What each place writes towards the right token (direct) and what its removal takes (total)."
         panel, full = ("model", "task", "unit"), max(effect.size for task in tasks for effect in task.effects) or 1.0
-        heads = {"only": {"unit": "head"}, "panel": panel, "wide": True, "hue": "gain", "full": full}
+        heads: dict[str, Any] = {"only": {"unit": "head"}, "panel": panel, "wide": True, "hue": "gain", "full": full}
         return Part(
             title,
             rows,

@@ -1,0 +1,228 @@
+"""What a drift study claims: how much tokens leave their first clusters, where, at critical blocks, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lesion.report import wording
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import WHOLE_SHARE, Form, decimals
+from lesion.report.values import Mean
+from lesion.report.wording import ALPHA, SPACE
+from lesion.studies.drift.evidence import at_least, at_the_start, reach, wide
+from lesion.studies.drift.result import CurveShape, Departure, DriftOfModel, DriftSummary, Leaving
+from lesion.studies.drift.token_drift import named, token_text
+
+NMI = decimals(2)
+SLOPE = decimals(3)
+NAMED = 2
+"""So many classes, and so many tokens, are named among those that left."""
+SAME = 1e-9
+"""A hinge and a step whose gains differ by less are the same curve."""
+
+
+@rule(
+    "Mostly, occurrences of one token spread: agreement falls by X after layer 1, and by Y with tokens kept whole.",
+    "Tokens leave their first clusters: agreement falls by X after layer 1, and by Y with tokens kept whole.",
+    "Tokens leave as wholes too, beyond the spread between runs, in N of M models.",
+    "Whether tokens leave as wholes too cannot be told.",
+    "Agreement with the first clusters is not seen to fall.",
+    needs="means over runs; mostly: less than half of the fall of NMI is left once every occurrence is in its token's"
+    " most common cluster; as wholes: what is left is more than the standard deviations between runs at both ends",
+)
+def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """How far NMI falls, how much of that is occurrences of one token spreading, and what is more."""
+    known = [model for model in summary.models if len(_later(model, "nmi")) > 1]
+    if not known:
+        return
+    start, falls = f"after layer{SPACE}{summary.reference + 1}", [_fall(model, "nmi") for model in known]
+    rows = tuple((model, model.curve, layer) for model in known for layer in model.curve.layers[1:])
+    if max(falls) <= 0:
+        yield Claim((f"Agreement with the first clusters (NMI) is not seen to fall {start}.",), rows)
+        return
+    whole = [model for model in known if len(_later(model, "by_token")) > 1]
+    if not whole:
+        yield Claim((f"Agreement with the first clusters (NMI) falls by {_range(falls)} {start}.",), rows)
+        return
+    left = [_fall(model, "by_token") for model in whole]
+    mostly = all(by_token < _fall(model, "nmi") / 2 for model, by_token in zip(whole, left, strict=True))
+    what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
+    sentences = [
+        f"{what}: agreement with the first clusters (NMI) falls by {_range(falls)} {start}, with tokens kept whole by"
+        f" {_range(left)}."
+    ]
+    if identity := [_fall(model, "with_token") for model in known if len(_later(model, "with_token")) > 1]:
+        sentences.append(f"Agreement with the tokens themselves falls as well, by {_range(identity)}.")
+    beyond = [model for model in whole if _is_beyond(_later(model, "by_token"))]
+    where = "" if len(known) == 1 else f", in {_of(len(beyond), len(known))} models"
+    sentences.append(
+        f"Tokens leave as wholes too, beyond the spread between runs{where}."
+        if beyond
+        else "Whether tokens leave as wholes too cannot be told."
+    )
+    yield Claim(tuple(sentences), rows)
+
+
+def _later(model: DriftOfModel, measure: str) -> list[Mean]:
+    """A measure after the reference layer, where it agrees with itself."""
+    values = [getattr(layer, measure) for layer in model.curve.layers[1:]]
+    return [value for value in values if value is not None]
+
+
+def _fall(model: DriftOfModel, measure: str) -> float:
+    first, *_, last = _later(model, measure)
+    return first.mean - last.mean
+
+
+def _is_beyond(values: Sequence[Mean]) -> bool:
+    first, last = values[0], values[-1]
+    return first.std is not None and last.std is not None and first.mean - first.std > last.mean + last.std
+
+
+@rule(
+    "The fall is not even: an extra step of X over block L (a bend at layer L).",
+    "The fall is not even, but neither a step nor a bend is found.",
+    "An even fall is not rejected.",
+    "An even fall cannot be tested: one run, or too few layers.",
+    needs="a test over runs that rejects a straight line, and a step or hinge whose p, which includes the search over"
+    f" places, is at most {ALPHA:g}",
+)
+def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """Whether the fall of NMI is even, and the step or bend that it has instead."""
+    if not summary.models:
+        return
+    tested = [model for model in summary.models if (shape := model.curve.shape) and shape.chosen != "untested"]
+    if not tested:
+        yield Claim(("Whether the fall is even cannot be tested: there is one run, or too few layers.",))
+        return
+    rows = tuple((model, line) for model in tested if (line := model.curve.line))
+    uneven = [model for model in tested if model.curve.shape and model.curve.shape.chosen != "line"]
+    p = [shape.line.p for model in uneven or tested if (shape := model.curve.shape) and shape.line.p is not None]
+    tests = f" (p{SPACE}{_p_range(p)})" if p else ""
+    several = len(tested) > 1
+    if not uneven:
+        yield Claim((f"An even fall is not rejected{' in any model' if several else ''}{tests}.",), rows)
+        return
+    where = f" in {_of(len(uneven), len(tested))} models" if several else ""
+    kinds = [text for kind in ("step", "hinge") if (text := _kind(uneven, kind, several))]
+    neither = [model for model in uneven if model.curve.departure is None]
+    if neither:
+        kinds.append("neither a step nor a bend is found" + (f" in {len(neither)}" if several else ""))
+    sentences = [f"The fall of NMI is not even{where}{tests}: {'; '.join(kinds)}."]
+    if not several and (alike := _alike(tested[0].curve.line)):
+        sentences.append(alike)
+    elsewhere = [model for model in uneven if (at := model.curve.departure) and at_the_start(summary, at)]
+    doubts = [f"in {len(elsewhere)} it marks only the end of the first step"] if elsewhere else []
+    if unsure := [model.name for model in uneven if wide(model)]:
+        doubts.append(f"where it is in {wording.listed(unsure)} cannot be told")
+    if doubts:
+        sentences.append(f"{wording.capital('; '.join(doubts))}.")
+    yield Claim(tuple(sentences), rows)
+
+
+def _kind(models: Sequence[DriftOfModel], kind: str, several: bool) -> str:
+    """`an extra step of 0.08 over block 2`, `a bend at layer 3.4 [2.9, 4.2] in 2`."""
+    own = [at for model in models if (at := model.curve.departure) and at.kind == kind]
+    if not own:
+        return ""
+    count = f" in {len(own)}" if several else ""
+    size = _range([abs(at.size) for at in own if at.size is not None], SLOPE)
+    if kind == "step":
+        return f"an extra step of {size} over {wording.numbered('block', sorted({at.block for at in own}))}{count}"
+    if several:
+        return f"a bend at layers {_range([at.layer for at in own], decimals(1))}{count}"
+    before, after = (SLOPE(None if slope is None else -slope) for slope in own[0].slopes)
+    return f"a bend at layer {place_text(own[0])}, from a fall of {before} a layer to {after}"
+
+
+def place_text(departure: Departure) -> str:
+    """`3.4 [3.1, 3.7]` of a hinge by layer, `2 [2, 4]` of a step by block."""
+    if departure.kind == "hinge":
+        return decimals(1).cell(departure.layer, departure.low, departure.high)
+    ends = (None if end is None else float(int(end)) for end in (departure.low, departure.high))
+    return decimals(0).cell(float(departure.block), *ends)
+
+
+def _alike(line: CurveShape | None) -> str:
+    """That a hinge and a step are the same curve, where they are."""
+    if (
+        line is None
+        or line.hinge_gain is None
+        or line.step_gain is None
+        or abs(line.hinge_gain - line.step_gain) > SAME
+    ):
+        return ""
+    return "A bend and a step fit equally well: only the outermost layer departs from the line."
+
+
+@rule(
+    "N of M steps and bends lie within critical blocks; chance gives C, so no link is shown.",
+    "N of M steps and bends lie within critical blocks; chance gives C: more than chance.",
+    needs="a layer study of the same models; places whose whole interval is within critical blocks, against the share"
+    f" of possible places that are, by Poisson's binomial at {ALPHA:g}, models taken for independent",
+)
+def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
+    """How many steps and bends lie within critical blocks, against chance."""
+    known = [(model, at) for model in summary.models if model.critical_blocks and (at := model.curve.departure)]
+    if not known:
+        return
+    chances = [model.within_by_chance() for model, _ in known]
+    hits = sum(reach(model, at) == "within" for model, at in known)
+    p = at_least(hits, chances)
+    link = "so no link is shown" if p > ALPHA else "so more do than by chance, if models are independent"
+    numbers = f"chance gives {decimals(1)(sum(chances))} (p{SPACE}{wording.p_value(p)}), {link}"
+    rows = tuple((model, line) for model, _ in known if (line := model.curve.line))
+    if len(known) == 1:
+        where = {"within": "lies within", "outside": "lies outside"}.get(
+            reach(*known[0]) or "", "cannot be placed in or out of"
+        )
+        yield Claim(
+            (f"It {where} the critical {wording.numbered('block', known[0][0].critical_blocks)}; {numbers}.",), rows
+        )
+        return
+    yield Claim(
+        (f"{wording.capital(_of(hits, len(known)))} of these places lie within critical blocks; {numbers}.",), rows
+    )
+
+
+@rule(
+    "Between layers A and B, X % of all tokens leave their cluster; more do of the classes C and the tokens T.",
+    "Between layers A and B, X % of all tokens leave their cluster.",
+    needs="classes: Wilson's interval above the overall share; tokens: at least five occurrences and a one-sided"
+    f" binomial test against the overall share, corrected by Holm over all types, at {ALPHA:g}",
+)
+def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """The classes and tokens that leave their cluster more often than all tokens do, the surest first."""
+    for model in summary.models:
+        tokens = model.tokens
+        overall = tokens.overall.share.value or 0.0
+        classes = [each for each in tokens.surest_classes if (each.share.low or 0.0) > overall][:NAMED]
+        types = named(tokens.types, overall, sum(each.count for each in tokens.classes))[:NAMED]
+        parts = [
+            f"of the {kind} {wording.listed([_leaver(each) for each in more])}"
+            for kind, more in (("classes", classes), ("tokens", types))
+            if more
+        ]
+        text = f"Between layers {tokens.start} and {tokens.end}, {WHOLE_SHARE.text(overall)} of all tokens leave"
+        more = f" their cluster; more do {'; '.join(parts)}." if parts else " their cluster."
+        subject = model.name if len(summary.models) > 1 else ""
+        yield Claim((text + more,), tuple((model, tokens, each) for each in (*classes, *types)), subject)
+
+
+def _leaver(leaving: Leaving) -> str:
+    name = leaving.kind if leaving.token is None else f"“{token_text(leaving.token)}”"
+    return f"{name} ({WHOLE_SHARE.text(leaving.share)})"
+
+
+def _range(values: Sequence[float], form: Form = NMI) -> str:
+    low, high = form(min(values)), form(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _p_range(values: Sequence[float]) -> str:
+    low, high = wording.p_value(min(values)), wording.p_value(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _of(part: int, whole: int) -> str:
+    return f"all {whole}" if part == whole else f"{part} of {whole}" if part else f"none of {whole}"
