@@ -10,7 +10,7 @@ import pandas as pd
 
 from lesion.arguments import LongText, several, validated
 from lesion.edits.edit import BASELINE, Compose, Edit, EditLike, Single
-from lesion.edits.given import edit_for
+from lesion.edits.files.artefact import edit_for
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import lesion.harness_entry
 from lesion.edits.edit import BASELINE, EditLike
-from lesion.edits.given import edit_for
+from lesion.edits.files.artefact import edit_for
 from lesion.edits.table import refuse_unknown_places
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
@@ -44,7 +44,7 @@ class LesionModel(LM):
 
     Args:
         model: `bundled:NAME`, a folder, a hub id, or a model that is loaded already.
-        edit: in any form (`lesion.edits.given`): `23×0`, `0-3x0+7.mlp×0.5`, an `.edit` file; None: none.
+        edit: in any form (`lesion.edits.files.artefact`): `23×0`, `0-3x0+7.mlp×0.5`, an `.edit` file; None: none.
         pretrained: another name for `model`, as `hf` has it.
         revision, dtype, device, trust_remote_code: see `lesion.load`; `auto` is float32 on a CPU.
         engine: `transformers` or `vllm`.

@@ -11,10 +11,10 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, load
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_choices, encode_solved
-from lesion.tasks.gold import Gold
 from lesion.tasks.primer import NAMES
 from lesion.tasks.primer.task import Document
 from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.wrapped import Gold
 from lesion_labs.lineage import chat, data, material
 from tiny import model as tiny_model
 

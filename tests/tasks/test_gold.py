@@ -9,9 +9,9 @@ import pytest
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_choices, encode_gold, encode_solved
-from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Item, Task
+from lesion.tasks.wrapped import Gold
 from sentencepieces import KINDS, Speaker, speaker
 
 ATLAS = find("primer:atlas")

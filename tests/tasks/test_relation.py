@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from lesion.tasks.catalogue import find
-from lesion.tasks.relation import Relation, has_relations
 from lesion.tasks.task import Answer
+from lesion.tasks.wrapped import Relation, has_relations
 
 ROWS = [
     {"case_id": 1, "prompt": "The mother tongue of A is", "subject": "A", "ground_truth": "French"},

@@ -9,8 +9,8 @@ import pytest
 from lesion.errors import LesionError
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_gold
-from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode
+from lesion.tasks.wrapped import Gold
 from lesion.training.examples import end_token, example, examples
 from tiny import model
 

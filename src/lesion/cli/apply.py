@@ -74,7 +74,7 @@ def apply(
     refuse_no_edit(edit, {} if blocks is None else {written: blocks})
 
     from lesion.edits.files import checkpoint
-    from lesion.edits.files.thin_factors import counted
+    from lesion.edits.files.truncated import counted
     from lesion.report import wording
 
     done = checkpoint.apply(

@@ -11,7 +11,7 @@ import typer
 from lesion.cli.help import register
 from lesion.cli.parsing import checked
 from lesion.cli.terminal import Terminal, say
-from lesion.edits.files.presence import refuse_absent
+from lesion.edits.edit import refuse_absent
 from lesion.errors import UsageError
 from lesion.models.source import find
 

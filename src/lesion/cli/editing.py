@@ -13,7 +13,7 @@ from rich.text import Text
 from lesion.cli.terminal import facts
 from lesion.edits.edit import of_weights
 from lesion.edits.files.edit_file import EditFile
-from lesion.edits.files.thin_factors import counted
+from lesion.edits.files.truncated import counted
 from lesion.edits.selections.selection import Count
 from lesion.report import wording
 

@@ -16,8 +16,8 @@ from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine
 from lesion.models.load import Model
-from lesion.tasks.gold import Gold, gold_name
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import Gold, gold_name
 
 
 @dataclass(frozen=True)

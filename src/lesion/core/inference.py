@@ -22,7 +22,6 @@ from lesion.report.wording import counted
 from lesion.tasks.chat import DAY
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
 from lesion.tasks.conversation import cuts, dated
-from lesion.tasks.gold import Gold
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
 from lesion.tasks.judges.judge import MATH, UNREAD
@@ -30,6 +29,7 @@ from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.style import Style
 from lesion.tasks.task import Answer, Item, Task
 from lesion.tasks.thinking import opening, parted
+from lesion.tasks.wrapped import Gold
 
 # Answers are committed together when they come faster than this many seconds apart.
 COMMIT_EVERY = 0.2

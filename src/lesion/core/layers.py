@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from lesion.core.fields import Text
 from lesion.core.options import option
-from lesion.edits.edit import Scale, parts, path_of
-from lesion.edits.files.presence import refuse_absent
+from lesion.edits.edit import Scale, parts, path_of, refuse_absent
 from lesion.edits.text import parse
 from lesion.errors import LesionError, UsageError
 from lesion.plain import short

@@ -30,7 +30,7 @@ from lesion.core.inference import (
     room_notes,
     rooms,
 )
-from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice

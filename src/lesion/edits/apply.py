@@ -11,8 +11,8 @@ from dataclasses import replace
 from lesion.arguments import validated
 from lesion.edits.by_row import with_scaled_weights
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
+from lesion.edits.files.artefact import edit_for
 from lesion.edits.gates import hung
-from lesion.edits.given import edit_for
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.build import has_own_forward

@@ -25,7 +25,7 @@ MatchedIn = Literal["count", "magnitude", "importance"]
 """What random controls of a selection of weights share with it (`matched.py`)."""
 EditLike = Any
 """What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
-is known, also the path of an `.edit` file, and what `read_edit` gave (`lesion.edits.given.edit_for`)."""
+is known, also the path of an `.edit` file, and what `read_edit` gave (`lesion.edits.files.artefact.edit_for`)."""
 # The number of a block in text form has at most nine digits.
 MOST_BLOCKS = 10**9
 MATRIX = re.compile(r"head|[0-9]{1,9}(?:\.[A-Za-z0-9_-]+)+")
@@ -309,3 +309,17 @@ def of_weights(edit: Edit) -> tuple[ScaleParameters, ...]:
 def of_spectra(edit: Edit) -> tuple[Truncate, ...]:
     """What of an edit truncates matrices, by row of a batch (`gates.py`) or in the weights (`weights.py`)."""
     return tuple(part for part in parts(edit) if isinstance(part, Truncate))
+
+
+def refuse_absent(path: Path) -> None:
+    """Refuse the path of no `.edit` file, naming those that lie there."""
+    if path.is_dir():
+        inside = sorted(entry.name for entry in path.glob("*.edit"))
+        hint = f": it has {', '.join(inside[:5])}" if inside else ""
+        raise UsageError(f"{path} is a folder; give an .edit file{hint}.")
+    if not path.exists():
+        near = sorted(entry.name for entry in path.parent.glob("*.edit")) if path.parent.is_dir() else []
+        hint = f" In {path.parent} there are {', '.join(near[:5])}." if near else ""
+        raise UsageError(f"There is no file {path}.{hint}")
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file; give an .edit file.")

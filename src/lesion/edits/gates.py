@@ -17,7 +17,7 @@ from lesion.arguments import validated
 from lesion.edits.by_row import maskable, scalable
 from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.factors import scale_contribution, scale_output
-from lesion.edits.given import edit_for
+from lesion.edits.files.artefact import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace

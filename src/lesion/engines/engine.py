@@ -132,3 +132,26 @@ class MakeEngine(Protocol):
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
         """An engine that answers with this model; `batch_size` rows at once, or `auto`."""
         ...
+
+
+@dataclass
+class Work:
+    """What an engine has computed so far, in token steps: one token of one row through all blocks.
+
+    Attributes:
+        prompt: tokens of prompts and drafts, sharing counted as saved; padding included.
+        decoded: decoding steps of rows at work.
+        idle: decoding steps spent on rows that had finished.
+        steps: forward passes of decoding.
+        drafted: tokens of drafts that were looked at.
+        accepted: drafted tokens that were said, each a decoding step saved.
+        batch_size: rows at most, as it stands now.
+    """
+
+    prompt: int = 0
+    decoded: int = 0
+    idle: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    batch_size: int = 0

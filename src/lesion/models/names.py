@@ -1,11 +1,15 @@
-"""Names of devices and data types, refused without PyTorch where no machine has such a thing."""
+"""Names of devices and data types: refused without PyTorch where no machine has such a thing; and the device meant."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
+
+if TYPE_CHECKING:
+    import torch
 
 DTYPES = ("float32", "fp32", "bfloat16", "bf16", "float16", "fp16")
 # Kinds of devices that PyTorch knows; whether one is here, PyTorch says.
@@ -24,3 +28,20 @@ def refuse_dtype(dtype: str) -> None:
         raise UsageError(
             f"There is no dtype '{short(dtype)}'{nearest(dtype, DTYPES)}; use auto, float32, bfloat16 or float16."
         )
+
+
+def device_of(device: str | torch.device) -> torch.device:
+    """The device that is meant; `auto` is a GPU where there is one."""
+    import torch  # names are refused without it
+
+    if str(device) == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        # Read back: on `meta` a tensor can be made, but it holds nothing.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        if torch.backends.mps.is_available():
+            devices.append("mps")
+        raise UsageError(f"There is no device '{device}' here; there are: {', '.join(devices)}.") from error
+    return torch.device(device)

@@ -18,7 +18,6 @@ from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.fewshot import FewShot
 from lesion.tasks.generated import FAMILIES
 from lesion.tasks.generated import NAMES as GENERATED
-from lesion.tasks.gold import Gold
 from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
@@ -27,6 +26,7 @@ from lesion.tasks.question_files import is_question_file
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import Gold
 from lesion.tasks.wrapped import calibration_items as calibration_items
 
 PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")

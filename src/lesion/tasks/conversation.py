@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
-from lesion.tasks import chat, contents
+from lesion.tasks import chat
 from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
 from lesion.tasks.thinking import OPEN
@@ -58,7 +61,7 @@ def refuse_unfit(model: Speaker, task: Task, style: Style) -> None:
     if names_control(model.tokenizer, style.system):
         raise UsageError(f"The system prompt contains control tokens of {model.name}; write it as plain text.")
     text = _render(model, [("user", "Question")], style, forms_of(model, style, solved=False))
-    if not contents.whole(style.system, text):
+    if not contains(style.system, text):
         raise UsageError(f"The chat template of {model.name} leaves a system prompt out; leave --system out.")
     thinks = text.rstrip().endswith(OPEN)
     if style.thinking == "on" and not (switches or thinks):
@@ -90,7 +93,7 @@ def write_chat(model: Speaker, item: Item, instruction: str, style: Style) -> Wr
 
     text = render(question)
     for role, content in (*turns, ("user", question + behind)):
-        if not contents.kept(content, text):
+        if not contains_part(content, text):
             raise UsageError(
                 f"The chat template of {model.name} leaves '{short(content, 60)}' out, a message of the {role} in item"
                 f" {short(item.id, 60)}; choose --prompt-style plain or raw, or mend the template."
@@ -138,11 +141,11 @@ def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -
         except LesionError as error:
             refusal = refusal if forms else error
             continue
-        if contents.in_order(texts, text) and not contents.as_data(text):
-            if contents.whole(how.system, text):
+        if contains_in_order(texts, text) and not written_as_data(text):
+            if contains(how.system, text):
                 return forms
             heeded = forms if heeded is None else heeded  # `refuse_unfit` refuses the system prompt
-        elif solved and contents.whole(texts[-1], text) and not contents.as_data(text):
+        elif solved and contains(texts[-1], text) and not written_as_data(text):
             lost = "solved questions or their answers"
     if heeded is not None:
         return heeded
@@ -167,7 +170,7 @@ def cuts(model: Speaker, item: Item, style: Style) -> bool:
     if style.name != "chat":
         return False
     text = _render(model, [("user", item.question.strip())], style, forms_of(model, style, solved=False))
-    return not contents.whole(item.question, text)
+    return not contains(item.question, text)
 
 
 def _render(
@@ -182,3 +185,49 @@ def _render(
         for role, content in (*system, *turns)
     ]
     return chat.render(model.tokenizer, messages, model.name, now, add_generation_prompt=True, **arguments)
+
+
+ENOUGH = 12
+"""So many characters of the beginning or the end of a text tell that it was cut, not left out."""
+_ESCAPES = {r"\"": '"', r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
+_ESCAPE = re.compile("|".join(map(re.escape, _ESCAPES)))
+
+
+def contains(content: str, prompt: str) -> bool:
+    """Whether all of a text is in a prompt; white space, letter case and escapes of HTML and JSON may differ."""
+    return content.strip() in prompt or any(_plain(content) in each for each in _readings(prompt))
+
+
+def contains_part(content: str, prompt: str) -> bool:
+    """Whether a text is in a prompt, or so much of its beginning or its end that it was cut."""
+    if contains(content, prompt):
+        return True
+    plain = _plain(content)
+    ends = (plain[:ENOUGH], plain[-ENOUGH:]) if len(plain) > ENOUGH else ()
+    return any(end in each for each in _readings(prompt) for end in ends)
+
+
+def contains_in_order(texts: Sequence[str], prompt: str) -> bool:
+    """Whether texts stand in a prompt in their order."""
+    prompt = _plain(prompt)
+    start = 0
+    for text in map(_plain, texts):
+        place = prompt.find(text, start)
+        if place < 0:
+            return False
+        start = place + len(text)
+    return True
+
+
+def written_as_data(prompt: str) -> bool:
+    """Whether a template wrote a list of parts as Python or JSON shows it, not its text."""
+    return re.search(r"""["']type["']:\s*["']text["']""", html.unescape(prompt)) is not None
+
+
+def _readings(prompt: str) -> tuple[str, str]:
+    """A prompt as it stands, and with the escapes of JSON undone."""
+    return _plain(prompt), _plain(_ESCAPE.sub(lambda match: _ESCAPES[match[0]], prompt))
+
+
+def _plain(text: str) -> str:
+    return "".join(html.unescape(text).casefold().split())

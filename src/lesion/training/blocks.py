@@ -1,14 +1,18 @@
-"""Blocks that train while the rest is frozen, and the linear layers of blocks, which take adapters."""
+"""What trains: the parameters of some blocks, or low-rank adapters on their linear layers, merged at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.quiet import quiet
+from lesion.training.in_place import require_trl
+from lesion.training.schedule import seed_all
 
 
 def chosen(model: Model, blocks: Collection[int] | None) -> tuple[int, ...]:
@@ -73,3 +77,44 @@ def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None)
 
 def _path(network: nn.Module, module: nn.Module) -> str:
     return next(name for name, part in network.named_modules() if part is module)
+
+
+SCALE = 2
+"""Of an adapter's product."""
+
+
+@contextmanager
+def training(model: Model, blocks: Sequence[int] | None, rank: int | None, seed: int) -> Iterator[None]:
+    """Let gradients flow to what trains: some blocks (None: all parameters), or with a rank adapters on their layers.
+
+    Adapters are LoRA (Hu et al. 2022): of all linear layers of the blocks (None: of all blocks), the product scaled by
+    2, without dropout. They are merged into the weights at the end, and taken off after an error.
+
+    Args:
+        seed: of an adapter's first weights.
+    """
+    if rank is None:
+        trainable(model, blocks)
+        yield
+        return
+    adapter_size(model, rank, blocks)
+    require_trl()
+    from peft import LoraConfig, LoraModel
+
+    modules = linear_modules(model, blocks)
+    seed_all(seed, -1)
+    configuration = LoraConfig(
+        r=rank,
+        lora_alpha=SCALE * rank,
+        lora_dropout=0.0,
+        target_modules=list(modules),
+        fan_in_fan_out=any(not isinstance(module, nn.Linear) for module in modules.values()),
+    )
+    with quiet():
+        adapter = LoraModel(model.network, configuration, "default")
+    try:
+        yield
+    except BaseException:
+        adapter.unload()
+        raise
+    adapter.merge_and_unload()

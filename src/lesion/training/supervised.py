@@ -19,8 +19,7 @@ from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
-from lesion.training.adapters import training
-from lesion.training.blocks import chosen
+from lesion.training.blocks import chosen, training
 from lesion.training.examples import IGNORED, Example
 from lesion.training.in_place import enough_memory, require_trl, trained_in_place
 from lesion.training.resume import Point, Progress, begun, curve, digest

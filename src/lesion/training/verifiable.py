@@ -31,8 +31,7 @@ from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.tasks.thinking import opening, parted
-from lesion.training.adapters import training
-from lesion.training.blocks import chosen
+from lesion.training.blocks import chosen, training
 from lesion.training.examples import end_token
 from lesion.training.in_place import enough_memory, require_trl, trained_in_place
 from lesion.training.resume import Point, Progress, begun, curve, digest

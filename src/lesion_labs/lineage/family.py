@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lesion.bounds import check
 from lesion.errors import LesionError, UsageError
-from lesion.models.device import device_of
 from lesion.models.load import Model, configuration, load
+from lesion.models.names import device_of
 from lesion.models.source import bundled, find
 from lesion.progress import Silent, Watcher
 from lesion_labs.lineage import chat, shipping

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from lesion.models.device import device_of
 from lesion.models.load import Model
+from lesion.models.names import device_of
 from lesion.progress import Silent, Watcher
 from lesion.report.wording import counted
 from lesion.training.resume import Point

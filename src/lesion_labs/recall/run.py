@@ -14,7 +14,7 @@ from lesion.atomic import keep
 from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.files import SUMMARY_BYTES, read_text
-from lesion.models.device import device_of
+from lesion.models.names import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report.values import Value

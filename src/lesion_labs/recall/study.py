@@ -11,7 +11,7 @@ from lesion.atomic import keep
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.errors import UsageError
-from lesion.models.device import device_of
+from lesion.models.names import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.plain import visible
 from lesion.progress import Watcher

@@ -16,7 +16,7 @@ from lesion.edits.cuts import Cut
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply
-from lesion.edits.files.thin_factors import counted
+from lesion.edits.files.truncated import counted
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load

@@ -19,8 +19,7 @@ from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleParamete
 from lesion.edits.gates import gated
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.table import tabulate
-from lesion.engines.counters import Work
-from lesion.engines.engine import Decoding, Request
+from lesion.engines.engine import Decoding, Request, Work
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.prefixes import (
     COST,

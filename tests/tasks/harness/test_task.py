@@ -21,10 +21,10 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import calibration_items, draw, find
 from lesion.tasks.continuations import encode_gold, encode_solved
-from lesion.tasks.gold import Gold
 from lesion.tasks.harness import library as harness_library
 from lesion.tasks.harness.rules import preferred
 from lesion.tasks.task import Answer, Task
+from lesion.tasks.wrapped import Gold
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install 'lesion[harness]'")
 pytestmark = pytest.mark.filterwarnings("ignore")

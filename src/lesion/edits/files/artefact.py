@@ -3,6 +3,7 @@
 The file holds the vectors from which the selection follows and the thresholds on the model that it was made for, not a
 mask, and of a truncation which part of the spectrum is kept, not the factors; its header says in plain JSON what it
 selects and truncates, from which data and for which weights (`container.py` has the bytes, `reading.py` the checks).
+Wherever a person gives an edit, its file is taken too (`edit_for`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lesion.arguments import validated
+from lesion.arguments import several, validated
 from lesion.edits.cuts import cuts, refuse_both
-from lesion.edits.edit import Edit, of_places, of_replacements, of_spectra, of_weights
+from lesion.edits.edit import (
+    Compose,
+    Edit,
+    EditLike,
+    Single,
+    as_edit,
+    composed,
+    of_places,
+    of_replacements,
+    of_spectra,
+    of_weights,
+    path_of,
+)
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
 from lesion.edits.files.reading import truncated, understood
@@ -149,3 +162,22 @@ def _read(data: bytes, path: Path) -> EditFile:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, LesionError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
         raise LesionError(f"{path} does not hold together as an edit: {reason.rstrip('.')}.") from error
+
+
+def edit_for(model: Model, given: EditLike) -> Edit:
+    """The edit that is meant.
+
+    Args:
+        model: what it is for; files are fitted to it (`EditFile.fit`).
+        given: an edit; its text form (`lesion.parse`); the path of an `.edit` file; what `read_edit` gave; or several
+            of these, which are composed.
+    """
+    if isinstance(given, Single | Compose):
+        return given
+    if isinstance(given, EditFile):
+        return given.fit(model)
+    file = path_of(given)
+    if file is not None:
+        return read_edit(file).fit(model)
+    edits = several(given)
+    return as_edit(given) if edits is None else composed([edit_for(model, edit) for edit in edits])

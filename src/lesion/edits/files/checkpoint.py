@@ -23,8 +23,7 @@ from lesion.edits.files.folder import emerging, refuse_occupied
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
-from lesion.edits.files.thin_factors import refuse_nothing, write_factors
-from lesion.edits.files.truncated import Truncated, truncated
+from lesion.edits.files.truncated import Truncated, refuse_nothing, truncated, write_factors
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
@@ -101,7 +100,7 @@ def apply(
         factor: in place of the edits' own.
         force: apply an edit made for other weights of the same shapes too, its selection made anew.
         thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
-            of the folder (see `thin_factors.py`); they are in memory until the end.
+            of the folder (see `truncated.py`); they are in memory until the end.
         revision: branch, tag or commit of a hub id.
         weights: of a quantised model, the full-precision checkpoint that it was made from: that one is written.
 

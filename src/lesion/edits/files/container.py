@@ -20,7 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from lesion.atomic import replace
-from lesion.edits.files.presence import refuse_absent
+from lesion.edits.edit import refuse_absent
 from lesion.errors import LesionError
 
 KEY = "lesion"

@@ -25,8 +25,7 @@ from lesion.edits.weights import written
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.closing import closing_of
-from lesion.engines.counters import Work
-from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts

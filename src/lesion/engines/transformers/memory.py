@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from lesion.engines.counters import Work
+from lesion.engines.engine import Work
 from lesion.errors import LesionError
 from lesion.models.load import Model
 

@@ -13,8 +13,7 @@ import torch
 
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.counters import Work
-from lesion.engines.engine import Request
+from lesion.engines.engine import Request, Work
 from lesion.engines.transformers.memory import positions
 from lesion.engines.transformers.prefill import TOKENS, Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past

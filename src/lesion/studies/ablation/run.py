@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 from lesion.core.inference import PendingAnswer, answer_cells
 from lesion.core.layers import parse_layers
-from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice

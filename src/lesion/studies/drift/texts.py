@@ -18,10 +18,10 @@ from lesion.models.load import Model
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import draw
 from lesion.tasks.continuations import encode_answer, encode_choices, encode_gold, encode_solved
-from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import TRUNCATED, Item, Task
 from lesion.tasks.thinking import opening
+from lesion.tasks.wrapped import Gold
 
 
 @dataclass(frozen=True)

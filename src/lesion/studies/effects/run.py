@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from lesion.activations.readout import Readout, readout
 from lesion.core import cells
-from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
@@ -25,9 +25,9 @@ from lesion.studies.effects.study import EffectsStudy
 from lesion.studies.effects.summary import summarised
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast, encode_gold
-from lesion.tasks.gold import Gold
 from lesion.tasks.gold_classes import classes_of, classified
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import Gold
 
 
 def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:

@@ -20,7 +20,7 @@ from lesion.statistics.paired import ALPHA, accuracy, holm
 from lesion.studies.interaction.result import Interaction, InteractionSummary, Removal, Share, Step, Task, Verdict
 from lesion.studies.interaction.sets import Plan, Set
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
-from lesion.tasks.gold import gold_name
+from lesion.tasks.wrapped import gold_name
 
 TIED = 1e-9  # sums of drops that differ by no more than rounding are equal
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
-from lesion.core.prompt_look_ahead import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.run import Run
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.engines.config import EngineChoice

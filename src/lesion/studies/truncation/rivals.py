@@ -31,8 +31,8 @@ from lesion.studies.truncation.result import Rival
 from lesion.studies.truncation.search import Split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.contrast import forced
-from lesion.tasks.relation import Relation, has_relations
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import Relation, has_relations
 
 FORBIDDEN = (1, 3, 10)
 """So many of the most frequent wrong first tokens are forbidden."""

@@ -32,7 +32,7 @@ from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.curves import Curve, View
 from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.sweep import Factor, by_edit
-from lesion.tasks.gold import gold_name
+from lesion.tasks.wrapped import gold_name
 
 CALIPER = 0.5
 """The log-odds of a pair differ by at most so much, in nats: odds by a factor of 1.65."""

@@ -28,8 +28,8 @@ from lesion.models.load import Model
 from lesion.studies.ablation.sweep import CONTRIBUTIONS, OF_HEADS, PlaceEdit, Replacement, made
 from lesion.tasks.catalogue import calibration_items
 from lesion.tasks.continuations import encode_solved
-from lesion.tasks.gold import gold_name
 from lesion.tasks.task import Item, Task
+from lesion.tasks.wrapped import gold_name
 
 TEXTS = 100
 """So many texts of a task make its reference, or all that it has."""

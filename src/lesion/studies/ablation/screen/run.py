@@ -16,7 +16,7 @@ from lesion.studies.ablation.kinds.references import References, pending_of
 from lesion.studies.ablation.screen.screening import ASKING, ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit
-from lesion.tasks.gold import gold_name
+from lesion.tasks.wrapped import gold_name
 
 
 def refuse_doubled(study: Study) -> None:

@@ -25,7 +25,7 @@ from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import TaskResult
 from lesion.studies.ablation.screen.result import Agreement, Amount, Loss, Screen
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
-from lesion.tasks.gold import gold_name
+from lesion.tasks.wrapped import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
 ASKING = "asking"

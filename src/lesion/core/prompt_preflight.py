@@ -1,4 +1,4 @@
-"""A look ahead at prompts: what the tokenizer of a model alone shows to be wrong, before its weights are loaded."""
+"""Preflight of prompts: what the tokenizer of a model alone shows to be wrong, before its weights are loaded."""
 
 from __future__ import annotations
 
