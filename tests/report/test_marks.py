@@ -117,13 +117,13 @@ def test_a_profile_fills_what_is_marked_and_draws_lines_of_reference():
     assert [row["full"] for row in only(mark, ONE, "rect", "left")["rows"]] == [False, True, False]
     level = [layer for layer in layers(mark, ONE) if layer["rows"] == [{"y": 75.0}]]
     assert len(level) == 1
-    assert [series.name for series in mark.figure(ONE, "drawn").legend] == ["critical (full colour)", "unedited"]
+    assert [series.name for series in mark.figure(ONE, "drawn").legend] == ["critical", "unedited"]
 
 
 def test_panels_share_their_axes_and_are_named_by_what_differs():
     records = [*ONE, (task("m", "facts"), block(5, 1.0, 0.9, 1.1))]
     figure = Profile("drop", "layer", panel=("model", "task")).figure(records, "drawn")
-    assert [panel.title for panel in figure.panels] == ["Sums", "Facts"]
+    assert [panel.title for panel in figure.panels] == ["sums", "facts"]
     domains = [
         only(Profile("drop", "layer", panel="task"), records, "rect", "left", panel=at)["encoding"]["y"]["scale"][
             "domain"

@@ -64,9 +64,9 @@ def test_the_json_of_a_row_is_that_of_its_fields_alone():
 
 
 def test_labels_stand_in_the_table_only_where_they_tell_lines_apart():
-    assert headings(rows())[:3] == ["Model", "Task", "Baseline, %"]
+    assert headings(rows())[:3] == ["Model", "Task", "Block"]
     assert headings(rows(made(models=("m",))))[0] == "Task"
-    assert headings(rows(made(models=("m",), tasks=("sums",))))[0] == "Baseline, %"
+    assert headings(rows(made(models=("m",), tasks=("sums",))))[0] == "Block"
     alone = rows(made(models=("m",), tasks=("sums",))[:1])
     assert headings(alone)[:2] == ["Model", "Task"]  # a single line keeps its name
 
