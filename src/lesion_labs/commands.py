@@ -99,7 +99,9 @@ def planted(
         say(str(folder))
 
 
-def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choice: EngineChoice) -> None:
+def _run_recall(
+    method: Method[RecallStudy], study: RecallStudy, out: Path, choice: EngineChoice, *, every: bool = False
+) -> None:
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.progress import Bar
     from lesion_labs.recall.report import RecallResult
@@ -108,7 +110,7 @@ def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choi
 
     planned = recipes(study)
     if len(planned) > 1:
-        running.run(method, study, out, choice)
+        running.run(method, study, out, choice, every=every)
         return
     with Bar() as bar:
         try:
@@ -116,7 +118,7 @@ def _run_recall(method: Method[RecallStudy], study: RecallStudy, out: Path, choi
         except KeyboardInterrupt:
             bar.say(f"Stopped. {method.kept.replace('{folder}', str(out))}")
             raise
-    running.show(RecallResult(out, summary))
+    running.show(RecallResult(out, summary), every=every)
 
 
 app.command("lineage", epilog=epilog(("lesion lab lineage --stage all --out lineage",)))(checked(lineage))

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from lesion.statistics.critical import POWER
-from lesion.statistics.detectable import at_an_end, fewest_changed, likely_at_an_end, smallest_drop
+from lesion.statistics.detectable import at_the_ceiling, fewest_changed, likely_near_guessing, smallest_drop, too_low
 from lesion.statistics.paired import holm, mcnemar_exact
 
 
@@ -42,14 +42,11 @@ def test_more_items_show_smaller_drops_and_too_few_none():
         (57, 150, 0.0, None),
         (40, 150, 0.25, r"near guessing\. .* 40 of 150 items right, and guessing gives 25 %"),
         (90, 150, 0.25, None),
-        (146, 150, 0.25, r"at the ceiling\. .* 146 of 150 items right, and an edit is shown to be better from 11"),
-        (40, 60, 0.0, None),
-        (17, 20, 0.0, None),  # the interval reaches from 64 to 95 %
-        (20, 20, 0.0, None),  # … 84 to 100 %
+        (146, 150, 0.25, None),
     ],
 )
-def test_a_baseline_at_an_end_is_told_in_one_line(right, items, guessing, says):
-    line = at_an_end("m", "t", right, items, 30, guessing)
+def test_a_baseline_that_is_too_low_is_told_in_one_line(right, items, guessing, says):
+    line = too_low("m", "t", right, items, 30, guessing)
     if says is None:
         assert line is None
     else:
@@ -57,7 +54,18 @@ def test_a_baseline_at_an_end_is_told_in_one_line(right, items, guessing, says):
         assert re.search(says, line), line
 
 
-def test_an_end_is_likely_long_before_all_items_are_answered():
-    assert "likely to be at the ceiling" in likely_at_an_end("m", "t", 40, 40, 100, 30)
-    assert "likely to be near guessing" in likely_at_an_end("m", "t", 8, 30, 100, 30, 0.25)
-    assert likely_at_an_end("m", "t", 20, 30, 100, 30, 0.25) is None
+@pytest.mark.parametrize(
+    ("right", "items", "ceiling"),
+    [
+        (146, 150, True),
+        (139, 150, False),  # repairing 11 would show
+        (20, 20, False),  # the interval reaches from 84 to 100 %
+    ],
+)
+def test_at_the_ceiling_no_repair_would_show(right, items, ceiling):
+    assert at_the_ceiling(right, items, 30) is ceiling
+
+
+def test_guessing_is_likely_long_before_all_items_are_answered():
+    assert "likely to be near guessing" in likely_near_guessing("m", "t", 8, 30, 100, 30, 0.25)
+    assert likely_near_guessing("m", "t", 20, 30, 100, 30, 0.25) is None

@@ -25,6 +25,7 @@ WORKERS = {
     "trust_remote_code": worker_options.TrustRemoteCode,
 }
 """Options that are fields of `EngineChoice`."""
+Every = Annotated[bool, typer.Option("--all", help="Print every claim and every row.")]
 MODELS = ("model", "models")
 REVISION = "Branch, tag or commit of the model; for one of several give MODEL@REVISION."
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
@@ -41,6 +42,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
+        every: bool = values.pop("every")
         revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
         given = [
@@ -54,7 +56,7 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
-        run(method, study, out, EngineChoice(engine, **workers))
+        run(method, study, out, EngineChoice(engine, **workers), every=every)
 
     run_method.__doc__ = method.help
     run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
@@ -86,6 +88,7 @@ def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.
     out = typer.Option("--out", help=help, rich_help_panel=WHAT)
     kind, default = (Path, inspect.Parameter.empty) if method.needs_out else (Path | None, None)
     parameters.append(_named("out", Annotated[kind, out], default))
+    parameters.append(_named("every", Every, False))
     names = {option.name for option in options}
     if names.intersection(MODELS) and "revision" not in names:
         revision = typer.Option("--revision", metavar="TEXT", help=REVISION, rich_help_panel=WHAT)

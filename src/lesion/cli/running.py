@@ -24,8 +24,8 @@ MOST = 4
 """The terminal has so many headlines at most; the report has all."""
 
 
-def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice) -> None:
-    """Run a study into a folder and show its result."""
+def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice, *, every: bool = False) -> None:
+    """Run a study into a folder and show its result; `every`: all claims and rows."""
     if choice.distributed and not method.distributed:
         raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
@@ -48,7 +48,7 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
             kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was begun yet."
             bar.say(f"Stopped. {kept}")
             raise
-    show(result, bar.notes)
+    show(result, bar.notes, every=every)
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:

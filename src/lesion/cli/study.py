@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lesion.cli import worker_options
+from lesion.cli.commands import Every
 from lesion.cli.listing import lines
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
@@ -36,6 +37,7 @@ def run_study(
     out: Annotated[
         Path | None, typer.Option("--out", help="Output folder; running again into it continues the study.")
     ] = None,
+    every: Every = False,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
     from lesion.registry import load_study, method_of
@@ -53,7 +55,7 @@ def run_study(
         plan = load_study(study)
         engine = getattr(plan, "engine", None) or "transformers"
         choice = EngineChoice(engine, workers, ray, gpus_per_worker, device_map, trust_remote_code)
-        run(method_of(plan), plan, out, choice)
+        run(method_of(plan), plan, out, choice, every=every)
 
 
 def _print_schema(kind: str | None) -> None:
@@ -73,7 +75,7 @@ def _print(text: str) -> None:
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")],
-    every: Annotated[bool, typer.Option("--all", help="Print every claim and every row.")] = False,
+    every: Every = False,
 ) -> None:
     """Regenerate report.html from an output folder."""
     from lesion.core.preflight import refuse_no_folder

@@ -1,4 +1,4 @@
-"""What a number of items can show: the smallest drop of accuracy, and baselines at an end of the scale.
+"""What a number of items can show: the smallest drop of accuracy, and baselines at either end of the scale.
 
 A change of accuracy is tested by McNemar's exact test and passes Holm's first step, at α / tests. An edit that repairs
 no item passes it from `fewest_changed` lost items on, one that harms no item from as many repaired ones.
@@ -48,11 +48,10 @@ def shows_from(items: int, tests: int) -> str:
     return f"{items:,} items show {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."
 
 
-def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessing: float = 0.0) -> str | None:
-    """A warning where the accuracy of the unedited model keeps something from showing; None where it does not.
+def too_low(model: str, task: str, right: int, items: int, tests: int, guessing: float = 0.0) -> str | None:
+    """A warning where the accuracy of the unedited model is too low for a loss to show; None where it is not.
 
-    At the floor no place can be critical, near guessing a loss of the skill cannot be told from chance, and at the
-    ceiling (the accuracy's 95 % Wilson interval lies above `CEILING`) no edit can be shown to be better.
+    At the floor no place can be critical; near guessing a loss of the skill cannot be told from chance.
 
     Args:
         model: a name.
@@ -62,27 +61,22 @@ def at_an_end(model: str, task: str, right: int, items: int, tests: int, guessin
         tests: cells of the largest family of the task.
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
     """
-    which = f"The unedited model has {right} of {items} items right"
     if near_guessing(right, items, guessing):
+        which = f"The unedited model has {right} of {items} items right"
         return f"{model}, {task}: near guessing. {which}, {_guessed(guessing, items, tests)}"
     if floor := out_of_reach(model, task, right, items, tests, guessing):
         return f"{floor} {shows_from(items, tests)}"
-    if at_the_ceiling(wilson(right, items)[0], float(items - right), tests):
-        return f"{model}, {task}: at the ceiling. {which}, {_ceiling(items, tests)}"
     return None
 
 
-def likely_at_an_end(
-    model: str, task: str, right: int, known: int, items: int, tests: int, guessing: float = 0.0
+def likely_near_guessing(
+    model: str, task: str, right: int, known: int, items: int, tests: int, guessing: float
 ) -> str | None:
-    """The warning of `at_an_end` near guessing or at the ceiling where `known` of the items make it likely."""
+    """The warning of `too_low` near guessing where `known` of the items make it likely."""
+    if not near_guessing(round(right / known * items), items, guessing):
+        return None
     which = f"The unedited model has {right} of {known} items right so far"
-    if near_guessing(round(right / known * items), items, guessing):
-        return f"{model}, {task}: likely to be near guessing. {which}, {_guessed(guessing, items, tests)}"
-    low = wilson(right, known)[0]
-    if at_the_ceiling(low, items * (1 - low), tests):
-        return f"{model}, {task}: likely to be at the ceiling. {which}, {_ceiling(items, tests)}"
-    return None
+    return f"{model}, {task}: likely to be near guessing. {which}, {_guessed(guessing, items, tests)}"
 
 
 def near_guessing(right: int, items: int, guessing: float) -> bool:
@@ -90,20 +84,16 @@ def near_guessing(right: int, items: int, guessing: float) -> bool:
     return not above_chance(right, items, guessing)
 
 
-def at_the_ceiling(low: float, wrong: float, tests: int) -> bool:
-    """Whether the accuracy's interval begins at `CEILING` or above, and repairing all wrong items would not show."""
-    return low >= CEILING and wrong < fewest_changed(tests)
+def at_the_ceiling(right: int, items: int, tests: int) -> bool:
+    """Whether an edit cannot be shown to be better.
+
+    The 95 % Wilson interval of the accuracy begins at `CEILING` or above, and repairing all wrong items would not show.
+    """
+    return wilson(right, items)[0] >= CEILING and items - right < fewest_changed(tests)
 
 
 def _guessed(guessing: float, items: int, tests: int) -> str:
     return (
         f"and guessing gives {100 * guessing:.0f} %: what an edit takes of the skill cannot be told."
-        f" {shows_from(items, tests)}"
-    )
-
-
-def _ceiling(items: int, tests: int) -> str:
-    return (
-        f"and an edit is shown to be better from {fewest_changed(tests)} repaired items on, so that none can be."
         f" {shows_from(items, tests)}"
     )

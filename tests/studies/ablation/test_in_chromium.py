@@ -172,15 +172,15 @@ def test_an_address_with_unknown_names_shows_the_page_nevertheless(tab, address)
 
 def test_pointing_at_a_block_tells_its_numbers_and_a_click_opens_its_answers(tab, address):
     tab.open(address)
-    tab.ask("document.getElementById('accuracy').scrollIntoView({behavior: 'instant'})")
-    chart = "document.querySelector('#accuracy .vega')"
+    chart = "document.querySelector('[data-name=drop] .vega')"
+    tab.ask(f"{chart}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
     for _ in range(100):
         if tab.ask(f"!!{chart}.querySelector('canvas, .vega-bind, svg.marks')"):
             break
         time.sleep(0.05)
-    # The third of four layers, in the middle of the plot.
+    # The third of four layers, in the upper of two rows.
     plot = f"(p => p.getBoundingClientRect())({chart}.querySelector('.mark-group.role-frame.root path.background'))"
-    x, y = tab.ask(f"(r => [r.x + r.width * 0.625, r.y + r.height / 2])({plot})")
+    x, y = tab.ask(f"(r => [r.x + r.width * 0.625, r.y + r.height * 0.25])({plot})")
     tab.move(x, y)
     for _ in range(40):
         if not tab.ask("document.getElementById('tip').hidden"):
@@ -193,13 +193,14 @@ def test_pointing_at_a_block_tells_its_numbers_and_a_click_opens_its_answers(tab
 
 def test_the_table_sorts_by_number_and_shows_critical_rows_only(tab, address):
     tab.open(address)
-    table = "document.querySelector('#cells table')"
-    tab.ask(f"[...{table}.querySelectorAll('th button')].find(b => b.textContent === 'Accuracy').click()")
+    table = "document.querySelector('[data-name=layers]')"
+    tab.ask(f"{table}.closest('details').open = true")
+    tab.ask(f"[...{table}.querySelectorAll('th button')].find(b => b.textContent.startsWith('Accuracy')).click()")
     rows = f"[...{table}.tBodies[0].rows]"
-    values = tab.ask(f"{rows}.map(r => +r.cells[3].dataset.v)")
+    values = tab.ask(f"{rows}.map(r => +r.cells[7].dataset.v)")
     assert values == sorted(values)
     assert values[0] < values[-1]
-    tab.ask("document.querySelector('#cells .only-marked').click()")
+    tab.ask(f"{table}.closest('details').querySelector('.only-marked').click()")
     assert tab.ask(f"{rows}.filter(r => !r.hidden).length") == 2
 
 

@@ -110,6 +110,16 @@ def test_every_number_is_that_of_a_plain_recomputation(seed):
             assert (entry.drop.low, entry.drop.high) == pytest.approx((interval.low, interval.high))
 
 
+def test_one_note_names_every_task_at_the_ceiling_and_models_only_where_not_all_are():
+    frame = answers()
+    easy = (frame["edit"] == str(BASELINE)) & (frame["task"] == "easy")
+    frame.loc[easy, "correct"] = True  # 40 of 40; of "hard" 25 are too few for a ceiling
+    begin = "At the ceiling, so that no edit can be shown to be better: easy"
+    assert [note for note in summary(frame).notes if "ceiling" in note] == [f"{begin}."]
+    frame.loc[easy & (frame["model_name"] == "two"), "correct"] = np.arange(40) < 20
+    assert [note for note in summary(frame).notes if "ceiling" in note] == [f"{begin} (one)."]
+
+
 def test_p_is_corrected_over_the_layers_of_one_model_task_unit_and_factor():
     for _, task in tasks(summary(answers())):
         for unit in ("block", "mlp"):

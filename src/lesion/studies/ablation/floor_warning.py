@@ -1,7 +1,7 @@
 """A warning, while the study still runs, where the baseline keeps something from showing whatever is cut.
 
-No place can be critical where too few items are right; near guessing a loss cannot be told from chance; at the ceiling
-no edit can be shown to be better. Each warning says the smallest drop that the items can show.
+No place can be critical where too few items are right; near guessing a loss cannot be told from chance. Each warning
+says the smallest drop that the items can show.
 
 An engine answers all edits of a prompt together, so the baseline is complete only when nearly everything is. The
 warning therefore comes as soon as the accuracy so far makes it likely, at the latest with the complete baseline, and
@@ -17,7 +17,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
 from lesion.statistics.critical import fewest_right, tested
-from lesion.statistics.detectable import at_an_end, likely_at_an_end, shows_from
+from lesion.statistics.detectable import likely_near_guessing, shows_from, too_low
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind
 
@@ -26,7 +26,7 @@ SURE = 0.95  # level of the interval of the accuracy so far that has to be too l
 
 
 class Reach:
-    """Warns once for each task whose baseline has too few right answers, is near guessing or at the ceiling.
+    """Warns once for each task whose baseline has too few right answers or is near guessing.
 
     Stored answers are looked at first, so that a continued study warns before it evaluates anything.
     """
@@ -77,12 +77,12 @@ class Reach:
             )
         if known == items:
             guessing = self._guessing.get(task, 0.0)
-            return at_an_end(self._model, task, right, items, self._tests, guessing) if items else None
+            return too_low(self._model, task, right, items, self._tests, guessing) if items else None
         if known < EARLY:
             return None
         if items * wilson(right, known, SURE)[1] >= needed:
             guessing = self._guessing.get(task, 0.0)
-            return likely_at_an_end(self._model, task, right, known, items, self._tests, guessing)
+            return likely_near_guessing(self._model, task, right, known, items, self._tests, guessing)
         return (
             f"{self._model}, {task}: it is likely that nothing can be critical here. The unedited model has {right} of"
             f" {known} items right so far; of all {items} it would need {needed} right for an edit that leaves none"

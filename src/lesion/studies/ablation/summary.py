@@ -13,7 +13,7 @@ from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS
 from lesion.report.values import Estimate
-from lesion.report.wording import counted, percent
+from lesion.report.wording import counted, listed, percent
 from lesion.statistics.critical import (
     POWER,
     SHARES,
@@ -24,7 +24,7 @@ from lesion.statistics.critical import (
     pairs,
     smallest_loss,
 )
-from lesion.statistics.detectable import at_an_end
+from lesion.statistics.detectable import at_the_ceiling, too_low
 from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
 from lesion.statistics.sequential import evidence
 from lesion.statistics.spared import p_spared
@@ -76,6 +76,7 @@ def summarise(
     """
     notes: list[str] = []
     unscreened: list[str] = []
+    ceiling: dict[str, list[str]] = {}
     models = []
     chances = guessing or {}
     drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
@@ -119,11 +120,17 @@ def summarise(
                 }
             )
             tasks.append(result)
-            notes += [*_nonfinite(model, task, of_task, edits), *_unreachable(model, result)]
+            low = _unreachable(model, result)
+            notes += [*_nonfinite(model, task, of_task, edits), *low]
+            if not low and _ceiling(result):
+                ceiling.setdefault(task, []).append(model)
         if study.screen_top is not None:
             kept = chosen_edits(of_model, drawn, edits, study.screen_top)
             notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
         models.append(ModelResult(model=model, tasks=apart(tasks, edits, study.level), texts=texts))
+    if ceiling:
+        tasks = listed([task if len(own) == len(plan) else f"{task} ({listed(own)})" for task, own in ceiling.items()])
+        notes.append(f"At the ceiling, so that no edit can be shown to be better: {tasks}.")
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
@@ -307,11 +314,11 @@ def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scor
 
 
 def _unreachable(model: str, result: TaskResult) -> list[str]:
-    """A note where nothing can be critical for a task, or its baseline is near guessing or at the ceiling."""
+    """A note where nothing can be critical for a task, or its baseline is near guessing."""
     if not result.sensitivity:
         return []
-    tests = max(each.tests for each in result.sensitivity)
-    note = at_an_end(model, result.task, result.sensitivity[0].right, result.items, tests, result.guessing)
+    right, tests = result.sensitivity[0].right, max(each.tests for each in result.sensitivity)
+    note = too_low(model, result.task, right, result.items, tests, result.guessing)
     if note is None:
         return []
     cut = result.baseline.truncated or 0.0
@@ -322,6 +329,12 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
     if result.without_chat and (result.baseline.accuracy.value or 0.0) < 0.5:
         note += f" {WITHOUT_CHAT}"
     return [note]
+
+
+def _ceiling(result: TaskResult) -> bool:
+    """Whether no edit of any kind that was tried can be shown to be better."""
+    reach = result.sensitivity
+    return bool(reach) and at_the_ceiling(reach[0].right, result.items, max(each.tests for each in reach))
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit]) -> list[str]:
