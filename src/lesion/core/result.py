@@ -113,6 +113,11 @@ class StudyResult(Generic[S]):
         """Whether the answer can be believed, in at most four lines."""
         return ()
 
+    @property
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What whoever repeats the study needs, by name; empty: the entries of the study file."""
+        return ()
+
     def page(self) -> Page:
         """What the report holds, in reading order."""
         from lesion.report import parts
@@ -123,6 +128,7 @@ class StudyResult(Generic[S]):
             self.shown_parts,
             version=self.summary.version,
             study=getattr(self.summary, "study", None),
+            facts=self.facts,
             basis=self.basis,
             checks=self.checks(),
             notes=self.summary.notes,

@@ -49,7 +49,7 @@ DENSE = 8
 """From so many rows on, bars stand close."""
 LOW = 84
 """The height of one of many charts beneath one another, in pixels."""
-HEADING = 70
+HEADING = 46
 """Characters of a line above such a chart."""
 
 
@@ -148,9 +148,11 @@ class Profile(Mark):
         if not self.each:
             return (self.chart(records, every),)
         shown = [*records, *every]
+        groups = grouped(records, names_of(self.each))
+        last = list(groups)[-1]
         return tuple(
-            self._bars(own, own, shown).properties(height=LOW, title=_heading(" · ".join(names)))
-            for names, own in grouped(records, names_of(self.each)).items()
+            self._bars(own, own, shown, last=names == last).properties(height=LOW, title=_heading(" · ".join(names)))
+            for names, own in groups.items()
         )
 
     @override
@@ -158,7 +160,9 @@ class Profile(Mark):
         return self._bars(records, every, every)
 
     @plots.unvalidated
-    def _bars(self, records: Sequence[Record], every: Sequence[Record], placed: Sequence[Record]) -> alt.LayerChart:
+    def _bars(
+        self, records: Sequence[Record], every: Sequence[Record], placed: Sequence[Record], *, last: bool = True
+    ) -> alt.LayerChart:
         """The bars; the upright axis holds the numbers of `every` record, the other one the places of all `placed`."""
         y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
         rows = [self._point(record, y, value_of(record, over.name)) for record in records]
@@ -174,7 +178,7 @@ class Profile(Mark):
         frame = frame.assign(left=at - HALF, right=at + HALF, begin=at - 0.5, end=at + 0.5)
         lines = [(label, value) for label, value in self._levels(records)]
         bounds = [*_ends(every, y), *(value for _, value in self._all_levels(every)), *frame["base"]]
-        across = Axis(over.title.lower(), places[0] - 0.6, places[-1] + 0.6, whole=True)
+        across = Axis(over.title.lower() if last else "", places[0] - 0.6, places[-1] + 0.6, whole=True)
         upright = Axis(y.heading, *_room(bounds))
         bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
             x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "base"), y2=alt.Y2(field="y"),

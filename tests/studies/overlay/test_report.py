@@ -11,8 +11,7 @@ from rich.console import Console
 from lesion.core.values import read_summary
 from lesion.report import drawing, wording
 from lesion.report.publishing import html
-from lesion.studies.overlay import charts, tables
-from lesion.studies.overlay import findings as prose
+from lesion.studies.overlay.claims import do_studies_agree, what_is_missing
 from lesion.studies.overlay.report import OverlayResult
 from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, Profile
 from lesion.studies.overlay.summary import corrected, correlations, needed
@@ -48,21 +47,9 @@ def made(model="made", label="drop · sums") -> ModelProfiles:
     return model_of(profiles, model)
 
 
-def layers_of(chart) -> dict[str, dict]:
-    """The layers of a chart by their mark and the field of their first place, each with its own rows."""
-    specified = drawing.specification(chart)
-    layers = {}
-    for layer in specified["layer"]:
-        for part in layer.get("layer", [layer]):
-            data = part.get("data") or layer.get("data") or specified.get("data")
-            place = (part.get("encoding", {}) | specified.get("encoding", {})).get("x", {}).get("field", "")
-            layers[f"{part['mark']['type']} {place}".strip()] = {**part, "rows": specified["datasets"][data["name"]]}
-    return layers
-
-
 def printed(summary: OverlaySummary, width: int = 100) -> str:
     out = io.StringIO()
-    Console(file=out, width=width).print(tables.text_tables(summary))
+    Console(file=out, width=width).print(OverlayResult("folder", summary).text(every=True))
     return out.getvalue()
 
 
@@ -80,7 +67,7 @@ def test_an_overlay_becomes_a_page_tables_and_figures(tmp_path):
     assert table[table["label"] == "density"]["block"].tolist() == [0, 1, 2, 4, 5]
     assert table[table["critical"]]["block"].tolist() == [0, 5]
     pairs = pd.read_csv(written.parent / "correlations.csv")
-    assert list(pairs) == ["model", *tables.PAIR]
+    assert list(pairs) == ["model", "a", "b", "blocks", "rho", "p", "p_corrected", "beyond_depth"]
     assert len(pairs) == 3
 
 
@@ -90,90 +77,80 @@ def test_the_same_overlay_gives_the_same_bytes(tmp_path):
         assert path.read_bytes() == (second.parent / path.relative_to(first.parent)).read_bytes(), path.name
 
 
-def test_every_profile_is_drawn_over_the_same_blocks_and_critical_ones_are_shaded_in_every_row():
-    model = made()
-    for each in model.profiles:
-        layers = layers_of(charts.profile_chart(model, each))
-        (axis,) = {
-            tuple(layer["encoding"]["x"]["scale"]["domain"]) for layer in layers.values() if "x" in layer["encoding"]
-        }
-        assert axis == (-0.6, 5.6)
-        shades = layers_of(alone(charts.profile_chart(model, each), 0))["rect from"]["rows"]
-        assert [(row["from"], row["to"]) for row in shades] == [(-0.5, 0.5), (4.5, 5.5)]
-        assert len(layers["rect from"]["rows"]) == len(each.blocks)
-    missing = layers_of(charts.profile_chart(model, model.profiles[3]))["text x"]
-    assert [row["x"] for row in missing["rows"]] == [3]
+def shown_of(figure):
+    """The bars of every chart of a figure: their places, ends and whether they are full."""
+    bars = []
+    for chart in figure.panels[0].charts:
+        specified = drawing.specification(chart)
+        rows = next(rows for rows in specified["datasets"].values() if rows and "full" in rows[0])
+        bars.append([(row["x"], row["base"], row["y"], row["full"]) for row in rows])
+    return bars
 
 
-def alone(chart, number):
-    """A chart with one of its layers."""
-    copy = chart.copy()
-    copy.layer = [chart.layer[number]]
-    return copy
-
-
-def test_columns_stand_on_zero_and_reach_their_values_in_percentage_points():
-    model = model_of((profile("gain", (-0.2, 0.4)), profile("drop", (0.1, 0.2))))
-    layers = layers_of(charts.profile_chart(model, model.profiles[0]))
-    column = layers["rect left"]
-    assert (column["encoding"]["y"]["field"], column["encoding"]["y2"]["field"]) == ("zero", "y")
-    assert [(row["zero"], row["y"]) for row in column["rows"]] == [(0.0, -20.0), (0.0, 40.0)]
-    low, high = column["encoding"]["y"]["scale"]["domain"]
-    assert low < -25 < 45 < high
-    interval = layers["rule x"]
-    assert [(row["low"], row["high"]) for row in interval["rows"]] == [(-25.0, -15.0), (35.0, 45.0)]
+def test_every_profile_is_drawn_in_its_unit_and_critical_blocks_are_full_in_every_row():
+    result = OverlayResult("folder", overlay(made()))
+    drops, lost, _, density = shown_of(result.page().first.figure)
+    assert [(x, round(y, 6), full) for x, _, y, full in drops] == [
+        (0, 10.0, True), (1, 20.0, False), (2, 30.0, False), (3, 40.0, False), (4, 50.0, False), (5, 90.0, True),
+    ]  # fmt: skip
+    assert [full for *_, full in lost] == [True, False, False, False, False, True]
+    assert [(x, full) for x, _, _, full in density] == [(0, True), (1, False), (2, False), (4, False), (5, True)]
+    assert [round(y, 6) for _, _, y, _ in density] == [30.0, 10.0, 20.0, 10.0, 10.0]
+    assert {base for _, base, _, _ in drops} == {0.0}
 
 
 def test_the_matrix_has_every_pair_of_ranked_profiles_and_boxes_those_that_agree():
-    model = overlay(made()).models[0]
-    rows = layers_of(charts.matrix_chart(model))["text x"]["rows"]
-    assert [(row["x"], row["y"]) for row in rows] == [
-        ("1", "2 lost in the block"), ("1", "3 density"), ("2", "3 density"),
-    ]  # fmt: skip
+    result = OverlayResult("folder", overlay(made()))
+    (figure,) = (block for block in result.page().blocks() if getattr(block, "name", "") == "correlations"
+                 and block.kind == "figure")  # fmt: skip
+    specified = drawing.specification(figure.panels[0].charts[0])
+    rows = next(rows for rows in specified["datasets"].values() if "marked" in rows[0])
+    assert [(row["x"], row["y"]) for row in rows] == [(1, "2"), (1, "3"), (2, "3")]
+    (model,) = result.summary.models
     assert [row["marked"] for row in rows] == [pair.p_corrected <= 0.05 for pair in model.correlations]
-    assert rows[0]["text"].startswith("1\np .")
+    assert [row["value"] for row in rows] == pytest.approx([pair.rho for pair in model.correlations], abs=1e-5)
 
 
-def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_leaves_of_it():
-    [finding] = prose.findings(overlay(made()))
-    assert finding.headline[0].startswith("Agreement beyond chance in 1 of 3 pairs of different studies: ")
-    assert "drop · sums rises with lost in the block (ρ\N{NO-BREAK SPACE}1, corrected p" in finding.headline[0]
-    [coarse] = [sentence for sentence in finding.sentences if sentence.startswith("After correction")]
-    assert "takes |ρ| ≥ .94 over 6 blocks and |ρ| = 1 over 5 blocks" in coarse.replace(wording.SPACE, " ")
-    assert "Block\N{NO-BREAK SPACE}5 is the largest of drop · sums and lost in the block." in finding.sentences
-    assert "By chance, about 1 in 6 pairs of profiles share it." in finding.sentences
+def test_agreement_beyond_chance_is_claimed_of_the_surest_pair():
+    [claim] = do_studies_agree(overlay(made()))
+    assert claim.sentences[0] == "Drop · sums rises with lost in the block over the blocks (ρ\N{NO-BREAK SPACE}1)."
+    assert "Corrected p " in claim.sentences[1]
+    assert claim.sentences[2].startswith("1 of 3 pairs")
+    assert [pair.b for _, pair in claim.rows] == ["lost in the block"]
+    falling = (profile("drop", (6, 5, 4, 3, 2, 1)), profile("lost", (1, 2, 3, 4, 5, 6), "drift"))
+    [claim] = do_studies_agree(overlay(model_of(falling)))
+    assert claim.sentences[0].startswith("Drop falls where lost rises over the blocks (ρ")
 
 
-def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
-    profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)))
-    assert finding.headline[0].startswith("No agreement is shown in 1 pair of different studies")
-    assert "takes |ρ|" in finding.sentences[0]
+ORDERS = ((0.1, 0.5, 0.2, 0.6, 0.3, 0.4), (3, 1, 2, 2.5, 1.5, 0.5))
 
 
-def test_that_only_perfect_agreement_would_pass_is_no_evidence_and_the_headline_says_so():
-    profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3)), profile("lost", (3, 1, 2, 2.5, 1.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)))
-    assert finding.headline[0].startswith("Whether the studies point at the same blocks cannot be told")
-    assert "only perfect agreement over 5 blocks would pass" in finding.headline[0]
-
-
-def test_no_agreement_is_told_with_the_least_that_would_pass():
-    profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
-    [finding] = prose.findings(overlay(model_of(profiles)))
-    least = needed(6, 1)
-    assert f"|ρ| ≥ {wording.rho(least)} over 6 blocks)" in finding.headline[0].replace(wording.SPACE, " ")
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [(6, "No two studies are shown to rank the blocks alike."), (5, "only perfect agreement over 5 blocks would pass"),
+     (4, "not even perfect agreement over 4 blocks would pass"), (3, "No two profiles of different studies can be")],
+)  # fmt: skip
+def test_what_so_few_blocks_can_show_decides_what_is_claimed(blocks, words):
+    profiles = (profile("drop", ORDERS[0][:blocks]), profile("lost", ORDERS[1][:blocks], "drift"))
+    [claim] = do_studies_agree(overlay(model_of(profiles)))
+    assert words in claim.sentences[0]
+    result = OverlayResult("folder", overlay(model_of(profiles)))
+    assert words in result.verdict
+    if blocks > 3:
+        assert "The strongest of 1 pair" in claim.sentences[1]
+        least = needed(blocks, 1)
+        mood = "good" if least is not None and least < 1 - 1e-9 else "bad"
+        assert result.checks()[0].mood == mood
 
 
 def test_one_kind_of_study_alone_is_not_tested_against_itself():
     profiles = (profile("a", (0.1, 0.5, 0.2, 0.6)), profile("b", (0.1, 0.4, 0.2, 0.6)))
-    models = [model_of(profiles, name) for name in ("made", "other")]
-    *peaks, missing = prose.findings(overlay(*models))
-    assert [finding.headline for finding in peaks] == [(), ()]  # block 1 is the largest of a and b, in each
-    assert missing.subject == prose.MISSING
-    assert len(missing.headline) == 1
-    assert missing.headline[0].startswith("Of made and other there is one kind of study (layer abl")
-    assert "add a folder of `lesion drift`, `lesion isolate` or `lesion truncate` on" in missing.headline[0]
+    summary = overlay(*(model_of(profiles, name) for name in ("made", "other")))
+    assert do_studies_agree(summary) == ()
+    [missing] = what_is_missing(summary)
+    assert missing.sentences[0] == "made and other have one kind of study (layer ablation), so nothing is compared."
+    assert missing.sentences[1].startswith("Add a folder of `lesion drift`, `lesion isolate` or `lesion truncate`")
+    assert what_is_missing(overlay(made())) == ()
 
 
 def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_number_is_told():
@@ -185,25 +162,20 @@ def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_nu
     )
     model = model_of(profiles, pairs=pairs)
     assert [pair.b for pair in model.tested] == ["lost", "weak", "few"]
-    [finding] = prose.findings(overlay(model))
-    assert "The strongest is drop with lost (ρ\N{NO-BREAK SPACE}.80, p" in finding.headline[1]
-    [finding] = prose.findings(overlay(model_of(profiles, pairs=pairs[:1])))
-    assert "(ρ\N{NO-BREAK SPACE}1 over 4 blocks, p" in finding.headline[1]
+    [claim] = do_studies_agree(overlay(model))
+    assert "is drop with lost (ρ\N{NO-BREAK SPACE}.80, p" in claim.sentences[1]
+    [claim] = do_studies_agree(overlay(model_of(profiles, pairs=pairs[:1])))
+    assert "(ρ\N{NO-BREAK SPACE}1 over 4 blocks, p" in claim.sentences[1]
 
 
-def test_the_threshold_counts_the_pairs_of_all_models_and_tells_its_blocks():
-    summary = overlay(made(), made("other"))
-    first, _ = prose.findings(summary)
-    assert "After correction over 6 pairs of all models, p ≤ 0.05 takes |ρ|" in first.sentences[0]
-    assert "over 6 blocks, and" in first.sentences[0]
-    assert "cannot be reached over 5 blocks." in first.sentences[0]
-    assert "all pairs of different studies of all models" in html(page_of(OverlayResult, summary))
+def test_the_model_with_most_kinds_of_study_is_the_answer():
+    two = model_of((profile("a", ORDERS[0]), profile("b", ORDERS[1], "drift")), "two")
+    assert [claim.subject for claim in do_studies_agree(overlay(two, made("three")))] == ["three", "two"]
 
 
 def test_the_page_says_that_the_first_step_of_drift_is_left_out():
-    assert "agrees with itself at 1, so that this step is large by construction" in html(
-        page_of(OverlayResult, overlay(made()))
-    )
+    text = html(page_of(OverlayResult, overlay(made())))
+    assert "agrees with itself at 1, so that this step is large by construction" in text
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.804, ".80"), (-0.31, "−.31"), (-0.001, ".00"), (None, "–")])
@@ -220,10 +192,10 @@ def test_names_of_models_tasks_and_folders_stay_text():
     assert not [a for _, a in Elements(hostile).found if any(name.startswith("on") for name in a)]
 
 
-def test_the_terminal_shows_the_pairs_of_different_studies_the_strongest_first():
+def test_the_terminal_shows_every_pair_the_surest_first_when_asked_for_everything():
     text = printed(overlay(made()))
-    assert text.index("lost in the block") < text.index("density")
-    assert "After correction" in text
+    table = text[text.index("Pairs of profiles") :]
+    assert table.index("lost in the block") < table.index("density")
     assert not re.search("nan|None|\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -231,4 +203,5 @@ def test_profiles_over_too_few_blocks_have_a_page_without_any_correlation():
     profiles = (profile("a", (0.1, 0.5, 0.2)), profile("b", (0.1, 0.4, 0.2)))
     summary = overlay(model_of(profiles))
     assert [pair.rho for pair in summary.models[0].correlations] == [None]
-    assert "Spearman's ρ between profiles of made" in html(page_of(OverlayResult, summary)).replace("&#39;", "'")
+    assert "a and b" not in html(page_of(OverlayResult, summary))
+    assert OverlayResult("folder", summary).correlations["rho"].isna().all()

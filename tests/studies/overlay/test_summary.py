@@ -14,7 +14,7 @@ from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.statistics.paired import holm
 from lesion.studies.overlay import summary as overlay
-from lesion.studies.overlay.findings import findings
+from lesion.studies.overlay.claims import do_studies_agree
 from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.overlay.summary import needed, permutation_p, spearman, summarise
 
@@ -85,11 +85,11 @@ def test_of_pairs_fixed_beforehand_alone_there_is_a_p(folders):
     assert [{one.a, one.b} for one in tested] == [{"drop · sums", "density · mathneuro, 1 % · sums"}]
     assert tested[0].p_corrected == tested[0].p == 2 / math.factorial(6)
     assert [one.rho for one in of.correlations] == [one.rho for one in every.correlations]
-    assert every.pair(tested[0].a, tested[0].b).p_corrected > tested[0].p
-    [finding] = findings(summary)
-    assert finding.headline[0].startswith(
-        "Agreement beyond chance in 1 of 1 pair of different studies fixed beforehand"
-    )
+    [same] = (one for one in every.correlations if (one.a, one.b) == (tested[0].a, tested[0].b))
+    assert same.p_corrected > tested[0].p
+    [claim] = do_studies_agree(summary)
+    assert claim.rows == ((of, tested[0]),)
+    assert claim.sentences[-1].startswith("1 of 1 pair of different studies that were fixed beforehand agree")
 
 
 @pytest.mark.parametrize(

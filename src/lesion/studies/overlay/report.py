@@ -1,50 +1,40 @@
-"""The report of an overlay, in reading order: per model, profiles over one axis of blocks, and their agreement."""
+"""The result of an overlay: its rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import pandas as pd
+from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import (
-    Block,
-    Chapter,
-    Facts,
-    Figure,
-    Findings,
-    Folded,
-    Opening,
-    Page,
-    Panel,
-    Prose,
-    Section,
-)
+from lesion.report.blocks import Chapter, Check, Folded
 from lesion.report.finding import Finding
-from lesion.studies.overlay import charts, tables
-from lesion.studies.overlay import findings as prose
-from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
+from lesion.report.marks import Map, Mark, Profile
+from lesion.report.parts import Part, terminal
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.report.wording import rho
+from lesion.studies.overlay import claims, result
+from lesion.studies.overlay.claims import PERFECT, by_kinds
+from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, PairNumbers, ProfileBlock
 
-METHOD = (
-    "Each study gives every block a number. Whether two studies point at the same blocks is tested by Spearman's rank"
-    " correlation over blocks; p is the share of orders of the blocks that agree as well, corrected by Holm's method"
-    " over all pairs of different studies of all models on this page."
-)
+METHOD = "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks."
 READING = (
-    "Drop: accuracy of the unedited model minus accuracy without the block, in points, on the same items.",
-    "Drift: the curve is NMI with the clusters of the first layer after the block; what is lost in the block is NMI"
-    " before it minus NMI after it. Only the loss is ranked: the curve adds losses up, and its ranks are those of the"
-    " depth. The loss in the first block after the reference layer is left out: that layer agrees with itself at 1, so"
-    " that this step is large by construction.",
-    "Density: the share of the block's weights that a method selects. A method that takes as much of every matrix has"
-    " no profile.",
-    "Truncation: the best change in accuracy among the cells of the block that were evaluated on all items, on the very"
-    " items on which they are chosen. It will be smaller on other items; only ranks between blocks are read from it.",
+    "Whether two studies point at the same blocks is tested by Spearman's rank correlation; p is the share of orders of"
+    " the blocks that agree as well, corrected by Holm's method over all pairs of different studies of all models.",
     "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so its p is too small where"
     " both profiles are smooth. Beyond depth: the rank correlation left once both follow the number of the block.",
+    "Drop: accuracy of the unedited model minus accuracy without the block, in points, on the same items. Density: the"
+    " share of the block's weights that a method selects.",
+    "Drift: NMI with the clusters of the first layer. Only what is lost in the block is ranked: the curve adds losses"
+    " up. The loss in the first block is left out: that layer agrees with itself at 1, so that this step is large by"
+    " construction.",
+    "Truncation: the best change in accuracy among the cells of the block that were evaluated on all items, on the very"
+    " items on which they are chosen. It will be smaller on other items; only its ranks are read.",
 )
 
 
@@ -52,95 +42,100 @@ READING = (
 class OverlayResult(StudyResult[OverlaySummary]):
     """Several studies compared, model by model. `table` has one row per model, profile and block, as `overlay.csv`."""
 
-    SUMMARY, TABLE, TEXT = OverlaySummary, tables.blocks, tables.text_tables
+    SUMMARY = OverlaySummary
+    EYEBROW = "overlay of studies"
+    READING = READING
 
     @property
     def correlations(self) -> pd.DataFrame:
         """One row per model and pair of profiles, as `correlations.csv`."""
-        return tables.pairs(self.summary).frame
+        return Table.of(self._pairs()).frame
+
+    def _pairs(self) -> Rows:
+        records = [pair for model in self.summary.models for pair in model.pairs]
+        return Rows(
+            "correlations", records, (ModelProfiles, Correlation, PairNumbers), "Pairs of profiles",
+            "p: permutation of blocks, corrected over all pairs of different studies of all models; profiles of one"
+            " study are not tested. Beyond depth: partial rank correlation given the block's number.", order="doubt",
+        )  # fmt: skip
 
     @override
-    def found(self) -> list[Finding]:
-        return prose.findings(self.summary)
-
-    @override
-    def page(self) -> Page:
+    def parts(self) -> tuple[Part, ...]:
         summary = self.summary
         names = [model.model for model in summary.models]
         which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
-        findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary))), Prose((METHOD,))))
-        models = (_model(model, number) for number, model in enumerate(summary.models))
-        return Page(
-            title=visible(f"Blocks of {which}: several studies compared"),
-            eyebrow="overlay of studies",
-            sections=(findings, *models, _studies(summary)),
-            version=summary.version,
-            tables=(tables.blocks(summary), tables.pairs(summary)),
-            opening=_opening(summary),
+        most, *others = (model.model for model in by_kinds(summary))
+        lines = [line for model in summary.models for line in model.lines]
+        blocks = Rows(
+            "overlay", lines, (result.Profile, ProfileBlock), "Profiles",
+            "The number that each study gives a block, with 95 % intervals; of drift one standard deviation over runs,"
+            " of densities the lowest and highest repeat.",
+        )  # fmt: skip
+        told = (*claims.do_studies_agree(summary), *claims.what_is_missing(summary))
+        rest = _stack(*others).figure(lines, "overlay-others") if others else None
+        own = (Folded("Profiles of the other models", (rest,)),) if rest is not None else ()
+        agreement = Map(
+            "rho", "profile", "with_profile", "agrees", 1.25, "share", only={"model": most},
+            also=("p_corrected", "beyond_depth", "blocks"),
+            caption=f"Spearman's ρ between the profiles of {most} that the first figure numbers. Boxed: corrected"
+            f" p{wording.SPACE}≤{wording.SPACE}.05, of pairs of different studies.",
+        )  # fmt: skip
+        title = f"Do the studies point at the same blocks of {visible(which)}?"
+        return (
+            Part(title, blocks, (_stack(most),), told, own=own, wide=True),
+            Part("How far do two studies agree?", self._pairs(), (agreement,), short="Agreement"),
         )
 
     @override
-    def chapter(self) -> Chapter:
+    def text(self, *, every: bool = False) -> RenderableType:
+        parts = self.parts()  # names of profiles are too long for a table of ten rows
+        return terminal(parts if every else [replace(part, rows=None) for part in parts], every=every)
+
+    @property
+    @override
+    def basis(self) -> str:
         summary = self.summary
-        most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
+        first = by_kinds(summary)[0]
+        tested = sum(len(model.tested) for model in summary.models)
+        return (
+            f"{wording.counted(len(first.blocks), 'block')}, {len(first.profiles)} profiles;"
+            f" {wording.counted(tested, 'pair')} of different studies, corrected together."
+        )
+
+    @override
+    def checks(self) -> list[Check]:
+        tested = [model for model in self.summary.models if model.needed is not None]
+        found = []
+        for model in tested[:1]:
+            least = model.needed
+            assert least is not None
+            over = f"{wording.counted(least.blocks, 'block')} and {wording.counted(least.pairs, 'pair')}"
+            if least.rho is None or least.rho >= PERFECT:
+                found.append(Check("bad", f"With {over} no correlation short of a perfect one would be seen."))
+            else:
+                found.append(Check("good", f"With {over}, ρ beyond ±{rho(least.rho)} would be seen."))
+            found.append(Check("open", "Neighbouring blocks are alike: p is too small where both profiles are smooth."))
+        return found
+
+    @property
+    @override
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        fixed = (("pairs fixed beforehand", "\n".join(map(visible, self.summary.pairs))),) if self.summary.pairs else ()
+        return ("folders", "\n".join(map(visible, self.summary.folders))), *fixed
+
+    @override
+    def chapter(self) -> Chapter:
+        first = self.parts()[0]
+        told = tuple(Finding(claim.subject, claim.sentences) for claim in first.claims[:1])
         return Chapter(
-            "Do the methods point at the same blocks?",
-            "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
-            tuple(finding for finding in prose.findings(summary) if finding.subject == most.model),
-            (_profiles(most, 0),),
-            short="Overlay",
+            "Do the methods point at the same blocks?", METHOD, told, tuple(first.figures()[:1]), short="Overlay"
         )
 
 
-def _opening(summary: OverlaySummary) -> Opening:
-    """The correlations of the model with most kinds of study."""
-    most = max(summary.models, key=lambda model: len({profile.kind for profile in model.ranked}), default=None)
-    if most is None or len(most.ranked) < 2:
-        return Opening()
-    figure = _correlations(most)
-    found = (finding for finding in prose.findings(summary) if finding.subject == most.model)
-    verdict = next((finding.headline[:2] for finding in found), ())
-    lead = (f"{most.model}: {verdict[0]}", *verdict[1:]) if verdict else ()
-    return Opening(lead, replace(figure, name=""))
-
-
-def _correlations(model: ModelProfiles, after: str = "") -> Figure:
-    return Figure(
-        name=f"correlations{after}",
-        panels=(Panel((charts.matrix_chart(model),)),),
-        caption=f"Spearman's ρ between profiles of {model.model}; below it the corrected p, for pairs of different"
-        " studies. Boxed: at most .05. Profiles of one study share its answers and are not tested.",
-    )
-
-
-def _profiles(model: ModelProfiles, number: int) -> Figure:
-    last = model.profiles[-1]
-    stack = tuple(charts.profile_chart(model, profile, last=profile is last) for profile in model.profiles)
-    return Figure(
-        name=f"overlay-{number}" if number else "overlay",
-        panels=(Panel(stack),),
-        caption=f"Every profile of {model.model} over its blocks. Upright lines: 95 % intervals where the study has"
-        " them; of drift one standard deviation over runs; of densities the lowest and highest repeat. – : not measured"
-        " or left out. Shaded: blocks that a layer study calls critical, darker for every further task.",
-        legend=charts.legend(model),
-    )
-
-
-def _model(model: ModelProfiles, number: int) -> Section:
-    after = f"-{number}" if number else ""
-    blocks: list[Block] = [_profiles(model, number)]
-    if len(model.ranked) > 1:
-        blocks.append(_correlations(model, after))
-    if model.tested:
-        label = f"{wording.counted(len(model.tested), 'pair')} of different studies as a table"
-        blocks.append(Folded(label, (tables.tested(model),)))
-    return Section(visible(model.model), visible(model.model), tuple(blocks))
-
-
-def _studies(summary: OverlaySummary) -> Section:
-    fixed = (("pairs fixed beforehand", "\n".join(map(visible, summary.pairs))),) if summary.pairs else ()
-    blocks: list[Block] = [Facts((("folders", "\n".join(map(visible, summary.folders))), *fixed))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
-    return Section("Studies", "The studies", tuple(blocks))
+def _stack(*models: str) -> Mark:
+    return Profile(
+        "value", "block", filled="critical_for_a_task", panel="model", each="heading", wide=True,
+        only={"model": models},
+        caption="Every profile over the same blocks; ranks of those with a number are compared. Full colour: blocks"
+        " that a layer study calls critical for a task.",
+    )  # fmt: skip

@@ -5,13 +5,46 @@ from __future__ import annotations
 from typing import Literal
 
 from lesion.core.values import Summary
-from lesion.report.values import Number, Value
+from lesion.report import wording
+from lesion.report.forms import POINTS, SHARE, ByUnit, Form
+from lesion.report.rows import Row, column
+from lesion.report.values import Estimate, Number, Value
+from lesion.statistics.paired import ALPHA
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]
+KINDS: dict[Kind, str] = {
+    "layers": "layer ablation",
+    "drift": "drift",
+    "isolation": "isolated weights",
+    "truncation": "truncation",
+}
+"""What each kind of study is called."""
+VALUE = ByUnit({
+    "points": POINTS,
+    "nmi": Form(3, unit="NMI", significant=True),
+    "share": SHARE,
+    "nats": Form(3, unit="nats", significant=True),
+})  # fmt: skip
 
 
-class Profile(Value):
+class ProfileBlock(Row):
+    """A block of a profile.
+
+    Attributes:
+        critical: whether the study calls it critical; of layer studies only.
+        critical_for_a_task: whether a layer study of the model does.
+        heading: the profile's number, where it is ranked, its label and its unit.
+    """
+
+    block: int = column("Block", label=True)
+    value: Estimate = column("Value", VALUE, ends=("low", "high"))
+    critical: bool = column("Critical")
+    critical_for_a_task: bool
+    heading: str
+
+
+class Profile(Row):
     """One number per block.
 
     Attributes:
@@ -24,27 +57,20 @@ class Profile(Value):
         source: the folder's name.
     """
 
-    model: str
-    kind: Kind
-    label: str
+    model: str = column("Model", label=True)
+    kind: Kind = column("Study", lambda kind: KINDS[kind], label=True)
+    label: str = column("Profile", label=True)
+    source: str = column(default="")
+    unit: Unit = column(default="points")
     blocks: tuple[int, ...]
     values: tuple[float, ...]
     low: tuple[Number, ...]
     high: tuple[Number, ...]
-    unit: Unit = "points"
     critical: tuple[int, ...] = ()
     ranked: bool = True
-    source: str = ""
-
-    def at(self, block: int) -> tuple[float, float | None, float | None] | None:
-        """The value of a block with its limits; None where there is none."""
-        if block not in self.blocks:
-            return None
-        index = self.blocks.index(block)
-        return self.values[index], self.low[index], self.high[index]
 
 
-class Correlation(Value):
+class Correlation(Row):
     """How the ranks of two profiles, labelled a and b, agree over the blocks that both have.
 
     Attributes:
@@ -55,13 +81,31 @@ class Correlation(Value):
         beyond_depth: the partial rank correlation given the block's number.
     """
 
-    a: str
-    b: str
-    blocks: int
-    rho: Number
-    p: Number = None
-    p_corrected: Number = None
-    beyond_depth: Number = None
+    a: str = column("Profile", label=True)
+    b: str = column("With", label=True)
+    blocks: int = column("Blocks")
+    rho: Number = column("ρ", wording.rho)
+    p: Number = column("p", wording.p_value, default=None)
+    p_corrected: Number = column("Corrected p", wording.p_value, default=None)
+    beyond_depth: Number = column("Beyond depth", wording.rho, default=None)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is beyond chance, corrected over all pairs."""
+        return self.p_corrected is not None and self.p_corrected <= ALPHA
+
+    @property
+    def doubt(self) -> tuple[float, float, float]:
+        """By which pairs are sorted, the surest first. Not by |ρ| alone: over fewer blocks a larger ρ may say less."""
+        p, corrected = (1.0 if known is None else known for known in (self.p, self.p_corrected))
+        return corrected, p, -abs(self.rho or 0.0)
+
+
+class PairNumbers(Row):
+    """The numbers of two profiles, as charts name them."""
+
+    profile: int
+    with_profile: int
 
 
 class Needed(Value):
@@ -72,14 +116,14 @@ class Needed(Value):
     rho: Number
 
 
-class ModelProfiles(Value):
+class ModelProfiles(Row):
     """One model: its profiles in the order of the kinds of study, and their correlations.
 
     Attributes:
         needed: over the most blocks of its tested pairs; None where none is tested.
     """
 
-    model: str
+    model: str = column("Model", label=True)
     fingerprint: str | None
     profiles: tuple[Profile, ...]
     correlations: tuple[Correlation, ...]
@@ -97,20 +141,42 @@ class ModelProfiles(Value):
 
     @property
     def tested(self) -> list[Correlation]:
-        """The pairs of different kinds of study, the surest first: by corrected p, then p, then |ρ|.
+        """The pairs of different kinds of study, the surest first: by corrected p, then p, then |ρ|."""
+        return sorted((pair for pair in self.correlations if pair.p is not None), key=lambda pair: pair.doubt)
 
-        Not by |ρ| alone: over fewer blocks a larger ρ may say less.
-        """
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The ranked profiles by label, numbered from 1."""
+        return {profile.label: number for number, profile in enumerate(self.ranked, 1)}
 
-        def doubt(pair: Correlation) -> tuple[float, float, float]:
-            p = 1.0 if pair.p is None else pair.p
-            return (1.0 if pair.p_corrected is None else pair.p_corrected, p, -abs(pair.rho or 0.0))
+    @property
+    def pairs(self) -> list[tuple[ModelProfiles, Correlation, PairNumbers]]:
+        """Every correlation with the numbers of its profiles."""
+        numbers = self.numbers
+        return [
+            (self, pair, PairNumbers(profile=numbers[pair.a], with_profile=numbers[pair.b]))
+            for pair in self.correlations
+        ]
 
-        return sorted((pair for pair in self.correlations if pair.p is not None), key=doubt)
-
-    def pair(self, a: str, b: str) -> Correlation | None:
-        """The correlation of two profiles by their labels, in either order."""
-        return next((pair for pair in self.correlations if {pair.a, pair.b} == {a, b}), None)
+    @property
+    def lines(self) -> list[tuple[Profile, ProfileBlock]]:
+        """Every profile with each of its blocks."""
+        critical = {block for profile in self.profiles for block in profile.critical}
+        return [
+            (
+                profile,
+                ProfileBlock(
+                    block=block,
+                    value=Estimate(value=value, low=low, high=high),
+                    critical=block in profile.critical,
+                    critical_for_a_task=block in critical,
+                    heading=f"{number}{profile.label} ({VALUE.forms[profile.unit].unit})",
+                ),
+            )
+            for profile in self.profiles
+            for number in [f"{self.numbers[profile.label]} " if profile.ranked else ""]
+            for block, value, low, high in zip(profile.blocks, profile.values, profile.low, profile.high, strict=True)
+        ]
 
 
 class OverlaySummary(Summary):
