@@ -228,6 +228,7 @@ class Map(Mark):
         full: the number at which the colour is full; by default the largest drawn.
         hue: what numbers above 0 are: a `loss`, a `gain`, or a `share` of something.
         shown: the field that is written in the cells; by default `value`.
+        blank: a field: cells for which it is true have an outline alone, whatever their number.
     """
 
     value: str
@@ -237,6 +238,7 @@ class Map(Mark):
     full: float | None = None
     hue: Literal["loss", "gain", "share"] = "loss"
     shown: str = ""
+    blank: str = ""
 
     @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
@@ -247,24 +249,28 @@ class Map(Mark):
             {
                 **self._point(record, value, value_of(record, over.name)),
                 "y": _label(up.form(value_of(record, up.name))),
-                "value": number if not math.isnan(number := _number(value_of(record, value.name), None)) else None,
+                "value": None if math.isnan(number := self._strength(record)) else number,
                 "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
                 "marked": bool(self.boxed and value_of(record, self.boxed)),
             }
             for record in records
         ]
         frame = pd.DataFrame(rows)
-        largest = max((abs(_number(value_of(record, value.name), None)) for record in every), default=1.0)
+        largest = max((abs(number) for record in every if not math.isnan(number := self._strength(record))), default=0)
         return heatmap.heat(
             frame, over.title.lower(), up.title.lower() if up.title else "", columns=columns,
-            full=self.full or (1.0 if math.isnan(largest) or largest == 0 else largest),
-            colours=HUES[self.hue],
+            full=self.full or largest or 1.0, colours=HUES[self.hue],
             height=28 + 12 * (max(text.count("\n") for text in frame["y"].astype(str))),
         )  # fmt: skip
 
     @override
     def narrow(self, records: Sequence[Record]) -> bool:
         return len(_columns(records, self.over)) <= NARROW
+
+    def _strength(self, record: Record) -> float:
+        """The number that a cell's colour stands for; NaN where it has none."""
+        blank = self.blank and value_of(record, self.blank)
+        return math.nan if blank else _number(value_of(record, self.value), None)
 
 
 @dataclass(frozen=True)
@@ -428,7 +434,8 @@ class Bars(Mark):
             for record, row in zip(records, rows, strict=True)
             for run in (value_of(record, self.runs) if self.runs else ())
         ]
-        axis = Axis(value.heading, *_room([0.0, *_ends(every, value)]))
+        runs = [_number(run, value) for record in every if self.runs for run in value_of(record, self.runs)]
+        axis = Axis(value.heading, *_room([0.0, *_ends(every, value), *runs]))
         chart = plots.forest(pd.DataFrame(rows), axis, repeats=pd.DataFrame(repeats) if repeats else None)
         dense = len(rows) > DENSE and not repeats and not any("\n" in row["y"] for row in rows)
         return chart.properties(height=20 * len(rows)) if dense else chart

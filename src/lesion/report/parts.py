@@ -194,7 +194,7 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
     lines = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts if text]
     shown: list[RenderableType] = [*lines[: None if every else TERMINAL_CLAIMS - 1]]
     for part in parts if every else parts[:1]:
-        if part.rows is None or not part.rows.records:
+        if part.rows is None or not part.rows.records or not part.table:
             continue
         rows = part.rows if every else _strongest(part.rows)
         shown += [Text(), Wide(Table.of(rows).terminal(), "" if every else ALL)]

@@ -24,8 +24,6 @@ from lesion.report.forms import ByUnit, Write, plain, unknown
 from lesion.report.rows import Rows, Shown, flat
 from lesion.report.values import Estimate, Mean
 
-HEADING = 20
-"""A heading of more characters is broken, if no cell below it is as wide."""
 MOST_ROWS = 1500
 """A page shows at most so many rows of a table; its file has them all."""
 
@@ -190,7 +188,8 @@ def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> Terminal
 class Wide:
     """A terminal's table with any number of columns, none of whose cells is broken.
 
-    What does not fit side by side stands in further tables, each with the first column; all have about as many columns.
+    What does not fit side by side stands in further tables, each with the names on the left; all have about as many
+    columns. A heading is broken between words.
 
     Attributes:
         rest: how to see the columns that do not fit, in place of further tables; behind a title that does not say it.
@@ -201,24 +200,31 @@ class Wide:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[TerminalTable]:
         widths = [self._width(column, console, options) for column in self.table.columns]
-        others = range(1, len(widths))
         if self.rest:
-            fitting = [at for at in others if _together(widths[: at + 1]) <= options.max_width]
-            known = len(fitting) == len(others) or self.rest in str(self.table.title)
-            yield self._part((0, *fitting), widths, "" if known else f" ({self.rest})")
+            fitting = [at for at in range(len(widths)) if at == 0 or _together(widths[: at + 1]) <= options.max_width]
+            known = len(fitting) == len(widths) or self.rest in str(self.table.title)
+            yield self._part(fitting, widths, "" if known else f" ({self.rest})")
             return
+        names = self._names(widths, options.max_width)
+        others = range(len(names), len(widths))
         for count in range(1, max(1, len(others)) + 1):
             ends = [round(len(others) * part / count) for part in range(count + 1)]
             parts = [others[start:end] for start, end in pairwise(ends)]
-            if all(_together(widths[at] for at in (0, *part)) <= options.max_width for part in parts):
+            if all(_together(widths[at] for at in (*names, *part)) <= options.max_width for part in parts):
                 break
         for number, part in enumerate(parts, 1):
-            yield self._part((0, *part), widths, f" ({number} of {count})" if count > 1 else "")
+            yield self._part((*names, *part), widths, f" ({number} of {count})" if count > 1 else "")
+
+    def _names(self, widths: Sequence[int], room: int) -> Sequence[int]:
+        """The columns on the left that say what a row is: the texts before the first number, where these leave room."""
+        texts = next((at for at, column in enumerate(self.table.columns) if column.justify == "right"), len(widths))
+        names = range(max(1, min(texts, len(widths) - 1)))
+        return names if _together(widths[at] for at in names) <= room / 2 else range(1)
 
     def _width(self, column: TerminalColumn, console: Console, options: ConsoleOptions) -> int:
         heading = console.measure(column.header, options=options)
         cells = [console.measure(cell, options=options).maximum for cell in column.cells]
-        return max(*cells, min(heading.maximum, HEADING), 1) if cells else heading.maximum
+        return max(*cells, heading.minimum, 1) if cells else heading.maximum
 
     def _part(self, columns: Sequence[int], widths: Sequence[int], which: str) -> TerminalTable:
         """The table of some of the columns, by number."""

@@ -8,14 +8,45 @@ from __future__ import annotations
 from typing import Literal
 
 from lesion.core.values import Summary
+from lesion.edits.units import part_of, scale_at
+from lesion.report import wording
 from lesion.report.endings import Endings
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.forms import POINTS, SHARE, ByUnit, decimals
+from lesion.report.rows import Row, column, derived
+from lesion.report.values import Estimate, Number
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 
 Verdict = Literal["redundant", "one path", "no sign", "cannot tell"]
+NATS = decimals(2, "nats")
+LEVEL = ByUnit({"points": SHARE, "nats": NATS})
+DROP = ByUnit({"points": POINTS, "nats": NATS})
 
 
-class Removal(Value):
+def place_name(address: str) -> str:
+    """A head as `head 23.4` and other inner units alike; a block or branch by its address."""
+    edit = scale_at(address, 0.0)
+    return wording.place(edit.unit, edit.layer, part_of(edit)) if edit else address
+
+
+def _names(places: str) -> str:
+    return ", ".join(map(place_name, places.split(","))) if places else "none"
+
+
+class TaskScale(Row):
+    """In which unit the numbers of a task are, and between which two they lie.
+
+    Attributes:
+        unit: `points` of accuracy, or `nats`.
+        unedited: the score without any removal.
+        guessing: the accuracy of guessing; None of log-probabilities.
+    """
+
+    unit: Literal["points", "nats"] = column()
+    unedited: Number = column()
+    guessing: Number = column()
+
+
+class Removal(Row):
     """A set of places removed, on one task; none removed: the unedited model.
 
     Attributes:
@@ -24,43 +55,90 @@ class Removal(Value):
         endings: how answers ended; None of log-probabilities.
     """
 
-    task: str
+    task: str = column("Task", label=True)
     places: tuple[str, ...]
-    items: int
-    value: Estimate
-    drop: Estimate | None = None
+    items: int = column("Items")
+    value: Estimate = column("Score", LEVEL)
+    drop: Estimate | None = column("Drop", DROP, default=None)
     endings: Endings | None = None
 
+    @derived.column("Places", _names, label=True, key="places")
+    def set_of(self) -> str:
+        """The places by commas."""
+        return ",".join(self.places)
 
-class Interaction(Value):
+
+class Interaction(Row):
     """A set of places against its members alone, on one task.
 
     Attributes:
         alone: the drop of each alone, in the order of `places`.
-        together: the drop of all.
         beyond: `together` minus the sum of `alone`, with p corrected over the sets of its design and task (Holm).
+        together: the drop of all.
         independent: of accuracies, the drop of all if each kept its own share of the right answers whatever else is
             removed, b · (1 − Π a_i / b) (independent action: Bliss 1939).
         verdict: `redundant`: more than the sum; `one path`: less; `cannot tell`: the sum is all that there is to lose
-            until the model guesses (`Task.loss`), and together they cost no more.
+            until the model guesses (`InteractionTask.loss`), and together they cost no more.
     """
 
-    design: Design
-    task: str
+    design: Design = column("Design", label=True)
+    task: str = column("Task", label=True)
     places: tuple[str, ...]
     alone: tuple[float, ...]
-    together: Estimate
-    beyond: Estimate
-    independent: Number = None
-    verdict: Verdict
+    verdict: Verdict = column("Verdict")
+    beyond: Estimate = column("Beyond the sum", DROP, p="beyond_p")
+    together: Estimate = column("Together", DROP)
+    independent: Number = column(default=None)
 
-    @property
+    @derived.column("Places", _names, label=True, key="places")
+    def set_of(self) -> str:
+        """The places by commas."""
+        return ",".join(self.places)
+
+    @derived.column(key="alone")
+    def each_alone(self) -> str:
+        """The drop of each place alone, by commas."""
+        return ",".join(map(repr, self.alone))
+
+    @derived.column("Sum of each alone", DROP)
     def sum(self) -> float:
         """The drops of the places alone, added."""
         return sum(self.alone)
 
+    @property
+    def place(self) -> str:
+        """The first place."""
+        return place_name(self.places[0])
 
-class Step(Value):
+    @property
+    def with_place(self) -> str:
+        """The last place: the other one of a pair."""
+        return place_name(self.places[-1])
+
+    @derived.column()
+    def is_shown(self) -> bool:
+        """Whether it is shown to cost more or less than the sum."""
+        return self.verdict in ("redundant", "one path")
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether what it costs beyond the sum cannot tell anything."""
+        return self.verdict == "cannot tell"
+
+    @property
+    def total(self) -> tuple[float, ...]:
+        """The sum, to be drawn beneath what they cost together."""
+        return (self.sum,)
+
+    @property
+    def rank(self) -> tuple[str, bool, float]:
+        """By which people see sets sorted: pairs by how sure their interaction is, windows by how little they cost."""
+        pair = self.design == "pairs"
+        least = self.beyond.p if pair else self.together.value
+        return self.design, pair and self.is_untold, 1.0 if least is None else least
+
+
+class Step(Row):
     """One more place removed, on one task.
 
     Attributes:
@@ -69,14 +147,30 @@ class Step(Value):
         beyond_random: how much lower the value is than after as many places of the random orders; of order 0.
     """
 
-    task: str
-    order: int
+    task: str = column("Task", label=True)
+    order: int = column("Order", lambda order: f"random {order}" if order else "this", label=True)
     places: tuple[str, ...]
-    value: Estimate
-    beyond_random: Estimate | None = None
+    value: Estimate = column("Score", LEVEL)
+    beyond_random: Estimate | None = column("Lower than in random orders", DROP, default=None)
+
+    @derived.column("Removed", label=True)
+    def removed(self) -> int:
+        """How many places are removed."""
+        return len(self.places)
+
+    @derived.column("Last of them", _names, label=True)
+    def place(self) -> str:
+        """The place removed last."""
+        return self.places[-1]
+
+    @derived.column("Random orders, mean", LEVEL, key="random_orders")
+    def in_random_orders(self) -> float | None:
+        """The mean after as many places of the random orders."""
+        beyond = self.beyond_random.value if self.beyond_random else None
+        return None if beyond is None or self.value.value is None else self.value.value + beyond
 
 
-class Share(Value):
+class ShapleyValue(Row):
     """The Shapley value of a place, on one task.
 
     Attributes:
@@ -86,15 +180,20 @@ class Share(Value):
         alone: its drop when nothing else is removed; last: when all others are.
     """
 
-    task: str
-    place: str
-    value: Estimate
-    sampling: Estimate
-    alone: float
-    last: Number = None
+    task: str = column("Task", label=True)
+    place: str = column("Place", _names, label=True)
+    value: Estimate = column("Shapley value", DROP)
+    sampling: Estimate = column("Other orders, same items", DROP)
+    alone: float = column("First of all", DROP)
+    last: Number = column("Last of all", DROP, default=None)
+
+    @property
+    def first_of_all(self) -> tuple[float, ...]:
+        """The drop alone, to be drawn beneath the value."""
+        return (self.alone,)
 
 
-class Task(Value):
+class InteractionTask(Row):
     """A task.
 
     Attributes:
@@ -103,7 +202,7 @@ class Task(Value):
             how often each gold answer occurs among the items, and not to which question it belongs.
     """
 
-    name: str
+    name: str = column("Task", label=True)
     items: int
     guessing: float
     loss: Number
@@ -124,12 +223,12 @@ class InteractionSummary(Summary):
     model: str
     fingerprint: str
     places: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[InteractionTask, ...]
     removals: tuple[Removal, ...]
     interactions: tuple[Interaction, ...] = ()
     order: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[ShapleyValue, ...] = ()
     orders: int = 0
     every_order: bool = False
     approximate: str | None = None
@@ -142,3 +241,13 @@ class InteractionSummary(Summary):
     def of(self, task: str, design: Design) -> list[Interaction]:
         """The sets of a design on a task."""
         return [each for each in self.interactions if each.task == task and each.design == design]
+
+    def scale(self, task: str) -> TaskScale:
+        """The unit of a task's numbers, and between which two they lie."""
+        (guessing,) = (each.guessing for each in self.tasks if each.name == task)
+        gold = self.study.measure == "gold"
+        return TaskScale(
+            unit="nats" if gold else "points",
+            unedited=self.removal(task).value.value,
+            guessing=None if gold else guessing,
+        )

@@ -8,7 +8,7 @@ from lesion.core.cached_answers import gold_tasks
 from lesion.core.run import Run, refuse_scored
 from lesion.edits.table import tabulate
 from lesion.studies.interaction.report import InteractionResult
-from lesion.studies.interaction.sets import Plan, important, planned
+from lesion.studies.interaction.sets import PlannedSets, important, planned
 from lesion.studies.interaction.study import InteractionStudy, places_of
 from lesion.studies.interaction.summary import Answers, edit_of, summarise
 from lesion.tasks.catalogue import find
@@ -55,7 +55,7 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
     return InteractionResult(run.folder, summary, evaluation.evaluated, answered)
 
 
-def _note_many(study: InteractionStudy, run: Run, plan: Plan, items: int) -> None:
+def _note_many(study: InteractionStudy, run: Run, plan: PlannedSets, items: int) -> None:
     edits = 1 + len({*((place,) for place in plan.places), *plan.sets}) + (len(plan.places) if plan.unknown else 0)
     if edits > MANY:
         designs = ", ".join(study.design)

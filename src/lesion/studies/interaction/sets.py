@@ -20,7 +20,7 @@ Set = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedSets:
     """The sets of every design, each with its places in ascending order.
 
     Attributes:
@@ -53,7 +53,7 @@ class Plan:
         return list(dict.fromkeys(every))
 
 
-def planned(study: InteractionStudy, places: Sequence[str], order: Sequence[str] | None) -> Plan:
+def planned(study: InteractionStudy, places: Sequence[str], order: Sequence[str] | None) -> PlannedSets:
     """The sets of a study; `order` is that by importance, None where it is not known yet."""
     named = study.order in NAMED_ORDERS
     cumulative = "cumulative" in study.design
@@ -70,7 +70,7 @@ def planned(study: InteractionStudy, places: Sequence[str], order: Sequence[str]
         else []
     )
     named_orders = [[tuple(places[number] for number in each) for each in orders] for orders in (random, permutations)]
-    return Plan(
+    return PlannedSets(
         tuple(places),
         tuple(combinations(places, 2)) if "pairs" in study.design else (),
         tuple(windows(places, study.window)) if "windows" in study.design else (),

@@ -17,8 +17,16 @@ from lesion.report.values import Estimate, known
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, shapley
 from lesion.statistics.paired import ALPHA, accuracy, holm
-from lesion.studies.interaction.result import Interaction, InteractionSummary, Removal, Share, Step, Task, Verdict
-from lesion.studies.interaction.sets import Plan, Set
+from lesion.studies.interaction.result import (
+    Interaction,
+    InteractionSummary,
+    InteractionTask,
+    Removal,
+    ShapleyValue,
+    Step,
+    Verdict,
+)
+from lesion.studies.interaction.sets import PlannedSets, Set
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 from lesion.tasks.wrapped import gold_name
 
@@ -83,7 +91,7 @@ class Answers:
 def summarise(
     study: InteractionStudy,
     fingerprint: str,
-    plan: Plan,
+    plan: PlannedSets,
     answers: Answers,
     guesses: Mapping[str, float],
 ) -> InteractionSummary:
@@ -97,7 +105,7 @@ def summarise(
         guesses: accuracy of guessing, by task.
     """
     tasks = tuple(
-        Task(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
+        InteractionTask(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()
     )
     sets: list[Set] = list(dict.fromkeys([(), *((place,) for place in plan.places), *plan.sets]))
@@ -141,7 +149,7 @@ def _removal(study: InteractionStudy, answers: Answers, task: str, places: Set) 
 
 
 def _interactions(
-    study: InteractionStudy, answers: Answers, task: Task, design: Design, sets: Sequence[Set]
+    study: InteractionStudy, answers: Answers, task: InteractionTask, design: Design, sets: Sequence[Set]
 ) -> Iterator[Interaction]:
     baseline = answers.values(task.name, ())
     rows = [(np.array([answers.values(task.name, (place,)) for place in each]), each) for each in sets]
@@ -201,7 +209,7 @@ def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequenc
             yield Step(task=task, order=number, places=order[:count], value=estimate, beyond_random=beyond)
 
 
-def _shares(study: InteractionStudy, answers: Answers, task: str, plan: Plan) -> Iterator[Share]:
+def _shares(study: InteractionStudy, answers: Answers, task: str, plan: PlannedSets) -> Iterator[ShapleyValue]:
     if not plan.permutations:
         return
     marginals: dict[str, list[np.ndarray]] = {place: [] for place in plan.places}
@@ -214,7 +222,7 @@ def _shares(study: InteractionStudy, answers: Answers, task: str, plan: Plan) ->
     for place, of_place in marginals.items():
         value, sampling = shapley(np.array(of_place), study.level, every=plan.every)
         last = [marginal for order, marginal in zip(plan.permutations, of_place, strict=True) if order[-1] == place]
-        yield Share(
+        yield ShapleyValue(
             task=task,
             place=place,
             value=Estimate.of(value),
@@ -224,7 +232,7 @@ def _shares(study: InteractionStudy, answers: Answers, task: str, plan: Plan) ->
         )
 
 
-def _notes(study: InteractionStudy, tasks: Sequence[Task], answers: Answers) -> Iterator[str]:
+def _notes(study: InteractionStudy, tasks: Sequence[InteractionTask], answers: Answers) -> Iterator[str]:
     if study.measure == "gold":
         broken = {task.name: int(np.isnan(answers.all_values(task.name)).any(axis=0).sum()) for task in tasks}
         for name, items in broken.items():

@@ -1,0 +1,49 @@
+"""Checks that pages share: whether the unedited model is off floor and ceiling, and whether answers can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lesion.report import wording
+from lesion.report.blocks import Check
+from lesion.report.finding import FEW
+from lesion.report.forms import WHOLE_SHARE
+
+
+def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Iterator[Check]:
+    """Whether unedited accuracies leave room for a loss, and whether there are enough items.
+
+    Args:
+        measured: of every task its name, the accuracy in 0…1 (None where it has none), that of guessing, and how many
+            items there are.
+    """
+    tasks = list(measured)
+    low = [name for name, accuracy, guessing, _ in tasks if accuracy is not None and accuracy <= guessing]
+    full = [name for name, accuracy, _, _ in tasks if accuracy == 1]
+    few = [name for name, _, _, items in tasks if items < FEW]
+    if low:
+        yield Check("bad", f"No better than guessing, so no loss can be seen: {wording.listed(low)}.")
+    if full:
+        yield Check("good", f"Every item is right, so every loss can be seen and no gain: {wording.listed(full)}.")
+    if not low and not full and any(accuracy is not None for _, accuracy, _, _ in tasks):
+        yield Check("good", "The unedited model is off floor and ceiling.")
+    if few:
+        yield Check("bad", f"Fewer than {FEW} items, so chance decides much: {wording.listed(few)}.")
+
+
+def readable(worst: float | None, under: str) -> Iterator[Check]:
+    """Whether answers can be read.
+
+    Args:
+        worst: the largest share of answers, under any edit, that were cut off, or in which none could be read.
+        under: that edit.
+    """
+    if worst is None:
+        return
+    share = WHOLE_SHARE.text(worst)
+    if worst >= wording.STOPPING_SHARE:
+        yield Check(
+            "bad", f"{share} of the answers under {under} are cut off or unreadable, so it may not be the skill."
+        )
+    else:
+        yield Check("good", f"Answers can be read: at most {share} are cut off or unreadable.")
