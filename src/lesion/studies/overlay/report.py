@@ -12,10 +12,10 @@ from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Chapter, Check, Folded
-from lesion.report.finding import Finding
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Part, terminal
 from lesion.report.rows import Rows
+from lesion.report.story import chapter
 from lesion.report.table import Table
 from lesion.report.wording import rho
 from lesion.studies.overlay import claims, result
@@ -125,11 +125,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def chapter(self) -> Chapter:
-        first = self.parts()[0]
-        told = tuple(Finding(claim.subject, claim.sentences) for claim in first.claims[:1])
-        return Chapter(
-            "Do the methods point at the same blocks?", METHOD, told, tuple(first.figures()[:1]), short="Overlay"
-        )
+        return chapter(self.parts(), METHOD, "Overlay")
 
 
 def _stack(*models: str) -> Mark:
