@@ -61,7 +61,7 @@ def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     if len(units) == 1:
         shown = shown.within(units[0])
     if not shown.estimate and not shown.mean and not isinstance(shown.form, ByUnit):
-        text = frame[shown.key].map(lambda value: isinstance(value, str)).any()
+        text = frame[shown.key].map(lambda value: isinstance(value, str | bool)).any()
         return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
     columns = [Column(shown.key, shown.heading, row=lambda row: _cell(shown, row))]
     corrected = f"{shown.p}_corrected"

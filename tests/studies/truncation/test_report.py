@@ -3,6 +3,7 @@
 import io
 import itertools
 import math
+from pathlib import Path
 
 import made_truncation as made
 import numpy as np
@@ -13,9 +14,9 @@ from rich.console import Console
 
 from lesion.errors import LesionError
 from lesion.report.publishing import html
-from lesion.studies.truncation import tables, terminal
+from lesion.report.values import Estimate
 from lesion.studies.truncation.report import TruncationResult
-from lesion.studies.truncation.result import TruncationSummary
+from lesion.studies.truncation.result import Rival, TruncationSummary
 from runs import page_of
 
 
@@ -34,14 +35,15 @@ def text(written):
     return written.read_text("utf-8")
 
 
-def shown(summary, width=80) -> str:
+def shown(summary, width=80, every=False) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(terminal.text_tables(summary))
+    console.print(TruncationResult(Path("no-folder"), summary).text(every=every))
     return console.file.getvalue()
 
 
 def test_a_whole_search_becomes_a_page_tables_and_figures(written):
-    figures = ("test", "map", "map-1", "map-2", "tokens", "revisions-1", "revisions-2", "composition", "spectra")
+    figures = ("test", "map", "map-gold", "map-screen", "tokens-margin", "tokens-p_right", "tokens-p_tempting",
+               "revisions", "spectra")  # fmt: skip
     csv = ("baseline", "cells", "test", "composition", "spectra", "tokens", "revisions")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
@@ -62,8 +64,7 @@ def test_a_search_that_finds_nothing_says_so_and_why():
     page = html(page_of(TruncationResult, summary))
     assert f'<p class="lead">{json["nothing"]}' in page
     assert "best, not chosen" in page
-    assert "improves" not in page
-    assert tables.revisions(summary).name == tables.composition(summary).name == ""
+    assert "raises" not in page.split("<body>")[1].split('<div id="tip"')[0]
 
 
 def test_the_page_asks_for_nothing_outside_itself(text):
@@ -74,13 +75,14 @@ def test_every_link_of_the_page_leads_to_a_section_of_it(text):
     elements = Elements(text).found
     places = {attributes["id"] for _, attributes in elements if "id" in attributes}
     links = {attributes["href"] for tag, attributes in elements if tag == "a"}
-    assert {"#map", "#test", "#tokens", "#revisions", "#composition", "#spectra", "#cells"} <= links
+    assert {"#search", "#tokens", "#revisions", "#composition"} <= links
     assert {link.removeprefix("#") for link in links} <= places
 
 
 def test_hostile_names_add_no_element_and_no_attribute():
     def shape(value: str) -> list[tuple[str, list[str]]]:
-        return [(tag, sorted(attributes)) for tag, attributes in Elements(value).found]
+        found = Elements(value).found
+        return [(tag, sorted(attributes)) for tag, attributes in found if tag != "tspan"]  # a line of a long name
 
     def named(names):
         """The page of the made search with every free text replaced by one of the names in turn, always by the same."""
@@ -167,50 +169,34 @@ def test_spectra_and_tests_are_written_unrounded(whole, written):
     assert np.allclose(tests["accuracy"] - tests["baseline"], tests["gain"])
 
 
-def test_the_page_s_table_has_a_row_per_cell_the_best_first_and_the_chosen_one_marked(whole):
-    table = tables.best_cells(whole)
-    assert len(table.frame) == len(whole.cells)
-    scores = [row["score"] for row in table.records if row["score"] is not None and row["state"] != "one label"]
-    assert scores == sorted(scores, reverse=True)
-    assert [row["edit"] for row in table.records if table.mark(row)] == [whole.chosen]
-    headings = [column.title for column in table.columns]
-    assert [name for name in headings if "accuracy" in name] == [f"{task}, accuracy" for task in made.BASE]
+def test_the_cells_table_marks_the_chosen_one_and_says_what_became_of_every_cell(whole):
+    table = TruncationResult(Path("no-folder"), whole).shown()
+    assert {row["edit"] for row in table.records if table.mark(row)} == {whole.chosen}
     assert {row["state"] for row in table.records} == {
-        "chosen", "evaluated in full", "one label", "screened out", "given up after 16"
+        "chosen", "evaluated in full", "one answer", "screened out", "given up after 16"
     }  # fmt: skip
 
 
-def test_the_terminal_shows_the_best_cells_first_and_no_more_than_ten(whole):
-    text = shown(whole, 120)
-    of_best = text.split("The best 10 of")[1].split("On test items")[0]
-    lines = [line.split() for line in of_best.splitlines()]
-    scores = [float(line[4]) for line in lines if len(line) > 5 and line[1] in ("top", "bottom")]
-    known = sorted((cell.score for cell in whole.cells if cell.score is not None), reverse=True)
-    assert scores == [round(100 * score, 1) for score in known[:10]]
+def test_the_cut_stands_beside_its_rivals_and_what_it_did_on_the_items_that_chose_it():
+    estimate = Estimate(value=0.5, low=0.4, high=0.6)
+    rival = Rival(task=made.IOI, what="branch", rival="5.mlp×0", items=240, accuracy=estimate, gain=estimate)
+    single = made.summary(made.study(), **made.SINGLE).model_copy(update={"rivals": (rival,)})
+    rows = TruncationResult(Path("no-folder"), single).parts()[0].rows
+    assert [line.what for line in rows.records if line.task == made.IOI] == [
+        "the cut", "in its place", "chosen on these items"
+    ]  # fmt: skip
+    cut, _, chosen, *_ = rows.records
+    assert cut.gain == single.best_tests[0].gain
+    assert chosen.gain.value == pytest.approx(-single.by_edit[single.best].on(made.IOI).drop.value)
 
 
-def test_the_terminal_tells_the_test_the_path_and_the_revisions_in_eighty_columns(whole):
-    text = shown(whole)
-    assert max(map(len, text.splitlines())) <= 80
-    plain = " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
-    gain = whole.best_tests[0].gain
-    ends = f"[{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
-    for expected in ("chosen: 5.mlp.up top 0.05", f"+{100 * gain.value:.1f}", ends, "rolled back", "step4000"):
-        assert expected in plain
-
-
-def test_no_number_of_the_tokens_is_cut_in_eighty_columns_with_revisions_however_long_its_task_and_large_its_ranks():
-    json = made.study()
-    for row in json["tokens"]:
-        row |= {"task": "shuffled:facts:places/known_1000.json", "revision": row["revision"] and "step143000"}
-        row |= {"rank_right": 31234.5, "rank_tempting": 41234.5, "margin": made.estimate(-11.1, -12.25, -10.05)}
-        row |= {"p_right": made.estimate(1.0, 0.994, 1.0)}
-    text = shown(made.summary(json))
-    assert max(map(len, text.splitlines())) <= 80
-    table = text[text.index("The right and the tempting token") : text.index("Along the revisions")]
-    assert "…" not in table
-    for number in ("31,234.5", "41,234.5", "−11.10", "[−12.25, −10.05]", "100.0"):
-        assert number in table.replace("\N{NO-BREAK SPACE}", " ")
+def test_the_terminal_tells_the_cut_and_with_all_rows_every_table():
+    plain = " ".join(shown(made.summary(), 120).replace("\N{NO-BREAK SPACE}", " ").split())
+    assert "On test items" in plain
+    assert "step4000" not in plain
+    every = shown(made.summary(), 200, every=True)
+    for title in ("All cells on the validation items", "The two tokens", "Revisions", "Steps of the composition"):
+        assert title in every
 
 
 def test_no_text_of_a_task_or_model_acts_on_the_terminal():
@@ -218,12 +204,3 @@ def test_no_text_of_a_task_or_model_acts_on_the_terminal():
     json["model"]["name"] = "a\x1b[31mred"
     json["unedited"][0]["label"] = json["path"][0]["added"] = json["path"][0]["reason"] = "b\x1b]0;title\x07"
     assert "\x1b" not in shown(made.summary(json))
-
-
-def test_a_collapsed_cell_stands_behind_the_others_in_the_terminal():
-    json = made.study()
-    for cell in json["cells"]:
-        if cell["edit"] == made.edit(*made.COLLAPSED):
-            cell["score"] = 1.0
-    of_best = shown(made.summary(json), 120).split("The best 10 of")[1].split("On test items")[0]
-    assert made.edit(*made.COLLAPSED) not in of_best

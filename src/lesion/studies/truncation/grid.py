@@ -24,7 +24,7 @@ Sides = Literal["top", "bottom", "both"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One edit of the grid.
 
     Attributes:
@@ -53,7 +53,7 @@ class Grid:
         matrices: the names of the matrices that are searched, those of experts each for itself.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[GridCell, ...]
     merged: Mapping[Truncate, Truncate | None]
     matrices: tuple[str, ...]
 
@@ -73,7 +73,7 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
             try.
     """
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
-    cells: list[Cell] = []
+    cells: list[GridCell] = []
     merged: dict[Truncate, Truncate | None] = {}
     names: dict[str, None] = {}
     wanted = _named(anatomy, layers, matrices)
@@ -97,7 +97,7 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
                     else:
                         made[kept] = edit
                         saved = matrix.shape[0] * matrix.shape[1] - (stop - start) * sum(matrix.shape)
-                        cells.append(Cell(edit, layer, name, stop - start, rank, saved))
+                        cells.append(GridCell(edit, layer, name, stop - start, rank, saved))
     if not cells:
         raise UsageError(
             "Nothing is left to try: every keep leaves its matrix as it is. Give smaller ones, for example --keep 0.1."

@@ -10,6 +10,8 @@ from typing import Literal
 
 from lesion.core.values import Summary
 from lesion.report import wording
+from lesion.report.forms import CHANGE, NATS, SHARE, WHOLE_SHARE, Form, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
@@ -22,7 +24,7 @@ BEST = "best.edit"
 """The file of the edit that a search chose."""
 SEARCHED = "searched"
 """What stands for the model that was searched, among revisions."""
-Part = Literal["validation", "test"]
+ItemsPart = Literal["validation", "test"]
 Role = Literal["right", "tempting"]
 FORCED = ("relation", "pair")
 """Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
@@ -47,7 +49,7 @@ class SearchedTask(Value):
     test_items: int
 
 
-class Answered(Value):
+class Answered(Row):
     """The answers to some items of a task.
 
     Attributes:
@@ -55,24 +57,24 @@ class Answered(Value):
         label: the most frequent answer; `label_share`: the share of items that it is given to.
     """
 
-    task: str
-    items: int
-    accuracy: Estimate
-    gold: Number
-    label: str
-    label_share: float
+    task: str = column("Task", label=True)
+    items: int = column("Items")
+    accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
+    gold: Number = column("Gold", decimals(3, "nats"))
+    label: str = column("Most frequent answer")
+    label_share: float = column("Its share", WHOLE_SHARE)
 
 
 class Unedited(Answered):
     """The unedited model on one part of a task."""
 
-    part: Part
+    part: ItemsPart = column("Items of")
 
 
 class Edited(Answered):
     """Answers under an edit; `collapsed`: nearly all items get one answer that they do not get without the edit."""
 
-    collapsed: bool
+    collapsed: bool = column("Collapsed")
 
 
 class Outcome(Edited):
@@ -84,7 +86,29 @@ class Outcome(Edited):
     drop: Estimate
 
 
-class Cell(Value):
+class OnTask(Row):
+    """One cell on the validation items of one task, with gains; empty where it was not evaluated in full.
+
+    Attributes:
+        gain, gold_gain: edited minus unedited, of accuracy and of the mean log-probability of the gold answers.
+        chosen: whether the search chose the cell; state: what became of it.
+    """
+
+    task: str | None = column("Task", default=None, label=True)
+    items: int | None = column(default=None)
+    accuracy: Estimate = column("Accuracy", SHARE, default=Estimate(value=None), ends=("low", "high"))
+    drop: Estimate = column(default=Estimate(value=None))
+    gain: Estimate = column("Gain", CHANGE, default=Estimate(value=None))
+    gold: Number = column(default=None)
+    gold_gain: Number = column("Gold", NATS, default=None)
+    label: str | None = column(default=None)
+    label_share: float | None = column("One answer", WHOLE_SHARE, default=None)
+    collapsed: bool | None = column(default=None)
+    chosen: bool = column(default=False)
+    state: str = column("State")
+
+
+class TruncatedMatrix(Row):
     """One matrix with a part of its spectrum kept.
 
     Attributes:
@@ -96,18 +120,18 @@ class Cell(Value):
         outcomes: one per task; none where the cell was not evaluated in full.
     """
 
-    edit: str
-    address: str
-    layer: int
-    matrix: str
-    keep: float
-    side: Literal["top", "bottom"]
-    rank: int
-    of: int
-    saved: int
-    screen: Number = None
-    eliminated: int | None = None
-    score: Number = None
+    edit: str = column()
+    address: str = column("Matrix", label=True)
+    layer: int = column()
+    matrix: str = column()
+    keep: float = column("Keep", wording.keep, label=True)
+    side: Literal["top", "bottom"] = column("Side", label=True)
+    rank: int = column("Rank")
+    of: int = column()
+    saved: int = column("Parameters saved")
+    screen: Number = column("Screen", NATS, default=None)
+    eliminated: int | None = column(default=None)
+    score: Number = column(default=None)
     outcomes: tuple[Outcome, ...] = ()
 
     def on(self, task: str) -> Outcome | None:
@@ -131,6 +155,13 @@ class Cell(Value):
         return f"{kept} of {self.address}"
 
 
+class EditOf(Row):
+    """Which edit a line is about: what it is to the search, its text form, and its name."""
+
+    what: str = column("Edit", label=True)
+    edit: str = column()
+
+
 class Tested(Edited):
     """An edit on the test items of one task; gains are edited minus unedited on the same items.
 
@@ -140,14 +171,31 @@ class Tested(Edited):
         right_gain, tempting_gain: of the probabilities of the two tokens of a contrast; None for other tasks.
     """
 
-    baseline: float
-    gain: Estimate
-    gold_gain: Estimate
-    right_gain: Estimate | None = None
-    tempting_gain: Estimate | None = None
+    baseline: float = column("Unedited", SHARE)
+    gain: Estimate = column("Gain", CHANGE, p="p")
+    gold_gain: Estimate = column("Gold gain", NATS, ends=("gold_low", "gold_high"))
+    right_gain: Estimate | None = column("Right token", CHANGE, default=None, key="p_right_gain")
+    tempting_gain: Estimate | None = column("Tempting token", CHANGE, default=None, key="p_tempting_gain")
 
 
-class Rival(Value):
+class Compared(Row):
+    """The edit, or a rival of it, on the test items of one task: a bar of the first figure.
+
+    Attributes:
+        name: what it is.
+        what: `the cut`, `the cut, on the items that chose it`, `answer's form` or `in its place`.
+        gain: over the unedited model; beyond: what the cut has more.
+    """
+
+    task: str = column("Task", label=True)
+    name: str = column("Edit", label=True)
+    what: str
+    gain: Estimate = column("Gain", CHANGE)
+    accuracy: Estimate = column("Accuracy", SHARE)
+    beyond: Estimate | None = column("The cut adds", CHANGE, default=None, p="p")
+
+
+class Rival(Row):
     """What the edit is compared with on the test items of one task.
 
     Attributes:
@@ -165,20 +213,40 @@ class Rival(Value):
         edited: accuracy of the edit, together with the rival or in its place; beyond: that minus the rival's.
     """
 
-    task: str
-    what: Literal["forbidden", "relation", "pair", "subspace", "branch", "factor"]
-    rival: str
+    task: str = column("Task", label=True)
+    what: Literal["forbidden", "relation", "pair", "subspace", "branch", "factor"] = column()
+    rival: str = column()
     draw: int | None = None
-    items: int
+    items: int = column("Items")
     forbidden: tuple[str, ...] = ()
-    fitted: bool = False
-    validation: Number = None
-    candidates: Number = None
-    chance: Number = None
-    accuracy: Estimate
-    gain: Estimate | None = None
-    edited: Estimate | None = None
-    beyond: Estimate | None = None
+    fitted: bool = column(default=False)
+    validation: Number = column(default=None)
+    candidates: Number = column(default=None)
+    chance: Number = column("Guessing", SHARE, default=None)
+    accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
+    gain: Estimate | None = column("Gain over unedited", CHANGE, default=None)
+    edited: Estimate | None = column("With the cut, or the cut instead", SHARE, default=None)
+    beyond: Estimate | None = column("The cut adds", CHANGE, default=None, p="p")
+
+    @derived.column("Rival", label=True)
+    def name(self) -> str:
+        """In words: `3 wrong first tokens forbidden (“ the”, “ a”, “ is”)`."""
+        if self.what == "forbidden":
+            texts = ", ".join(f"“{wording.short(text, 12)}”" for text in self.forbidden)
+            return f"{wording.counted(len(self.forbidden), 'wrong first token')} forbidden ({texts})"
+        if self.what in FORCED:
+            kind = "texts of the item" if self.what == "pair" else "answers of its relation"
+            return f"forced choice among {self.candidates:.0f} {kind}"
+        if self.what == "subspace":
+            return f"random subspace of that rank, draw {self.draw}"
+        if self.what == "branch":
+            return f"{self.rival.replace('×0 + ', ', ').removesuffix('×0')} deleted"
+        return self.rival
+
+    @derived.column(key="forbidden")
+    def forbidden_texts(self) -> str:
+        """The texts of the tokens that are forbidden, quoted."""
+        return " ".join(map(repr, self.forbidden))
 
     @property
     def beaten(self) -> bool:
@@ -193,19 +261,26 @@ class Score(Value):
     gold: Number
 
 
-class Step(Value):
+class StepScores(Row):
+    """The scores before and after a step, of what the search maximises."""
+
+    before: Number = column("Before")
+    after: Number = column("After")
+
+
+class Step(Row):
     """One step of the greedy composition: an edit added to those accepted before, and the scores before and after."""
 
-    step: int
-    added: str
-    edit: str
+    step: int = column("Step")
+    added: str = column("Added", label=True)
+    edit: str = column()
     before: Score
     after: Score
-    accepted: bool
-    reason: str
+    accepted: bool = column("Stayed")
+    reason: str = column("Why")
 
 
-class Tokens(Value):
+class Tokens(Row):
     """The right and the tempting token of a contrast on test items, under one edit.
 
     Attributes:
@@ -214,15 +289,20 @@ class Tokens(Value):
         margin: mean of log p right − log p tempting.
     """
 
-    task: str
-    edit: str
-    revision: str | None
-    items: int
-    p_right: Estimate
-    p_tempting: Estimate
-    rank_right: Number
-    rank_tempting: Number
-    margin: Estimate
+    task: str = column("Task", label=True)
+    edit: str = column()
+    revision: str | None = column("Revision", lambda revision: revision or SEARCHED, label=True)
+    items: int = column("Items")
+    p_right: Estimate = column("Right token", SHARE)
+    p_tempting: Estimate = column("Tempting token", SHARE)
+    rank_right: Number = column("Rank, right", Form(4, significant=True))
+    rank_tempting: Number = column("Rank, tempting", Form(4, significant=True))
+    margin: Estimate = column("Margin", NATS)
+
+    @derived.column()
+    def part(self) -> str:
+        """Of which items."""
+        return "test"
 
     def probability(self, role: Role) -> Estimate:
         """The mean probability of the right or the tempting token."""
@@ -236,8 +316,8 @@ class Tokens(Value):
 class RevisionOutcome(Edited):
     """Another revision of the model on the test items of one task, under one edit."""
 
-    revision: str
-    edit: str
+    revision: str = column("Revision", label=True)
+    edit: str = column()
 
 
 class Spectrum(Value):
@@ -246,6 +326,29 @@ class Spectrum(Value):
     address: str
     index: tuple[int, ...]
     values: tuple[Number, ...]
+
+
+class SingularValue(Row):
+    """One singular value: a line of `spectra.csv`; `number` counts from 1."""
+
+    address: str = column("Matrix", label=True)
+    index: int = column()
+    value: Number = column("Singular value", Form(4, significant=True))
+
+    @property
+    def number(self) -> int:
+        """Counted from 1."""
+        return self.index + 1
+
+    @property
+    def matrix(self) -> str:
+        """Its kind: `mlp.up`."""
+        return self.address.partition(".")[2] or self.address
+
+    @property
+    def block(self) -> str:
+        """Its block: `block 3`."""
+        return f"block {self.address.partition('.')[0]}"
 
 
 class ScreenOutcome(Value):
@@ -311,7 +414,7 @@ class TruncationSummary(Summary):
     elimination: Elimination | None
     unedited: tuple[Unedited, ...]
     unedited_score: Number
-    cells: tuple[Cell, ...]
+    cells: tuple[TruncatedMatrix, ...]
     best: str | None
     nothing: str | None
     best_tests: tuple[Tested, ...] = ()
@@ -339,7 +442,7 @@ class TruncationSummary(Summary):
         return None if self.chosen is None else self.composed or self.chosen
 
     @cached_property
-    def by_edit(self) -> dict[str, Cell]:
+    def by_edit(self) -> dict[str, TruncatedMatrix]:
         """Text form → cell."""
         return {cell.edit: cell for cell in self.cells}
 
@@ -380,7 +483,7 @@ class TruncationSummary(Summary):
         """The tokens of the model that was searched."""
         return [tokens for tokens in self.tokens if tokens.revision is None]
 
-    def base(self, task: str, part: Part = "validation") -> Unedited:
+    def base(self, task: str, part: ItemsPart = "validation") -> Unedited:
         """The unedited model on a part of a task."""
         return self._by_part[task, part]
 
@@ -405,10 +508,10 @@ class TruncationSummary(Summary):
         roles = {UNEDITED: "unedited", self.composed: "composed", self.best: "best", self.chosen: "chosen"}
         return roles.get(edit) or self.name(edit)
 
-    def ranked(self) -> list[Cell]:
+    def ranked(self) -> list[TruncatedMatrix]:
         """The cells that have a score, the best first; those that collapsed come last."""
 
-        def place(pair: tuple[float, Cell]) -> tuple[bool, float, bool]:
+        def place(pair: tuple[float, TruncatedMatrix]) -> tuple[bool, float, bool]:
             return pair[1].collapsed, -pair[0], pair[1].edit != self.best
 
         scored = [(cell.score, cell) for cell in self.cells if cell.complete and cell.score is not None]

@@ -18,7 +18,7 @@ from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Truncate
 from lesion.studies.truncation import result
 from lesion.studies.truncation.elimination import hopeless, looks, threshold
-from lesion.studies.truncation.grid import Cell
+from lesion.studies.truncation.grid import GridCell
 from lesion.studies.truncation.study import Objective, Screen, TruncationStudy
 from lesion.tasks.task import Item, Task
 from lesion.tasks.values import value
@@ -94,7 +94,7 @@ class SearchOutcome:
     """
 
     screened: dict[Truncate, float] | None = None
-    evaluated: list[Cell] = field(default_factory=list)
+    evaluated: list[GridCell] = field(default_factory=list)
     eliminated: dict[Truncate, int] = field(default_factory=dict)
     scores: dict[Edit, Score] = field(default_factory=dict)
     baseline: Score = field(default_factory=lambda: Score(math.nan, math.nan))
@@ -107,7 +107,7 @@ class SearchOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, cache: CachedAnswers) -> SearchOutcome:
+def search(study: TruncationStudy, cells: Sequence[GridCell], parts: Split, cache: CachedAnswers) -> SearchOutcome:
     """Screen, evaluate, choose and compose, on validation items alone.
 
     Args:
@@ -196,7 +196,7 @@ def evaluate_in_full(
 
 
 def _screen(
-    study: TruncationStudy, cells: Sequence[Cell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
+    study: TruncationStudy, cells: Sequence[GridCell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
 ) -> None:
     """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
     outcome.evaluated = list(cells)
@@ -248,7 +248,7 @@ def _evaluate_screened(study: TruncationStudy, parts: Split, cache: CachedAnswer
     evaluate_in_full(parts, parts.validation, [cell.edit for cell in alive], cache, "answers on validation items")
 
 
-def _eliminate(error: float, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> list[Cell]:
+def _eliminate(error: float, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> list[GridCell]:
     """Give up cells that are worse than the baseline, at looks after some of the items; those that are left."""
     (choice,) = parts.tasks
     items = parts.validation[choice]
@@ -278,7 +278,7 @@ def _eliminate(error: float, parts: Split, cache: CachedAnswers, outcome: Search
 
 
 def _compose(
-    study: TruncationStudy, ranked: Sequence[Cell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
+    study: TruncationStudy, ranked: Sequence[GridCell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
 ) -> None:
     """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
 

@@ -19,7 +19,6 @@ from lesion.statistics.contrasts import mean
 from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, rank_agreement
 from lesion.studies.truncation import grid
 from lesion.studies.truncation.result import (
-    Cell,
     Elimination,
     Outcome,
     RevisionOutcome,
@@ -29,6 +28,7 @@ from lesion.studies.truncation.result import (
     Spectrum,
     Tested,
     Tokens,
+    TruncatedMatrix,
     TruncationSummary,
     Unedited,
 )
@@ -131,14 +131,16 @@ def _unedited(parts: Split, cache: CachedAnswers, level: float) -> tuple[Unedite
     return tuple(outcomes)
 
 
-def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, cache: CachedAnswers, level: float) -> Cell:
+def _cell(
+    cell: grid.GridCell, outcome: SearchOutcome, parts: Split, cache: CachedAnswers, level: float
+) -> TruncatedMatrix:
     scored = outcome.scores.get(cell.edit)
     outcomes = []
     for choice, items in parts.validation.items() if scored is not None else ():
         baseline, edited = _pair(choice, cell.edit, items, cache)
         drop = Estimate.of(paired_drop(baseline.right, edited.right, level))
         outcomes.append(Outcome(drop=drop, **_edited(choice, baseline, edited, level)))
-    return Cell(
+    return TruncatedMatrix(
         edit=str(cell.edit),
         address=cell.edit.address,
         layer=cell.layer,
