@@ -9,7 +9,7 @@ Sections, in the order of their worth (`--sections`):
     card       what it is, and two ceilings: bytes copied and operations of a product in bfloat16, each a second
     engines    bundled and tiny models of many families under edits of many kinds: tokens equal to the CPU's
     studies    every kind of study at a small size, its table against the CPU's
-    exact      a plain loop, lesion and a captured step in float32: the same tokens
+    exact      a plain loop, lesion and a captured step: the same tokens in float32; in bfloat16 how many are
     speed      a sweep over blocks at full size: a plain loop with hooks, lesion, a captured step without and with edits
     search     decomposition of one block's matrices on the card, against float64 on the CPU
     clusters   k-means of drift on the card and on the CPU
@@ -135,12 +135,14 @@ def isolation(options: argparse.Namespace, note: Findings, left: Left) -> None:
     """Sums over the inputs of all matrices, from 500 texts, against bare passes over them."""
     from accelerator_models import shaped
     from isolation_alone import bare
-    from isolation_models import calibrations
+    from isolation_models import TASKS
+    from lesion.activations.calibration import calibration
     from lesion.activations.observation import TOKENS_ON_ACCELERATOR, observe
+    from lesion.tasks.catalogue import find
 
     tiny = options.shape == "tiny"
     model = shaped(options.shape, options.device, torch.float32 if tiny else torch.bfloat16)
-    skill = calibrations(model, 10 if tiny else 500, 1)[0]
+    skill = calibration(model, find(TASKS[0]), 10 if tiny else 500, style="plain")
     budget = 2048 if tiny else TOKENS_ON_ACCELERATOR
     bare(model, skill.texts[:8], budget)
     began = clock(options.device)

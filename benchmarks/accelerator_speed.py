@@ -203,13 +203,15 @@ def _lesion(
     model: Model, asked: Any, layers: Any, answer: int, first: Answers, rate: float, options: Any, note: Findings
 ) -> None:
     few = min(answer, 12)
-    lesions(model, asked[:2], layers[:2], 4)
     began = clock(model.device)
+    lesions(model, asked, layers, few)
+    middle = clock(model.device)
     _, work = lesions(model, asked, layers, few)
-    short = clock(model.device) - began
+    short = clock(model.device) - middle
     # The first rows of all prompts, and then the others: an answer takes twice its tokens in steps.
     answer = max(few, min(answer, int(options.patience_lesion / (2 * short / max(1, work["steps"])))))
-    note("lesion_short", {"answer": few, "seconds": short, "work": work, "answer_that_fits": answer})
+    note("lesion_short", {"answer": few, "first_seconds": middle - began, "seconds": short, "work": work,
+                          "answer_that_fits": answer})  # fmt: skip
     peak(model.device)
     began = clock(model.device)
     answers, work = lesions(model, asked, layers, answer)
@@ -299,20 +301,28 @@ def _shared(model: Model, layers: Any, options: Any, note: Findings) -> None:
 
 
 def exact(options: Any, note: Findings, left: Left) -> None:
-    """Float32 without shortened products: every way must give the same tokens."""
+    """Float32 without shortened products: every way must give the same tokens. In bfloat16 rounding parts them."""
     tiny = options.shape == "tiny"
     name = "tiny" if tiny else "0.5b"
-    model = shaped(name, options.device, torch.float32)
     each, length, answer = (3, 20, 12) if tiny else (8, 60, 40)
-    asked = prompts(model, each, length)
-    blocks = len(model.anatomy.blocks)
-    layers: list[int | None] = [None, 0, blocks // 2, blocks - 1]
-    first = plain(model, asked, layers, answer)
-    answers, _ = lesions(model, asked, layers, answer)
-    everyone = [prompt for _ in layers for prompt in asked]
-    tokens, _ = captured(model, everyone, answer, factors_of(model, layers, each))
-    mixed = as_answers(tokens, layers, each)
-    note("float32", {"shape": name, "lesion": alike(answers, first), "captured": alike(mixed, first)})
+    for dtype in (torch.bfloat16, torch.float32):
+        model = shaped(name, options.device, dtype)
+        asked = prompts(model, each, length)
+        blocks = len(model.anatomy.blocks)
+        layers: list[int | None] = [None, 0, blocks // 2, blocks - 1]
+        first = plain(model, asked, layers, answer)
+        half = each // 2
+        halves = plain(model, asked[:half], layers, answer)
+        rest = plain(model, asked[half:], layers, answer)
+        halves |= {(layer, half + index): row for (layer, index), row in rest.items()}
+        answers, _ = lesions(model, asked, layers, answer)
+        everyone = [prompt for _ in layers for prompt in asked]
+        tokens, _ = captured(model, everyone, answer, factors_of(model, layers, each))
+        mixed = as_answers(tokens, layers, each)
+        note(str(dtype).removeprefix("torch."), {
+            "shape": name, "plain_in_two_batches": alike(halves, first), "lesion": alike(answers, first),
+            "captured": alike(mixed, first),
+        })  # fmt: skip
     note.attempt("units", lambda: note("units", units(model, asked, answer)))
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import lesion
 from accelerator_findings import Findings, Left
@@ -30,6 +30,8 @@ PROMPTS = (
     "The capital of",
     "3 * 4 = 12\n5 * 6 =",
 )
+# The bundled models are stored in float16: by itself a card takes that, and a CPU takes float32.
+DTYPE: Final = "float32"
 TRUNCATIONS = ("1.mlp.up top 0.25", "1.attention.o top 0.5", "0.attention.q top 0.5")
 HEADS = ("1.attention.head.1 x0", "0.attention.head.0 x0.5")
 ANSWER = 16
@@ -83,7 +85,7 @@ def compared(name: str, device: str, make: Callable[[str], Model], note: Finding
 
 def bundled(name: str, device: str) -> Model:
     """A bundled model in float32."""
-    return load(name, device=device, dtype="float32")
+    return load(name, device=device, dtype=DTYPE)
 
 
 def engines(options: Any, note: Findings, left: Left) -> None:
@@ -109,7 +111,7 @@ def engines(options: Any, note: Findings, left: Left) -> None:
 def studies() -> dict[str, Callable[[str], Any]]:
     """Every kind of study at a small size, by the device; each gives its table."""
     base = "bundled:llama-base"
-    silent: dict[str, Any] = {"progress": False}
+    silent: dict[str, Any] = {"progress": False, "dtype": DTYPE}
 
     def ablate(device: str, tasks: Any, **settings: Any) -> Any:
         result = lesion.ablate(base, tasks, items=6, layers=[0, 3], device=device, **settings, **silent)
@@ -163,7 +165,7 @@ def studies() -> dict[str, Callable[[str], Any]]:
 def _isolation(device: str, methods: Sequence[SelectionMethod]) -> Any:
     return lesion.isolate(
         "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, methods=list(methods),
-        device=device, progress=False,
+        device=device, dtype=DTYPE, progress=False,
     )  # fmt: skip
 
 
@@ -176,13 +178,13 @@ def _evaluated(device: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         result = lesion.isolate(
             "bundled:llama-base", "primer:arithmetic", ["primer:atlas"], share=0.1, samples=8, device=device,
-            out=folder, progress=False,
+            dtype=DTYPE, out=folder, progress=False,
         )  # fmt: skip
         del result
         edit = next(Path(folder).glob("*.edit"))
         return lesion.evaluate(
             "bundled:llama-base", edit, "primer:arithmetic", factor=[0.0, 1.1], random_controls=1, items=6,
-            device=device, progress=False,
+            device=device, dtype=DTYPE, progress=False,
         ).table  # fmt: skip
 
 
