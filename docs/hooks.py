@@ -14,6 +14,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 MADE_FROM = {
+    "src/lesion/report/claims.py": "explanation/claims.md",
+    "src/lesion/report/rows.py": "reference/results.md",
     "src/lesion/models/families.toml": "reference/architectures.md",
     "src/lesion/tasks/sizes.toml": "reference/tasks.md",
 }

@@ -1,4 +1,4 @@
-"""Reference pages, made from the declarations as the site is built: commands, study files, results, architectures."""
+"""Reference pages, made from the declarations as the site is built: commands, study files, results, claims."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from lesion.cli.main import _command
 from lesion.core.method import Method
 from lesion.core.options import options_of, schema
 from lesion.registry import methods
+from lesion.report.claims import RULES, Rule
+from lesion.report.rows import Row, columns_of
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.catalogue import NAMES
 from lesion.tasks.generated import FAMILIES
@@ -70,6 +72,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands(),
         "reference/study-files.md": study_files(),
         "reference/results.md": results(),
+        "explanation/claims.md": claims(),
         "reference/python.md": python(),
         "reference/tasks.md": tasks(),
         "reference/architectures.md": architectures(),
@@ -248,14 +251,42 @@ def results() -> str:
         "Every study writes `summary.json`; in Python the same values are `result.summary`. `lesion.ablate(...)` and"
         " the others return the result; `result.table` is its main table as a data frame. A number that is not finite"
         " is `null` in the file and `None` in Python.\n",
-        "Generated from the classes of the results. What the words mean: [glossary](../glossary.md).\n",
+        "Generated from the classes of the results. *Column*: of the CSV files, of `result.table` and of the page's"
+        " tables, with its heading there. What the words mean: [glossary](../glossary.md).\n",
     ]
     written: set[type[BaseModel]] = set()
     for kind, method in _methods().items():
         for summary in _summaries(method):
             text += [f"## {_title(kind)}: `{summary.__name__}`\n"]
             text += list(_fields(summary, written))
+            text += list(_further_rows(summary, written))
     return "\n".join(text)
+
+
+def _further_rows(summary: type[BaseModel], written: set[type[BaseModel]]) -> Iterator[str]:
+    """Rows of the same room that tables have and `summary.json` has not."""
+    room = summary.__module__.rpartition(".")[0]
+    rows = (row for row in _rows(Row) if row.__module__.startswith(f"{room}.") and row not in written)
+    for row in sorted((row for row in rows if columns_of(row)), key=lambda row: row.__name__):
+        yield f"### `{row.__name__}` (tables alone)\n"
+        yield from _fields(row, written)
+
+
+def _rows(parent: type[Row]) -> Iterator[type[Row]]:
+    for row in parent.__subclasses__():
+        yield row
+        yield from _rows(row)
+
+
+def _columns(value: type[BaseModel]) -> dict[str, tuple[str, str]]:
+    """Of every field or property that is a column: its key in files, with those beside it, and its heading."""
+    if not issubclass(value, Row):
+        return {}
+    columns = {}
+    for shown in columns_of(value):
+        keys = [shown.key] if shown.many else [key for key, _ in shown.columns(None)]
+        columns[shown.name] = ", ".join(f"`{key}`" for key in keys), shown.heading
+    return columns
 
 
 def _summaries(method: Method[Any]) -> list[type[BaseModel]]:
@@ -274,10 +305,17 @@ def _fields(value: type[BaseModel], written: set[type[BaseModel]]) -> Iterator[s
     yield _escaped(_first(value)) + "\n"
     inner: dict[type[BaseModel], None] = {}
     rows = []
+    columns = _columns(value)
     for name, field in value.model_fields.items():
         inner |= dict.fromkeys(_models_in(field.annotation))
         rows.append([f"`{name}`", f"`{_type_text(field.annotation)}`", _escaped(meanings.get(name, ""))])
-    yield table(["field", "type", "meaning"], rows)
+    for name in (name for name in columns if name not in value.model_fields):
+        rows.append([f"`{name}`", "derived", _escaped(_first(getattr(value, name)))])
+    if columns:
+        for row in rows:
+            key, heading = columns.get(row[0].strip("`"), ("", ""))
+            row[2:2] = [f"{key} ({heading})" if heading else key]
+    yield table(["field", "type", *(["column"] if columns else []), "meaning"], rows)
     for part in inner:
         if (
             part not in written
@@ -314,6 +352,41 @@ def _attributes(value: type[BaseModel]) -> dict[str, str]:
             for names, text in re.findall(r"^\s*(.+?): (.*)$", " ".join(entry.split())):
                 meanings |= {name.strip("` "): text for name in names.split(",")}
     return meanings
+
+
+# Claims
+
+
+def rules() -> dict[str, list[Rule]]:
+    """Every rule by which a page says something, by kind of study."""
+    for method in _methods().values():
+        method.result_class()  # reads the modules in which its rules are
+    found: dict[str, list[Rule]] = {}
+    for each in RULES.values():
+        package, *rooms = each.module.split(".")
+        if package in OWN:
+            found.setdefault(rooms[1] if rooms[0] == "studies" else rooms[0], []).append(each)
+    return dict(sorted(found.items()))
+
+
+def claims() -> str:
+    """Every claim that a page, a terminal or `result.verdict` can make, when it makes it, and what it needs to."""
+    text = [
+        "# Claims\n",
+        "Every sentence that a study says of its numbers is made by a rule. A claim has at most three sentences: what"
+        " holds, the strongest number with its interval, and what cannot be told. *Not shown* never means *not so*:"
+        " where the items are too few, it is said that it cannot be told.\n",
+        "Generated from the rules themselves, with the outcomes that each can have. L, M, N stand for numbers, A and B"
+        " for tasks.\n",
+    ]
+    for room, own in rules().items():
+        text.append(f"## {room.capitalize()}\n")
+        rows = [
+            [f"**{_escaped(each.about or each.name)}**", "<br>".join(map(_escaped, each.says)), _escaped(each.needs)]
+            for each in own
+        ]
+        text.append(table(["about", "can say", "needs"], rows))
+    return "\n".join(text)
 
 
 # Python

@@ -11,6 +11,7 @@ import pytest
 import lesion
 from lesion.core.options import options_of
 from lesion.registry import methods
+from lesion.report.rows import Row, columns_of
 from lesion.tasks.catalogue import NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -51,8 +52,32 @@ def test_every_public_name_is_listed_once(pages):
 
 def test_fields_of_results_have_their_meaning(pages):
     text = pages["reference/results.md"]
-    assert "| `drop` | `Estimate` | baseline accuracy minus that under the edit, on the same items;" in text
+    assert re.search(
+        r"\| `drop` \| `Estimate` \| [^|]*\| baseline accuracy minus that under the edit, on the same", text
+    )
     assert text.count("### `Estimate`") == 1
+
+
+def test_every_column_of_a_table_is_listed_with_its_heading(pages):
+    text = pages["reference/results.md"]
+    assert "| `beyond` | `Estimate` | `beyond`, `beyond_low`, `beyond_high`, `beyond_p`, `beyond_p_corrected`" in text
+    for row in reference._rows(Row):
+        if row.__module__.startswith("lesion.studies."):
+            for shown in columns_of(row):
+                assert re.search(rf"\| `{shown.name}` \|[^\n]*`{re.escape(shown.key)}`", text), (row, shown.name)
+
+
+def test_every_claim_is_listed_with_its_outcomes_and_what_it_needs(pages):
+    text = pages["explanation/claims.md"]
+    listed = [each for own in reference.rules().values() for each in own]
+    assert {each.module.split(".")[2] for each in listed} >= {"ablation", "interaction", "overlay", "patching"}
+    for each in listed:
+        assert each.about, each.name
+        assert each.says, each.name
+        line = next(line for line in text.splitlines() if reference._cell(reference._escaped(each.needs)) in line)
+        assert (
+            all(reference._cell(reference._escaped(said)) in line for said in each.says) or text.count(each.needs) > 1
+        )
 
 
 def test_every_task_says_at_which_size_it_is_informative_and_how_that_is_known(pages):

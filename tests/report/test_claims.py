@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 from made_rows import made, task
 
-import lesion
+from lesion.registry import methods
 from lesion.report.claims import MOST, RULES, Claim, rule
 
 
 @pytest.fixture(scope="module")
 def rules():
-    """Every rule of the package, after all of its modules named `claims` were read."""
-    for module in pkgutil.walk_packages(lesion.__path__, "lesion."):
-        if module.name.endswith("claims"):
-            importlib.import_module(module.name)
-    return {key: each for key, each in RULES.items() if each.module.startswith("lesion.")}
+    """Every rule of the studies that there are."""
+    for method in methods().values():
+        method.result_class()  # reads the modules in which its rules are
+    return {key: each for key, each in RULES.items() if each.module.startswith(("lesion.", "lesion_labs."))}
 
 
 def test_a_claim_has_no_more_than_three_sentences():
@@ -51,6 +47,7 @@ def test_every_rule_says_what_it_can_say_and_what_it_needs(rules):
         assert each.says, key
         assert all(sentence == sentence.strip() and sentence for sentence in each.says), key
         assert each.needs.strip(), key
+        assert each.about, key
         assert len(set(each.says)) == len(each.says), key
 
 

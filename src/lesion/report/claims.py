@@ -1,6 +1,6 @@
 """Claims: what a study says about its rows, in at most three sentences, each made by a rule.
 
-A rule is a function from rows to claims, decorated with what it needs to speak at all. `docs/claims.md` lists every
+A rule is a function from rows to claims, decorated with what it needs to speak at all. `docs/reference.py` lists every
 rule, and a test builds rows for each of its outcomes.
 """
 
@@ -55,12 +55,15 @@ class Rule:
         name: of the function, in words.
         says: what it can say, an outcome each.
         needs: what must be there before it says so.
+        module: where it is.
+        about: what it is about: the first line of its docstring.
     """
 
     name: str
     says: tuple[str, ...]
     needs: str
     module: str
+    about: str = ""
 
 
 RULES: dict[str, Rule] = {}
@@ -76,7 +79,8 @@ def rule(*says: str, needs: str) -> Callable[[Callable[P, Iterable[Claim]]], Cal
 
     def decorate(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...]]:
         name = function.__name__.replace("_", " ")
-        RULES[f"{function.__module__}:{name}"] = Rule(name, says, needs, function.__module__)
+        about = (function.__doc__ or "").strip().partition("\n")[0]
+        RULES[f"{function.__module__}:{name}"] = Rule(name, says, needs, function.__module__, about)
 
         @functools.wraps(function)
         def make(*arguments: P.args, **named: P.kwargs) -> tuple[Claim, ...]:
