@@ -83,7 +83,7 @@ def test_the_terminal_has_what_follows_the_answer_and_the_strongest_lines():
     text = " ".join(printed().split())
     assert "Block 1 is critical." not in text  # it stands above
     assert text.startswith("It costs 50 points. Block 2 cannot be told.")
-    assert "5 of 12 rows (--all: every row and column)" in text
+    assert "4 of 12 rows (--all for the rest)" in text
     assert "A thing." not in text
 
 

@@ -64,7 +64,7 @@ def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = 
     for note in result.notes:
         if note not in shown_notes:
             console.note(note)
-    if lines:
+    if lines and not result.shown_parts:
         console.print()
     console.print(result.text(every=every))
     for line in result.done():

@@ -35,11 +35,11 @@ from lesion.report.marks import Mark
 from lesion.report.rows import Rows
 from lesion.report.table import Table, Wide
 
-TERMINAL_ROWS = 5
+TERMINAL_ROWS = 4
 """Rows of the main table in a terminal, without `--all`."""
 IN_DETAIL = "In detail"
 """The heading of what the first part has beneath the answer."""
-ALL = "--all: every row and column"
+ALL = "--all for the rest"
 TERMINAL_CLAIMS = 2
 """Claims in a terminal, without `--all`."""
 

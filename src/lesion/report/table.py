@@ -177,7 +177,12 @@ class Table:
 def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> TerminalTable:
     """An empty table for a terminal in the house style; a heading and whether its column is right-aligned."""
     table = TerminalTable(
-        title=Text(one_line(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1)
+        title=Text(one_line(title)),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1),
     )
     for heading, number in headings:
         table.add_column(Text(one_line(heading)), justify="right" if number else "left", overflow="fold")
