@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.terminal import say
+from lesion.cli.terminal import Terminal, say
 from lesion.errors import UsageError
 
 
@@ -23,7 +23,9 @@ def plan(
     from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register, sentences
+    from lesion.report.table import Table, Wide
+    from lesion.studies.ablation.analyses import plan as shown
+    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)
@@ -38,8 +40,8 @@ def plan(
             inner = [each.place for each in given.hypotheses if scale_at(each.place, 0.0)]
             places |= {place for place in inner if int(place.partition(".")[0]) in layers}
             refuse_not_evaluated(given, chosen.name, places)
-    for sentence in sentences(prospects(given)):
-        say(sentence)
+    rows = shown.prospects(prospects(given))
+    Terminal().print(Wide(Table.of(rows).terminal()), rows.caption)
     there = 0
     if (out / DATABASE).is_file():
         with Store.read(out) as store:

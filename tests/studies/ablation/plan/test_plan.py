@@ -13,12 +13,15 @@ from commandline import lesion, refused, write
 from lesion.edits.edit import ScaleBlock
 from lesion.errors import LesionError, UsageError
 from lesion.report import wording
+from lesion.report.table import Table
 from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm
 from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
+from lesion.studies.ablation.analyses import plan as analysis
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.plan.plan import FILE, planned, prospects, read, register
-from lesion.studies.ablation.plan.report import findings, section
+from lesion.studies.ablation.plan.result import Outcome
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
@@ -60,6 +63,12 @@ def summarised(plan: Study, sums, edits, lost):
     return summarise(plan, {"tiny:llama": edits}, pd.DataFrame(rows), items)
 
 
+def sentences(of) -> tuple[str, ...]:
+    """What is claimed of a plan, with plain spaces."""
+    (claim,) = analysis.planned(of)
+    return tuple(text.replace(wording.SPACE, " ") for text in claim.sentences)
+
+
 def test_the_tests_of_a_plan_are_corrected_for_each_other_alone(sums, tmp_path):
     plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
     register(tmp_path, plan, 0)
@@ -71,14 +80,14 @@ def test_the_tests_of_a_plan_are_corrected_for_each_other_alone(sums, tmp_path):
     assert [first.p, second.p] == pytest.approx(p)
     assert [first.p_corrected, second.p_corrected] == pytest.approx(holm(p))
     assert [first.confirmed, second.confirmed] == [value <= 0.05 for value in holm(p)]
-    (finding,) = findings(of)
-    assert "before any answer" in finding.headline[0]
-    assert "2 of 2 hypotheses confirmed" in finding.headline[0]
-    assert (
-        finding.sentences[0]
-        .replace(wording.SPACE, " ")
-        .startswith(f"tiny:llama: Block 1 is critical for {sums}: confirmed, drop 83.3 points [")
-    )
+    shown = analysis.part(Material(summary.model_copy(update={"planned": of})))
+    assert shown.claims == analysis.planned(of)
+    lead, clearest = sentences(of)
+    assert lead == "Confirmed: 2 of 2 expectations written down before any answer."
+    assert clearest.startswith(f"Block 1 is critical for {sums}: drop 83.3 points [")
+    frame = Table.of(shown.rows).frame
+    assert list(frame["p_corrected"]) == pytest.approx(holm(p))
+    assert list(frame["drop"]) == pytest.approx([25 / 30, 0])
 
 
 def test_a_study_with_other_hypotheses_is_refused_and_nothing_is_asked(sums, tmp_path):
@@ -112,8 +121,7 @@ def test_a_hypothesis_may_name_a_head_and_a_head_that_there_is_not_is_refused(su
     (outcome,) = result.summary.planned.outcomes
     assert outcome.place == "1.attention.head.2"
     assert outcome.drop is not None
-    (finding,) = findings(result.summary.planned)
-    assert f"tiny:llama: Head{wording.SPACE}1.2 spares {sums}" in finding.sentences[0]
+    assert outcome.expected == f"head{wording.SPACE}1.2 spares {sums}"
     missing = study(sums, {"task": "", "place": "1.attention.head.99", "expect": "spared"}, **edits)
     with pytest.raises(UsageError, match=r"about 1\.attention\.head\.99, which this study does not evaluate"):
         evaluate(missing, tmp_path / "missing")
@@ -125,7 +133,7 @@ def test_hypotheses_that_come_after_answers_are_said_to_be_no_plan(sums, tmp_pat
     evaluate(study(sums), tmp_path / "out")
     outcome = evaluate(study(sums, CRITICAL), tmp_path / "out")
     assert outcome.summary.planned.answers == 4 * ITEMS
-    assert f"after {4 * ITEMS} answers, so no plan" in findings(outcome.summary.planned)[0].headline[0]
+    assert f"after {4 * ITEMS} answers came, so that this is no plan" in sentences(outcome.summary.planned)[0]
 
 
 def test_another_model_in_the_folder_is_not_part_of_the_plan(sums, tmp_path):
@@ -144,7 +152,7 @@ def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsy
     assert done.code == 0
     document = read(tmp_path / "out")
     assert document["sha256"] in done.out
-    assert "power to call a place critical that takes 75 % of the accuracy: at a baseline of 100 %" in done.out
+    assert all(f" {100 * each['power']:.0f} " in done.out for each in document["prospects"])
     assert [each["power"] for each in document["prospects"]] == [
         power("critical", ITEMS, share, 0.75, 1) for share in (1.0, 0.75, 0.5, 0.25)
     ]
@@ -203,9 +211,30 @@ def test_a_test_that_did_not_pass_says_what_it_could_have_found(sums, tmp_path):
     of = planned(tmp_path, summary)
     assert [each.right for each in of.outcomes] == [20, 20]
     assert [each.detectable for each in of.outcomes] == [detectable(each.expect, 20, 2) for each in of.outcomes]
-    (finding,) = findings(of)
-    sentences = [text.replace(wording.SPACE, " ") for text in finding.sentences]
     loss = 100 * detectable("critical", 20, 2)
-    assert sentences[0].endswith(f"a loss of {loss:.0f} % of the accuracy or more is called critical with 80 % power.")
-    assert "called spared" in sentences[1]
-    assert len(section(of).blocks) == 3
+    told = sentences(of)
+    assert told[0] == "Confirmed: 0 of 2 expectations written down before any answer."
+    assert told[1].startswith(f"Not confirmed: block 1 is critical for {sums} (drop 26.7 points [")
+    assert told[1].endswith(f"with 20 right answers, a loss of {loss:.0f} % or more is called critical.")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("3", "block 3"),
+        ("3.mlp", "MLP of block 3"),
+        ("3.mlp.up", "matrix 3.mlp.up"),
+        ("3.mlp.neuron.7", "neuron 3.7"),
+        ("3.attention.group.1", "key-value group 3.1"),
+    ],
+)
+def test_an_expectation_names_its_place(place, expected):
+    outcome = Outcome(model="m", task="sums", place=place, expect="spared", factor=0.0)
+    assert outcome.expected.replace(wording.SPACE, " ") == f"{expected} spares sums"
+
+
+def test_what_is_not_measured_yet_is_counted(sums, tmp_path):
+    plan = study(sums, CRITICAL, {"task": "", "place": "2", "expect": "spared"})
+    register(tmp_path, plan, 0)
+    summary = summarised(plan, sums, [ScaleBlock(2)], {"baseline": 0, "2×0": 0})
+    assert sentences(planned(tmp_path, summary))[0].endswith("before any answer (1 not measured yet).")

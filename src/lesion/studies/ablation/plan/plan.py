@@ -17,7 +17,6 @@ from lesion import atomic
 from lesion.edits.units import scaling
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
-from lesion.report import wording
 from lesion.statistics import critical, power
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
@@ -240,31 +239,3 @@ def prospects(study: Study) -> list[Prospect]:
                     )
                 )
     return every
-
-
-def sentences(every: Sequence[Prospect]) -> list[str]:
-    """The prospects in sentences, one per task and expectation."""
-    groups: dict[tuple[str, str], list[Prospect]] = {}
-    for each in every:
-        groups.setdefault((each.task, each.expect), []).append(each)
-    return [_told(own) for own in groups.values()]
-
-
-def _told(own: Sequence[Prospect]) -> str:
-    first = own[0]
-    takes = f"takes {100 * first.loss:.0f} % of the accuracy" if first.loss else "takes nothing"
-    which = "smallest" if first.expect == "critical" else "largest"
-    parts = []
-    for each in own:
-        loss = "none" if each.detectable is None else f"{100 * each.detectable:.0f} %"
-        needed = "more than can be had" if each.needed is None else f"{each.needed:,}"
-        parts.append(
-            f"at a baseline of {100 * each.baseline:.0f} %, {100 * each.power:.0f} % ({which} loss with"
-            f" {100 * critical.POWER:.0f} %: {loss}; items for {100 * critical.POWER:.0f} %: {needed})"
-        )
-    return (
-        f"{first.task}, {first.items:,} items: power to call a place {first.expect} that {takes}: {'; '.join(parts)}."
-        " Exact, of an edit that repairs no item, at the first step of Holm over"
-        f" {wording.counted(first.tests, 'test')}. Where answers are chosen, losses are measured down to chance, and"
-        " there is less power."
-    )

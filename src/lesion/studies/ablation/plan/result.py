@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from lesion.core.layers import removal
+from lesion.edits.units import part_of
+from lesion.report import wording
+from lesion.report.forms import POINTS, WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column
 from lesion.report.values import Estimate, Number, Value
 from lesion.studies.ablation.sweep import Factor
 
 
-class Prospect(Value):
+class Prospect(Row):
     """What the planned tests of one kind on one task can find, before any answer, if the baseline is this accurate.
 
     Attributes:
@@ -17,18 +22,18 @@ class Prospect(Value):
         needed: about how many items give 80 % power at that loss; None: too many.
     """
 
-    task: str
-    expect: str
-    items: int
-    tests: int
-    baseline: float
-    loss: float
-    power: float
-    detectable: Number = None
-    needed: int | None = None
+    task: str = column("Task", label=True)
+    expect: str = column("Expected")
+    items: int = column("Items")
+    tests: int = column("Tests")
+    baseline: float = column("If the baseline is", WHOLE_SHARE)
+    loss: float = column("and the loss", WHOLE_SHARE)
+    power: float = column("Power", WHOLE_SHARE)
+    detectable: Number = column("Detectable loss", WHOLE_SHARE, default=None)
+    needed: int | None = column("Items for 80 % power", decimals(0), default=None)
 
 
-class Outcome(Value):
+class Outcome(Row):
     """One hypothesis of a plan on one model.
 
     Attributes:
@@ -39,17 +44,25 @@ class Outcome(Value):
             as a share of the baseline's accuracy; None where none is.
     """
 
-    model: str
-    task: str
-    place: str
-    expect: str
-    factor: Factor
-    drop: Estimate | None = None
-    p: Number = None
-    p_corrected: Number = None
-    confirmed: bool | None = None
-    right: int | None = None
-    detectable: Number = None
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+    place: str = column("Place")
+    expect: str = column("Expected")
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+    drop: Estimate | None = column("Drop", POINTS, default=None)
+    p: Number = column("p", wording.p_value, default=None)
+    p_corrected: Number = column("Corrected p", wording.p_value, default=None)
+    confirmed: bool | None = column("Confirmed", default=None)
+    right: int | None = column("Right before", decimals(0), default=None)
+    detectable: Number = column("Detectable loss", WHOLE_SHARE, default=None)
+
+    @property
+    def expected(self) -> str:
+        """`block 3 is critical for sums`, `head 9.6 replaced by its mean spares facts`."""
+        edit = removal(self.place)
+        how = "" if self.factor == 0 else f" {wording.changed(self.factor)}"
+        verb = "is critical for" if self.expect == "critical" else "spares"
+        return f"{wording.place(edit.unit, edit.layer, part_of(edit))}{how} {verb} {self.task}"
 
 
 class Planned(Value):

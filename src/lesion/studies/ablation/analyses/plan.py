@@ -1,0 +1,92 @@
+"""The plan of a layer study: what was expected before any answer was there, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lesion.report import wording
+from lesion.report.blocks import Folded
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import POINTS, WHOLE_SHARE
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.statistics.critical import POWER
+from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.plan.plan import RULE
+from lesion.studies.ablation.plan.result import Outcome, Planned, Prospect
+
+
+@rule(
+    "Confirmed: N of M expectations written down before any answer (K not measured yet).",
+    "Confirmed: N of M expectations; they were written down after K answers, so that they are no plan.",
+    "Not confirmed: block L is critical for A; a loss of S % or more would have been called critical.",
+    needs=RULE,
+)
+def planned(plan: Planned) -> Iterable[Claim]:
+    """How many expectations are confirmed, the clearest of them, and what the test of one that is not could find."""
+    known = [outcome for outcome in plan.outcomes if outcome.confirmed is not None]
+    confirmed = [outcome for outcome in known if outcome.confirmed]
+    pending = len(plan.outcomes) - len(known)
+    expected = wording.counted(len(plan.outcomes), "expectation")
+    lead = f"Confirmed: {len(confirmed)} of {expected} written down before any answer"
+    if plan.answers:
+        came = wording.counted(plan.answers, "answer")
+        lead = f"Confirmed: {len(confirmed)} of {expected}; written down after {came} came, so that this is no plan"
+    sentences = [f"{lead}{f' ({pending} not measured yet)' * bool(pending)}."]
+    if confirmed:
+        clearest = min(confirmed, key=lambda outcome: outcome.p or 0.0)
+        sentences.append(f"{wording.capital(_named(clearest, plan.outcomes))}: {_drop(clearest)}.")
+    failed = [outcome for outcome in known if not outcome.confirmed]
+    if failed:
+        sentences.append(
+            f"Not confirmed: {_named(failed[0], plan.outcomes)} ({_drop(failed[0])}); {_could(failed[0])}."
+        )
+    yield Claim(tuple(sentences), tuple(plan.outcomes))
+
+
+def _named(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    several = len({other.model for other in outcomes}) > 1
+    return f"in {outcome.model}, {outcome.expected}" if several else outcome.expected
+
+
+def _drop(outcome: Outcome) -> str:
+    return f"drop {POINTS.text(outcome.drop)}, corrected p{wording.SPACE}{wording.p_value(outcome.p_corrected)}"
+
+
+def _could(outcome: Outcome) -> str:
+    """What the test could have found with so many right answers before."""
+    right = wording.counted(outcome.right or 0, "right answer")
+    if outcome.detectable is None:
+        return f"with {right} nothing can be called {outcome.expect}"
+    more = "more" if outcome.expect == "critical" else "less"
+    return f"with {right}, a loss of {WHOLE_SHARE.text(outcome.detectable)} or {more} is called {outcome.expect}"
+
+
+def prospects(of: Sequence[Prospect]) -> Rows:
+    """What the tests can find before any answer: `power.csv`."""
+    return Rows(
+        "power", of, (Prospect,), "What the planned tests can find",
+        "Losses as shares of the baseline's accuracy (where answers are chosen, of what it has above chance). Exact"
+        " power of an edit that repairs no item, at the first step of Holm over the tests of the plan.",
+    )  # fmt: skip
+
+
+def part(material: Material) -> Part | None:
+    """Every hypothesis with its test; None without a plan."""
+    plan = material.summary.planned
+    if plan is None:
+        return None
+    outcomes = Rows(
+        "plan", plan.outcomes, (Outcome,), "The plan and what came of it",
+        f"{RULE.capitalize()}. Detectable: the smallest loss called critical, or the largest called spared, with"
+        f" {WHOLE_SHARE.text(POWER)} power, given what the unedited model has right.",
+        marked="confirmed", only_marked="confirmed",
+    )  # fmt: skip
+    about = (
+        f"Written down on {plan.made[:10]} in hypotheses.json (SHA-256 {plan.digest}…). Everything else on this page"
+        " was looked at afterwards."
+    )
+    table = Table.of(prospects(plan.prospects))
+    power = (Folded("What the planned tests could find, as written down before", (table,)),) if plan.prospects else ()
+    return Part("What was planned?", outcomes, claims=planned(plan), about=about, short="Plan", own=power)
