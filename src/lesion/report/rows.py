@@ -73,7 +73,7 @@ class Shown:
             yield f"{self.key}_std", value and value.std
             return
         if not self.estimate:
-            yield self.key, value
+            yield self.key, wording.layer_runs(value) if isinstance(value, tuple) else value  # numbers of blocks
             return
         known = value if isinstance(value, Estimate) else Estimate(value=None)
         yield self.key, known.value
@@ -328,7 +328,7 @@ def _at(record: Record, side: int, name: str) -> Any:
 
 
 def _missing(value: Any) -> bool:
-    return unknown(value.value) if isinstance(value, Estimate) else unknown(value) or value == ""
+    return unknown(value.value) if isinstance(value, Estimate) else unknown(value) or value in ("", ())
 
 
 def p_text(estimate: Estimate) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from lesion.edits.place import Unit
+from lesion.report import wording
+from lesion.report.forms import POINTS, WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 
 Word = Literal["holds", "does not hold", "cannot tell"]
@@ -137,28 +140,39 @@ class Skill(Value):
     reliability: Number = None
 
 
-class Pair(Value):
+RHO = decimals(2)
+"""A rank correlation."""
+
+
+class Pair(Row):
     """The order of layers in two models (`statistics.agreement.Agreement`).
 
     Attributes:
         rho: Spearman's, as measured, with its one-sided p; corrected over the pairs of the family, task and kind.
         true: that of the true profiles, corrected for noise, so that it may lie above `rho`; no interval where it is
             not measurable.
+        ceiling: what two measurements of one profile would show.
     """
 
     a: str
     b: str
     kind: Kind
-    rho: Estimate
-    true: Estimate
+    rho: Estimate = column("ρ", RHO, p="p")
+    true: Estimate = column("ρ without noise", RHO, ends=("low", "high"))
     p_least: Number
-    ceiling: Number
+    ceiling: Number = column("Ceiling of ρ", RHO)
     same_top: bool
     top_share: Number
     top_two: int
 
+    @property
+    def shown(self) -> bool:
+        """Whether the orders agree beyond chance, and noise and ties leave an order to compare."""
+        p = self.rho.p_corrected
+        return p is not None and p <= wording.ALPHA and self.true.low is not None
 
-class Overlap(Value):
+
+class Overlap(Row):
     """The critical layers of two models against chance (`statistics.agreement.Overlap`).
 
     Attributes:
@@ -169,14 +183,25 @@ class Overlap(Value):
     a: str
     b: str
     kind: Kind
-    first: tuple[int, ...]
-    second: tuple[int, ...]
+    first: tuple[int, ...] = column("Critical in the other")
+    second: tuple[int, ...] = column("Critical in the model", key="critical")
     shared: tuple[int, ...]
-    expected: float
-    p: Number
+    expected: float = column("Shared by chance", decimals(1))
+    p: Number = column("p of the overlap", wording.p_value, key="p_overlap")
     p_least: Number = None
-    lost: tuple[int, ...] = ()
-    gained: tuple[int, ...] = ()
+    lost: tuple[int, ...] = column("Surely lost", default=())
+    gained: tuple[int, ...] = column("Surely new", default=())
+
+    @derived.column("Shared", key="shared")
+    def shared_count(self) -> int:
+        """How many are critical in both."""
+        return len(self.shared)
+
+    @derived.column()
+    def jaccard(self) -> float | None:
+        """Shared, of all blocks that are critical in either."""
+        either = {*self.first, *self.second}
+        return len(self.shared) / len(either) if either else None
 
 
 class Joint(Value):
@@ -191,7 +216,7 @@ class Joint(Value):
     p_least: Number = None
 
 
-class Onset(Value):
+class Onset(Row):
     """From which checkpoint on a layer is critical at all later ones, and the model able.
 
     Attributes:
@@ -202,14 +227,28 @@ class Onset(Value):
         critical_at: steps of all checkpoints at which it is critical.
     """
 
-    source: str
-    layer: int
+    source: str = column("Training", label=True)
+    layer: int = column("Block")
     step: int | None
     model: str | None
     after: int | None
     able_from: int | None
     able_after: int | None
     critical_at: tuple[int, ...] = ()
+
+    @derived.column("Becomes critical")
+    def begins(self) -> str:
+        """When the block becomes critical for good: `between step 8 and step 64`; empty where it is not at the end."""
+        return "" if self.model is None else moment(self.after, self.step)
+
+
+def moment(after: int | None, step: int | None) -> str:
+    """When something came about that is not so at the checkpoint `after`, and is from `step` on."""
+    if after is None:
+        return (
+            "before the end, the only moment measured" if step is None else f"before step {step:,}, the first measured"
+        )
+    return f"between step {after:,} and " + ("the end" if step is None else f"step {step:,}")
 
 
 class FamilyTask(Value):
@@ -235,7 +274,7 @@ class FamilyTask(Value):
         return skill.critical if skill else ()
 
 
-class BetweenTasks(Value):
+class BetweenTasks(Row):
     """Two tasks of one model.
 
     Attributes:
@@ -246,33 +285,31 @@ class BetweenTasks(Value):
         word: whether b loses far less there.
     """
 
-    model: str
-    a: str
-    b: str
-    rho: Estimate
-    true: Estimate
+    model: str = column()
+    a: str = column("Task", label=True)
+    b: str = column("Other task", label=True)
+    rho: Estimate = column("ρ of all blocks", RHO)
+    true: Estimate = column("ρ without noise", RHO)
     ceiling: Number
-    layers: tuple[int, ...]
-    critical_shared: tuple[int, ...]
-    relative_a: Number
-    relative_b: Number
-    alone_a: Number
-    alone_b: Number
-    difference: Estimate
-    ratio: Estimate
-    word: Word
+    layers: tuple[int, ...] = column("Critical for the task")
+    critical_shared: tuple[int, ...] = column("For both")
+    relative_a: Number = column("The task loses there", WHOLE_SHARE)
+    relative_b: Number = column("The other loses there", WHOLE_SHARE)
+    alone_a: Number = column(form=WHOLE_SHARE)
+    alone_b: Number = column("Without blocks critical for both", WHOLE_SHARE)
+    difference: Estimate = column("Difference", POINTS)
+    ratio: Estimate = column()
+    word: Word = column("The other loses far less")
 
 
 class Verdict(Value):
-    """Whether the claim holds in a family, in a paragraph that begins with it, and a sentence per deciding fact.
+    """Whether the critical blocks stay the same in a family.
 
     Attributes:
         between: whether other tasks lose far less at those layers; None where there is nothing to compare.
     """
 
     word: Word
-    text: str
-    reasons: tuple[str, ...]
     by_task: dict[str, Word]
     between: Word | None
 

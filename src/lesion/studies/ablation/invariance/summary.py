@@ -21,6 +21,7 @@ from lesion.report.values import Estimate
 from lesion.statistics.agreement import Agreement, agreement, joint_overlap, overlap
 from lesion.statistics.paired import holm
 from lesion.studies.ablation.invariance.families import families
+from lesion.studies.ablation.invariance.judged import RULE, THRESHOLDS, verdict
 from lesion.studies.ablation.invariance.measured import FEWEST, Measured, between, read, subject, true
 from lesion.studies.ablation.invariance.result import (
     Axis,
@@ -36,7 +37,6 @@ from lesion.studies.ablation.invariance.result import (
     Pair,
     axes,
 )
-from lesion.studies.ablation.invariance.verdict import RULE, THRESHOLDS, verdict
 from lesion.studies.ablation.study import Study
 
 if TYPE_CHECKING:

@@ -1,0 +1,298 @@
+"""Whether the models of a family depend on the same blocks: base, children, and controls that were not trained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from lesion.report import wording
+from lesion.report.blocks import Block, Folded, Prose
+from lesion.report.claims import Claim, Standing, rule
+from lesion.report.forms import POINTS, SHARE, WHOLE_SHARE, Form
+from lesion.report.marks import Curves, Map
+from lesion.report.parts import Part
+from lesion.report.rows import Row, Rows, column, subject
+from lesion.report.table import Table
+from lesion.report.values import Estimate, Number
+from lesion.statistics.paired import ALPHA
+from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.invariance.judged import (
+    RULE,
+    claimed,
+    controls,
+    decided,
+    facts,
+    sets_with,
+    with_base,
+)
+from lesion.studies.ablation.invariance.result import RHO, FamilyResult, FamilyTask, Joint, Overlap, Pair, Word
+from lesion.studies.ablation.material import Material
+
+Role = Literal["child", "control", "sibling", "end"]
+STANDING: dict[Word, Standing] = {"holds": "holds", "does not hold": "fails", "cannot tell": "unknown"}
+
+
+class InFamily(Row):
+    """Which family and task a line is about."""
+
+    family: str = column("Family", label=True)
+    task: str = column("Task", label=True)
+
+
+class Compared(InFamily):
+    """Two models of a family on one task; their `Pair` and `Overlap` stand beside it.
+
+    Attributes:
+        role: of the model: a child of the base or a control, against the base or against each other (`sibling`: two
+            children), or the end of the training that the other is a checkpoint of.
+        distance: ‖W − base‖ / ‖base‖ of the model, where known; accuracy: of the model, unedited.
+    """
+
+    model: str = column("Model", label=True)
+    against: str = column("Against", label=True)
+    role: Role = column("Is a")
+    distance: Number = column("‖ΔW‖/‖W‖", Form(2, significant=True), default=None)
+    accuracy: Number = column("Accuracy", WHOLE_SHARE, default=None)
+
+
+class FamilyCell(InFamily):
+    """One block of one model of a family, switched off.
+
+    Attributes:
+        name: of the model in its family.
+        depth: of the block: 0 is the first, 1 the last.
+        lost: share of the model's own accuracy that is lost.
+        depths_differ: whether the family has models of different depth.
+    """
+
+    name: str = column("Model", label=True)
+    layer: int = column("Block", label=True)
+    depth: Number = column("Depth of the block", WHOLE_SHARE)
+    accuracy: Estimate = column("Accuracy", SHARE)
+    drop: Number = column("Drop", POINTS)
+    lost: Number = column("Accuracy lost", WHOLE_SHARE)
+    critical: bool = column("Critical")
+    depths_differ: bool
+    model: str
+    edit: str
+
+
+def compared(family: FamilyResult, task: FamilyTask) -> Iterator[tuple[Compared, Pair, Overlap]]:
+    """Every two models of a family that can be compared on a task."""
+    members, names = {member.model: member for member in family.members}, family.labels
+    for pair, sets in zip(task.pairs, task.overlaps, strict=True):
+        member, skill = members[pair.b], task.skill(pair.b)
+        role: Role = "control" if member.control else "child" if pair.a == family.base else "sibling"
+        labels = Compared(
+            family=family.family,
+            task=task.task,
+            model=names[pair.b],
+            against=names[pair.a],
+            role="end" if pair.kind == "time" else role,
+            distance=member.distance,
+            accuracy=skill and skill.accuracy,
+        )
+        yield labels, pair, sets
+
+
+def _tables(families: Sequence[FamilyResult], level: str) -> Iterator[Table]:
+    """Every family's models against its base, its bases of other seeds against each other, and all other pairs."""
+    caption = (
+        "ρ: rank correlation of the drops over blocks; p one-sided over orders of the blocks. Without noise: of the"
+        f" true drops, with the {level} interval of a bootstrap over items. By chance: two random sets of these sizes."
+        " Surely lost: in the model the whole interval of the drop is too small; surely new: the reverse."
+    )
+    slugs = [re.sub(r"[^A-Za-z0-9._-]+", "-", family.family)[:60] for family in families]
+    for at, family in enumerate(families):
+        slug = slugs[at] if slugs.count(slugs[at]) == 1 else f"{slugs[at]}-{at + 1}"
+        pairs = [row for task in family.tasks for row in compared(family, task)]
+        seeds = {member.model for member in family.seeds}
+        with_base = [row for row in pairs if row[1].a == family.base and row[1].kind == "variant"]
+        of_seeds = [row for row in pairs if {row[1].a, row[1].b} <= seeds]
+        others = [row for row in pairs if row not in with_base and row not in of_seeds]
+        kinds = {"controls": with_base, "seeds": of_seeds, "pairs": others}
+        titles = ("Children and controls against the base", "Bases of other seeds", "Other pairs")
+        for title, (kind, rows) in zip(titles, kinds.items(), strict=True):
+            if rows:
+                yield Table.of(
+                    Rows(f"{kind}-{slug}", rows, (Compared, Pair, Overlap), f"{family.family}: {title}", caption)
+                )
+
+
+def cells(material: Material) -> Iterator[tuple[FamilyResult, FamilyCell]]:
+    """Every block of every model of the families, under the unit and factor that are compared."""
+    shared = material.summary.invariance
+    for family in shared.families if shared else ():
+        assert shared is not None
+        members = {member.model: member for member in family.members}
+        for curve in material.curves:
+            if curve.model in members and (curve.unit, curve.factor) == (shared.unit, shared.factor):
+                for cell in _cells(family, curve, members[curve.model].blocks):
+                    yield family, cell
+
+
+def _cells(family: FamilyResult, curve: Curve, blocks: int | None) -> Iterator[FamilyCell]:
+    whole = curve.result.baseline.accuracy.value
+    for cell in curve.cells:
+        yield FamilyCell(
+            family=family.family,
+            task=curve.task,
+            name=family.labels[curve.model],
+            layer=cell.layer,
+            depth=cell.layer / (blocks - 1) if blocks and blocks > 1 else None,
+            accuracy=cell.accuracy,
+            drop=cell.drop.value,
+            lost=cell.drop.value / whole if whole and cell.drop.value is not None else None,
+            critical=bool(cell.critical),
+            depths_differ=family.depths_differ,
+            model=curve.model,
+            edit=cell.edit,
+        )
+
+
+@rule(
+    "All (S of the) N blocks critical for A in the children are critical in the base too; chance would give C.",
+    "A child no longer needs block L, or has its blocks in another order of importance.",
+    "Whether A depends on the same blocks in base and children cannot be told: why.",
+    "A control agrees less (as well, so that the agreement is no evidence of what training keeps).",
+    "Not compared with noise of the same size.",
+    needs=RULE,
+)
+def same_blocks(families: Sequence[FamilyResult]) -> Iterable[Claim]:
+    """Of every family, whether its children depend on the blocks of the base, and whether that could have failed."""
+    for family in families:
+        words = family.verdict.by_task
+        tasks = claimed(family.tasks)
+        if not tasks:
+            continue
+        task = next((task for task in tasks if words[task.task] == family.verdict.word), tasks[0])
+        word, every = words[task.task], facts(family, task)
+        why = "; ".join(fact.text for fact in decided(every)[:2])
+        agreed = all(fact.side in ("favour", "uncontrolled") for fact in every)
+        shared = _shared(family, task)
+        if word == "does not hold":
+            sentences = [f"{why}.", shared, _controls(family, task, agreed=False)]
+        elif agreed:
+            sentences = [shared, _order(family, task), _controls(family, task, agreed=True)]
+        else:
+            names = wording.listed([family.labels[child.model] for child in family.children])
+            lead = (
+                f"Whether {task.task} depends on the same blocks in {names or 'children'} as in the base cannot be told"
+            )
+            sentences = [f"{lead}: {why}.", shared, shared and _controls(family, task, agreed=True)]
+        rows = tuple(row for row in compared(family, task) if row[1].a == family.base)
+        about = [InFamily(family=each.family, task=task.task) for each in families]
+        named = subject(InFamily(family=family.family, task=task.task), about)
+        yield Claim(tuple(filter(None, sentences)), rows, named, standing=STANDING[word])
+
+
+def _shared(family: FamilyResult, task: FamilyTask) -> str:
+    """`All 15 blocks critical for sums in the children are critical in the base too; chance would give 9.4.`"""
+    joint = task.joint
+    if joint is None or joint.p is None or joint.p > ALPHA:
+        return ""
+    count = sum(len(task.critical(child)) for child in joint.children)
+    of = f"All {count}" if joint.shared == count else f"{joint.shared} of the {count}"
+    children = "the children" if len(joint.children) > 1 else family.labels[joint.children[0]]
+    return (
+        f"{of} blocks critical for {task.task} in {children} are critical in the base too; chance would give"
+        f" {joint.expected:.1f} ({p_text(joint)})."
+    )
+
+
+def p_text(joint: Joint | Overlap) -> str:
+    """`p .018`, `p .018, the smallest possible`: of agreement that could not have given a smaller one."""
+    least = joint.p is not None and joint.p_least is not None and joint.p <= joint.p_least * (1 + 1e-9)
+    return f"p{wording.SPACE}{wording.p_value(joint.p)}{', the smallest possible' * least}"
+
+
+def _order(family: FamilyResult, task: FamilyTask) -> str:
+    """Blocks that a child has lost; where there are none, the child whose order of blocks is least like the base's."""
+    orders = with_base(family.base or "", [child.model for child in family.children], task)
+    sets = sets_with(family.base, task)
+    lost = [
+        f"{wording.numbered('block', sets[child].lost)} in {family.labels[child]}"
+        for child in orders
+        if child in sets and sets[child].lost
+    ]
+    if lost:
+        return f"No longer needed: {wording.listed(lost)}."
+    known = [pair for pair, p in orders.values() if p is not None]
+    if not known:
+        return "The drops over all blocks are too alike or too noisy to be ranked."
+    least = min(known, key=lambda pair: pair.rho.value or 0.0)
+    lead = "The order of all blocks agrees as well"
+    if len(orders) > 1:
+        lead = f"The order of all blocks is least like the base's in {family.labels[least.b]}"
+    return f"{lead} ({_agreeing(least)})."
+
+
+def _agreeing(pair: Pair) -> str:
+    """`ρ 0.94 [0.92, 1.00] without noise`; as measured where the noise cannot be taken out."""
+    if pair.true.low is None:
+        return f"ρ {RHO(pair.rho.value)}"
+    return f"ρ {RHO.text(pair.true)} without noise"
+
+
+def _controls(family: FamilyResult, task: FamilyTask, *, agreed: bool) -> str:
+    """What the control that is most like the base does; noise of the same size is missed where it was not measured."""
+    every = controls(family, task)
+    missing = f"not compared with noise of the same size (lesion perturb {family.base} --like CHILD)"
+    if not every:
+        return f"{wording.capital(missing)}: whether it could have come out otherwise cannot be told." if agreed else ""
+    nearest = every[0]
+    sets = nearest.sets
+    kept = f", {len(sets.shared)} of {len(sets.first)} critical blocks kept" if sets and sets.first else ""
+    numbers = f"{_agreeing(nearest.pair)}{kept}"
+    if nearest.less:
+        text = f"Every control is less like the base than every child (nearest: {nearest.name}, {numbers})"
+        only_seeds = agreed and all(control.seed for control in every)
+        return f"{text}; {missing}." if only_seeds else f"{text}."
+    text = f"The nearest control, {nearest.name}, is not shown to be less like the base ({numbers})"
+    return f"{text}, so this is no evidence of what training keeps." if agreed else f"{text}."
+
+
+def part(material: Material) -> Part | None:
+    """The critical blocks of every family side by side, and how far every two models agree; None without families."""
+    shared = material.summary.invariance
+    if shared is None or not shared.families:
+        return None
+    finished = {member.model for family in shared.families for member in family.finished}
+    strips = [cell for _, cell in cells(material) if cell.model in finished]
+    records = [row for family in shared.families for task in family.tasks for row in compared(family, task)]
+    level = f"{100 * shared.level:g}{wording.SPACE}%"
+    ranks = Map(
+        "rho", "against", "model", full=1.0, hue="share", boxed="shown", panel=("family", "task"),
+        only={"kind": "variant"}, caption="Rank correlation of the drops over blocks. Boxed: beyond chance.",
+    ).figure(records, "ranks")  # fmt: skip
+    notes = tuple(note for family in shared.families for note in family.notes)
+    reasons = tuple(
+        f"{family.family}, {task.task}, {family.verdict.by_task[task.task]}: {fact.text}."
+        for family in shared.families
+        for task in family.tasks
+        for fact in decided(facts(family, task))
+    )
+    own: list[Block] = [Prose(notes)] if notes else []
+    own.append(Folded("Every two models of a family", (*([ranks] if ranks else []), *_tables(shared.families, level))))
+    own.append(Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)))
+    place = "block" if shared.unit == "block" else wording.UNIT_NAMES[shared.unit]
+    return Part(
+        "The same blocks in base and children?",
+        Rows("invariance", strips, (FamilyCell,)),
+        (
+            Map(
+                "lost", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
+                caption=f"Share of the model's own accuracy that is lost without a {place}. Boxed: critical.",
+            ),
+            Curves(
+                "accuracy", "depth", "name", panel=("family", "task"), only={"depths_differ": True}, low=0.0,
+                high=100.0, name="invariance-depth",
+                caption=f"Accuracy without a {place}, over its depth: 0 % is the first.",
+            ),
+        ),
+        same_blocks(shared.families),
+        short="Invariance",
+        own=tuple(own),
+        table=False,
+    )  # fmt: skip
