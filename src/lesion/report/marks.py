@@ -227,7 +227,7 @@ class Map(Mark):
         boxed: a field: cells for which it is true have a box.
         full: the number at which the colour is full; by default the largest drawn.
         hue: what numbers above 0 are: a `loss`, a `gain`, or a `share` of something.
-        shown: the field that is written in the cells; by default `value`.
+        shown: the field that is written in the cells and on pointing; by default `value`.
         blank: a field: cells for which it is true have an outline alone, whatever their number.
     """
 
@@ -242,12 +242,12 @@ class Map(Mark):
 
     @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
-        value, over, up = (shown_of(records[0], name) for name in (self.value, self.over, self.up))
+        over, up = (shown_of(records[0], name) for name in (self.over, self.up))
         columns = _columns(every, over.name)
         written = shown_of(records[0], self.shown or self.value)
         rows = [
             {
-                **self._point(record, value, value_of(record, over.name)),
+                **self._point(record, written, value_of(record, over.name)),
                 "y": _label(up.form(value_of(record, up.name))),
                 "value": None if math.isnan(number := self._strength(record)) else number,
                 "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
@@ -284,6 +284,7 @@ class Curves(Mark):
         low, high: ends of the upright axis; by default those of the numbers.
         lines: as for `Profile`.
         axis: the title of the upright axis; by default that of the number.
+        ratio: whether the numbers are ratios: the upright axis is logarithmic and has a line at 1.
     """
 
     y: str | tuple[str, ...]
@@ -294,6 +295,7 @@ class Curves(Mark):
     high: float | None = None
     lines: Mapping[str, str] = field(default_factory=dict)
     axis: str = ""
+    ratio: bool = False
 
     @override
     @plots.unvalidated
@@ -315,14 +317,16 @@ class Curves(Mark):
             ends[0] if self.low is None else self.low,
             ends[1] if self.high is None else self.high,
         )
+        if self.ratio:
+            upright = ratio_axis(self.axis or y.heading, [1.0, *bounds])
         guide = _guide(rows, [_told(record, number.name) for number in numbers for record in records], over)
         levels = [
             plots.level(value, upright)
             for name in self.lines.values()
             if not math.isnan(value := _number(value_of(records[0], name), y))
         ]
-        if min(bounds) < 0 < max(bounds):
-            levels.append(plots.level(0.0, upright, dash=(1.0, 0.0)))
+        if self.ratio or min(bounds) < 0 < max(bounds):
+            levels.append(plots.level(1.0 if self.ratio else 0.0, upright, dash=(1.0, 0.0)))
         drawn = [name for name in names if name in set(frame["series"])]
         lines = plots.curves(
             frame.drop(columns="tip"),

@@ -99,21 +99,17 @@ def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
     rows = outcome.units
     assert [f"{row.layer}.{row.part}" for row in rows[rows["drop"] == 1].itertuples()] == [first]
     assert rows["part"].nunique() == (columns or 48)
-    (finding,) = outcome.found()
-    count = f"of {len(rows)} {wording.plural(unit)}"
+    (claim,) = outcome.claims
+    count = f"{len(rows)} {wording.plural(unit)}"
     # 14 items cannot show it among as many as 48.
-    called = (
-        f"{unit} {first} is critical {count}"
-        if columns
-        else f"no {unit} is shown to be critical {count}; it cannot be told"
-    )
-    assert called in plain(finding.headline[0])
-    assert (folder / "figures" / "parts-1.svg").is_file() == bool(columns)
-    console = Console(width=140, file=io.StringIO())
-    console.print(outcome.text())
-    shown = console.file.getvalue()
-    assert "100●" in shown if columns else "1.7" in shown
-    assert f"How much each {unit} takes" in plain((folder / "report.html").read_text("utf-8"))
+    called, why = f"No {unit} is shown to be critical for {sums} of {count}", "; it cannot be told (14 of 14 right)."
+    if columns:
+        called, why = f"{unit.capitalize()} {first} is critical for {sums}, of {count}", "."
+    assert plain(claim.sentences[0]).startswith(called)
+    assert plain(claim.sentences[0]).endswith(why)
+    assert plain(claim.sentences[1]).endswith(f"of 100.0 %, at {unit} {first}.")
+    assert (folder / "figures" / "parts.svg").is_file() == bool(columns)
+    assert f"How much does each {unit} take?" in plain((folder / "report.html").read_text("utf-8"))
 
 
 def test_too_many_neurons_are_refused_with_their_number_and_what_to_type(sums, tinies, tmp_path, monkeypatch):
@@ -169,16 +165,16 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
         "1.2"
     ]
     assert table["tests"].tolist() == [12] * 12 + [6] * 6
-    assert sorted(path.name for path in (folder / "figures").glob("parts-*.svg")) == ["parts-1.svg", "parts-2.svg"]
+    assert (folder / "figures" / "parts.svg").is_file()
     assert len(pd.read_csv(folder / "layers.csv")) == 3
     found = plain(" ".join(outcome.findings))
-    assert "head 1.2 is critical of 12 heads" in found
-    assert "no key-value group is shown to be critical of 6 key-value groups" in found
+    assert f"Head 1.2 is critical for {sums}, of 12 heads" in found
+    assert f"No key-value group is shown to be critical for {sums} of 6 key-value groups" in found
     console = Console(width=120, file=io.StringIO())
-    console.print(outcome.text())
-    assert "100●" in console.file.getvalue()
+    console.print(outcome.text(every=True))
+    assert "● critical" in console.file.getvalue()
     page = plain((folder / "report.html").read_text("utf-8"))
-    assert "How much each part of a block takes" in page
+    assert "How much does each part of a block take?" in page
     assert "This study is not finished" not in page
     again = AblationResult.recall(folder)
     assert again.units.equals(outcome.units)
@@ -202,7 +198,7 @@ def test_running_text_under_heads_is_told_head_by_head(tinies, tmp_path):
     table = pd.read_csv(folder / "perplexity.csv")
     assert table["part"].tolist() == [0, 1, 2, 3]
     assert "without head 1." in plain(" ".join(outcome.findings))
-    assert (folder / "figures" / "perplexity.svg").is_file()
+    assert (folder / "figures" / "perplexity-parts.svg").is_file()
 
 
 def test_an_architecture_whose_heads_are_not_known_is_refused_before_anything_is_asked(sums, tinies, tmp_path):

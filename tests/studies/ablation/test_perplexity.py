@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,14 @@ from commandline import lesion
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
-from lesion.report.blocks import Figure
+from lesion.report.table import Table
 from lesion.report.values import Estimate
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
-from lesion.studies.ablation import perplexity_report as report
+from lesion.studies.ablation.analyses import perplexity as analysis
+from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.perplexity import limits, measured, scored
-from lesion.studies.ablation.result import TextResult, TextUnderEdit
+from lesion.studies.ablation.result import ModelResult, TextResult, TextUnderEdit
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 
@@ -109,27 +111,58 @@ def test_an_edit_that_breaks_a_text_has_no_number_and_does_not_hide_the_others()
     assert whole.ratio.value == pytest.approx(math.exp(2.5 / 20))
 
 
+def claims(texts, model="m") -> list[tuple[str, ...]]:
+    """What is claimed of texts of one model, with plain spaces."""
+    summary = studied().model_copy(update={"models": (ModelResult(model=model, tasks=(), texts=texts),)})
+    told = analysis.what_raises_it(analysis.sweeps(summary))
+    return [tuple(text.replace("\N{NO-BREAK SPACE}", " ") for text in claim.sentences) for claim in told]
+
+
+@cache
+def studied():
+    return api.ablate("bundled:llama-base", "primer:text", layers=[0], items=2).summary
+
+
 @pytest.mark.parametrize(
-    ("factor", "says"),
-    [
-        (0.0, "perplexity 1 [1, 1]; ×2 [1, 4] without block 1; not a finite number without blocks 0 and 2."),
-        (
-            0.5,
-            "perplexity 1 [1, 1]; ×2 [1, 4] with block 1 scaled by 0.5; not a finite number with blocks 0 and 2 scaled",
-        ),
-    ],
+    ("factor", "without"),
+    [(0.0, "without {}"), (0.5, "with {} scaled by 0.5"), ("mean", "with {} replaced by its mean")],
 )
-def test_the_sentence_names_what_raises_the_perplexity_and_where_there_is_no_number(bundled, tmp_path, factor, says):
-    one, known = Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=2.0, low=1.0, high=4.0)
-    unknown = Estimate(value=None)
+def test_the_claim_names_what_raises_the_perplexity_and_where_there_is_no_number(factor, without):
+    ratios = (None, 2.0, None, 1.5, 1.25, 1.0)
     cells = [
         TextUnderEdit(layer=layer, unit="block", factor=factor, perplexity=ratio, ratio=ratio)
-        for layer, ratio in enumerate((unknown, known, unknown))
+        for layer, ratio in enumerate(Estimate(value=value, low=value, high=value) for value in ratios)
     ]
-    text = TextResult(task="t", texts=2, tokens=20, baseline=one, planned=3, cells=cells)
-    model = api.ablate(bundled, "primer:text", layers=[0], items=2, out=str(tmp_path / "out")).summary
-    told = model.model_copy(update={"models": (model.models[0].model_copy(update={"texts": (text,)}),)})
-    assert says in report.findings(told)[0].headline[0].replace("\xa0", " ")
+    one = Estimate(value=1.0, low=1.0, high=1.0)
+    text = TextResult(task="t", texts=2, tokens=20, baseline=one, planned=6, cells=cells)
+    where = [without.format(f"block {layer}") for layer in (1, 3, 4, 5)]
+    assert claims((text,)) == [
+        (
+            f"The perplexity of t is multiplied by 2 [2, 2] {where[0]}, by 1.5 [1.5, 1.5] {where[1]} and by 1.25"
+            f" [1.25, 1.25] {where[2]}; unedited 1 [1, 1].",
+            f"Least, it is multiplied by 1 [1, 1] {where[3]}.",
+            f"It is not a finite number {without.format('block 0 or block 2')}.",
+        )
+    ]
+
+
+def test_a_terminal_shows_what_is_not_finite_first():
+    ratios = (1.0, 2.0, None, 1.5, 1.25, 1.1)
+    cells = [
+        TextUnderEdit(layer=layer, unit="block", factor=0.0, perplexity=ratio, ratio=ratio)
+        for layer, ratio in enumerate(Estimate(value=value, low=value, high=value) for value in ratios)
+    ]
+    text = TextResult(task="t", texts=2, tokens=20, baseline=Estimate(value=1.0), planned=6, cells=cells)
+    models = (ModelResult(model="m", tasks=(), texts=(text,)),)
+    rows = analysis.rows(studied().model_copy(update={"models": models}))
+    assert [cell.layer for _, cell in rows.first(2)] == [1, 2]
+
+
+def test_a_text_without_any_finite_perplexity_is_said_to_have_none():
+    nothing = Estimate(value=None)
+    cell = TextUnderEdit(layer=0, unit="block", factor=0.0, perplexity=nothing, ratio=nothing)
+    text = TextResult(task="t", texts=2, tokens=20, baseline=Estimate(value=1.0), planned=1, cells=(cell,))
+    assert claims((text,)) == [("It is not a finite number without block 0.",)]
 
 
 def test_one_text_has_neither_interval_nor_test_and_repeated_ones_have_no_test():
@@ -181,18 +214,13 @@ def test_a_study_tells_accuracies_and_perplexities_beside_each_other(capsys, tmp
     named = [part for task in tasks for part in ("--task", task)]
     done = lesion(capsys, "ablate", "bundled:llama-base", *named, "--items", 4, "--layers", "0,7", "--out", out)
     assert done.code == 0, done.err
-    assert "perplexity, × unedited" in done.out
     (model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
     assert [task["task"] for task in model["tasks"]] == ["primer:atlas"]
     assert [text["task"] for text in model["texts"]] == ["primer:text", "gold:primer:atlas"]
     assert list(pd.read_csv(out / "layers.csv")["task"].unique()) == ["primer:atlas"]
     written = pd.read_csv(out / "perplexity.csv")
-    assert list(written.columns) == list(report.COLUMNS)
     assert len(written) == 4
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "Running text" in page
-    again = lesion(capsys, "report", out).out
-    assert "perplexity, × unedited" in again
+    assert "What do the cuts do to running text?" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(capsys, tmp_path):
@@ -202,29 +230,26 @@ def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(caps
     )
     assert done.code == 0, done.err
     assert "● is critical" not in done.out
-    found = api.result(out)
-    (finding,) = found.found()
-    assert finding.headline[0].startswith("primer:text: perplexity ")
-    assert f"without {place('block', 0)}" in finding.headline[0]
-    page = found.page()
-    assert page.opening.verdict == finding.headline
-    assert [section.short for section in page.sections][:2] == ["Findings", "Text"]
+    result = api.result(out)
+    (claim,) = result.claims
+    assert claim.sentences[0].startswith("The perplexity of primer:text is multiplied by ")
+    assert f"without {place('block', 0)}" in claim.sentences[0]
+    assert result.page().opening.verdict == claim.sentences[:1]
 
 
-def test_every_figure_of_several_models_and_factors_has_a_file_of_its_own(tmp_path):
-    result = api.ablate(
-        ["bundled:llama-base", "bundled:llama-instruct"], "primer:text", layers=[0, 7], factor=[0.0, 0.5], items=4,
-        out=str(tmp_path / "out"),
-    )  # fmt: skip
-    names = [block.name for block in report.section(result.summary).blocks if isinstance(block, Figure)]
-    assert names == ["perplexity-1", "perplexity-2", "perplexity-3", "perplexity-4"]
+def test_every_model_and_factor_has_a_panel_and_every_text_a_line(tmp_path):
+    models, factors = ["bundled:llama-base", "bundled:llama-instruct"], [0.0, 0.5]
+    result = api.ablate(models, "primer:text", layers=[0, 7], factor=factors, items=4, out=str(tmp_path / "out"))
+    part = analysis.part(Material(result.summary))
+    (figure,) = part.figures()
+    assert len(figure.panels) == 4
+    assert len(part.claims) == 4
+    frame = Table.of(part.rows).frame
+    assert list(frame["ratio"]) == list(result.perplexity["ratio"])
+    assert list(frame["p"]) == [cell.ratio.p for model in result.summary.models for cell in model.texts[0].cells]
 
 
 def test_what_is_not_measured_yet_is_said(bundled, tmp_path):
     result = api.ablate(bundled, "primer:text", layers=[0], items=TEXTS, out=str(tmp_path / "out"))
     (text,) = result.summary.models[0].texts
-    half = text.model_copy(update={"planned": 2})
-    summary = result.summary.model_copy(
-        update={"models": (result.summary.models[0].model_copy(update={"texts": (half,)}),)}
-    )
-    assert "(1 of 2 cuts so far)" in report.findings(summary)[0].headline[0]
+    assert "(1 of 2 cuts so far)" in claims((text.model_copy(update={"planned": 2}),))[0][0]

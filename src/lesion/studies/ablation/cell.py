@@ -52,6 +52,11 @@ class Place(Row):
     part: Part | None = column("Part", default=None, label=True, omitted=True)
 
     @property
+    def drawable(self) -> bool:
+        """Whether it is one of so many parts of a block that they can be drawn as a map."""
+        return self.part is not None and self.unit != "neuron"
+
+    @property
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
         if isinstance(self.factor, str):

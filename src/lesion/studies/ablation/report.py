@@ -28,7 +28,21 @@ from lesion.report.rows import Record, Rows
 from lesion.report.table import Table
 from lesion.statistics.detectable import CEILING
 from lesion.studies.ablation import claims, gaps
-from lesion.studies.ablation.analyses import dissociation, doses, groups, kinds, legacy, matched, sensitivity
+from lesion.studies.ablation.analyses import (
+    dissociation,
+    doses,
+    groups,
+    invariance,
+    kinds,
+    matched,
+    other_tasks,
+    perplexity,
+    plan,
+    screen,
+    sensitivity,
+    training,
+    units,
+)
 from lesion.studies.ablation.cell import Cell, Unedited
 from lesion.studies.ablation.curves import Curve
 from lesion.studies.ablation.forced import Forced
@@ -43,15 +57,17 @@ METHOD = (
     " drop is paired."
 )
 ANALYSES: tuple[Analysis, ...] = (
-    legacy.plan,
-    legacy.units,
+    plan.part,
+    units.part,
     kinds.part,
     doses.part,
     dissociation.part,
     matched.part,
-    legacy.invariance,
-    legacy.perplexity,
-    legacy.screen,
+    invariance.part,
+    other_tasks.part,
+    training.part,
+    perplexity.part,
+    screen.part,
     groups.part,
     sensitivity.part,
 )
@@ -87,14 +103,20 @@ class AblationResult(StudyResult[AblationSummary]):
         return cls(folder, summary, stored=(answers, items))
 
     @property
+    @override
+    def table(self) -> pd.DataFrame:
+        """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
+        return frame(self.summary)
+
+    @property
     def perplexity(self) -> pd.DataFrame:
         """One row per model, task of running text, unit, factor and layer: what `perplexity.csv` holds."""
-        return legacy.perplexity_frame(self.summary)
+        return Table.of(perplexity.rows(self.summary)).frame
 
     @property
     def units(self) -> pd.DataFrame:
         """One row per model, task, unit, factor, block and head, neuron, expert or matrix: what `parts.csv` holds."""
-        return legacy.units_frame(self.summary)
+        return Table.of(units.rows(self.summary)).frame
 
     @property
     @override
@@ -354,4 +376,4 @@ def offered(summary: AblationSummary) -> list[Offered]:
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
     known = set(entries)
-    return [*entries, *(entry for entry in legacy.offered(summary) if entry not in known)]
+    return [*entries, *(entry for entry in units.offered(summary) if entry not in known)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,8 @@ from lesion.core.values import SUMMARY, Summary, read_summary, summary_kind
 from lesion.edits.place import Unit
 from lesion.errors import UsageError, nearest
 from lesion.files import named
+from lesion.report.forms import Form
+from lesion.report.rows import column
 from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
@@ -117,6 +120,9 @@ class TaskResult(Value):
         return tuple(sorted(chosen, key=lambda cell: cell.layer))
 
 
+PERPLEXITY, RATIO = Form(4, significant=True), Form(3, significant=True)
+
+
 class TextUnderEdit(Place):
     """Running text under one edit.
 
@@ -125,8 +131,18 @@ class TextUnderEdit(Place):
         ratio: to the perplexity of the unedited model on the same texts; p of "it is 1".
     """
 
-    perplexity: Estimate
-    ratio: Estimate
+    perplexity: Estimate = column("Perplexity", PERPLEXITY, ends=("low", "high"))
+    ratio: Estimate = column("× unedited", RATIO, p="p")
+
+    @property
+    def rise(self) -> float | None:
+        """The ratio less 1; None where it is not finite."""
+        return None if self.ratio.value is None else self.ratio.value - 1
+
+    @property
+    def size(self) -> float:
+        """The rise, by which the terminal chooses what it shows: infinite where it is not finite."""
+        return math.inf if self.rise is None else self.rise
 
 
 class TextResult(Value):

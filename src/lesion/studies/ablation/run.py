@@ -16,7 +16,7 @@ from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.ablation.floor_warning import Reach
-from lesion.studies.ablation.invariance.distances import from_base
+from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.kinds.references import References, pending_of, references_of
 from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised

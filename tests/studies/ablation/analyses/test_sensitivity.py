@@ -21,7 +21,7 @@ def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | 
              "smallest_loss": loss, "shares": shares}
         ]  # fmt: skip
     members = [{"model": name, "source": name, "variant": name} for name in ("base", "child")]
-    verdict = {"word": "cannot tell", "text": "", "reasons": [], "by_task": {}, "between": None}
+    verdict = {"word": "cannot tell", "by_task": {}, "between": None}
     made = {"family": "made", "base": "base", "members": members, "notes": [], "tasks": [], "between_tasks": []}
     shared = {"unit": "block", "factor": 0.0, "level": 0.95, "thresholds": {}, "rule": ""}
     if family:

@@ -1,4 +1,4 @@
-"""Which models of a study belong together: families of variants, and checkpoints of one training as a time axis.
+"""Which models of a study belong together, and how far training, or noise in its place, has moved each from its base.
 
 A family is what the labels say (`ModelChoice.lineage`). Entries with the same source and different revisions are one
 training: those with a step in the name of their revision come first, in the order of their steps; the one without is
@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lesion.core.study_file import ModelChoice
+from lesion.errors import LesionError
 from lesion.studies.ablation.invariance.result import BASE, Family, Member, axes
+
+if TYPE_CHECKING:  # what reads a study need not wait for torch
+    from lesion.core.run import Run
+    from lesion.studies.ablation.study import Study
 
 _STEP = re.compile(r"step[-_ ]?([0-9]+)", re.IGNORECASE)
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -88,3 +94,25 @@ def _family(name: str, members: Sequence[Member]) -> Family:
     finished.sort(key=lambda member: member is not base)
     timed = [checkpoint for axis in trainings for checkpoint in axis.checkpoints]
     return Family(family=name, base=base.model if base else None, members=(*finished, *timed))
+
+
+def from_base(study: Study, run: Run, chosen: ModelChoice) -> float | None:
+    """‖W − base‖ / ‖base‖ of a model whose family has a base in the study, read from the two checkpoints.
+
+    None of a base itself, of a model without a family, and, with a note that says why, where the two cannot be
+    compared: other tensors, a revision, or a model that was handed over loaded.
+    """
+    from lesion.edits.files.perturbed import distance
+
+    family, variant = chosen.lineage
+    bases = [other for other in study.models if other.lineage == (family, BASE)]
+    if family is None or variant == BASE or len(bases) != 1:
+        return None
+    base = bases[0]
+    if run.loaded.get(chosen.name) or run.loaded.get(base.name) or chosen.revision or base.revision:
+        return None
+    try:
+        return distance(base.source, chosen.source)
+    except LesionError as error:
+        run.watcher.note(f"How far {chosen.name} lies from {base.name} is not known: {error}")
+        return None

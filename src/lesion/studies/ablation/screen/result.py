@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import Field
 
 from lesion.edits.place import Unit
+from lesion.report.forms import decimals
+from lesion.report.rows import column
 from lesion.report.values import Estimate, Number, Value
 from lesion.studies.ablation.cell import Place
 from lesion.studies.ablation.sweep import Factor
@@ -19,10 +23,15 @@ class Loss(Place):
         nonfinite: items without a number under the edit.
     """
 
-    lost: Estimate
-    lost_per_answer: Number
-    nonfinite: int
-    rank: int
+    lost: Estimate = column("Lost per token", decimals(3, "nats"))
+    lost_per_answer: Number = column()
+    nonfinite: int = column()
+    rank: int = column("Rank")
+
+    @property
+    def size(self) -> float:
+        """What is lost, by which the terminal chooses what it shows."""
+        return math.inf if self.lost.value is None else self.lost.value
 
 
 class Agreement(Value):

@@ -43,7 +43,6 @@ def test_the_kinds_under_which_each_head_is_critical_are_told_in_one_sentence(la
     edits = {"unit": "head", "layers": layers, "replace": ["mean", "resample"], "draws": 2}
     study = Study.make(models=["tiny:llama"], tasks=[task], items=ITEMS, edits=edits, decoding={"max_new_tokens": 4})
     done = run(study, tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Wrong(golds))
-    (finding,) = done.found()
-    sentences = [*finding.headline, *finding.sentences]
-    (told,) = (text.replace(wording.SPACE, " ") for text in sentences if text.startswith("Kinds of ablation"))
+    (claim,) = (claim for claim in done.claims if claim.rule == "which kinds")
+    told = claim.sentences[0].replace(wording.SPACE, " ")
     assert told == f"Kinds of ablation: {task}: {said}"
