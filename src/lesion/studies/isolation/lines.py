@@ -268,7 +268,11 @@ def candidates(evaluation: Evaluation) -> list[CandidateLine]:
     ]
 
 
+FEWEST_PLACES = 3
+"""Of a curve along the share, or the factor."""
+
+
 def several_places(lines: Sequence[tuple[Measured, EditedModel]], name: str) -> bool:
-    """Whether a share or factor has at least two places among the edits tried, so that a curve can be drawn."""
+    """Whether a share or factor has so many places among the edits tried that a curve shows more than bars do."""
     places = {getattr(edit, name) for _, edit in lines if edit.tried}
-    return len(places - {None}) > 1
+    return len(places - {None}) >= FEWEST_PLACES
