@@ -129,8 +129,8 @@ def summarise(
             notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
         models.append(ModelResult(model=model, tasks=apart(tasks, edits, study.level), texts=texts))
     if ceiling:
-        tasks = listed([task if len(own) == len(plan) else f"{task} ({listed(own)})" for task, own in ceiling.items()])
-        notes.append(f"At the ceiling, so that no edit can be shown to be better: {tasks}.")
+        high = listed([task if len(own) == len(plan) else f"{task} ({listed(own)})" for task, own in ceiling.items()])
+        notes.append(f"At the ceiling, so that no edit can be shown to be better: {high}.")
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
