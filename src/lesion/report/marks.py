@@ -447,7 +447,7 @@ class Bars(Mark):
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         names = series_of(records, self.by)
-        return tuple(Series(name, index) for index, name in enumerate(names)) if self.by else ()
+        return tuple(Series(name, index) for index, name in enumerate(names) if name)
 
 
 def names_of(names: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -128,11 +128,12 @@ class Table:
         numbers = {
             key: float for shown in rows.columns if shown.estimate or shown.mean for key, _ in shown.columns(None)
         }
+        missing = [key for key in frame if len(frame) and frame[key].isna().all()]
         whole = (shown.key for shown in rows.columns if shown.whole and frame[shown.key].isna().any())
         brief = bool(rows.whole and rows.brief)
         return cls(
             rows.name,
-            frame.astype(numbers | dict.fromkeys(whole, "Int64")),
+            frame.astype(dict.fromkeys(missing, float) | numbers | dict.fromkeys(whole, "Int64")),
             tuple(column for shown in rows.visible for column in _columns(shown, frame)[: 1 if brief else None]),
             rows.title,
             rows.caption,

@@ -134,7 +134,7 @@ def test_folders_without_answers_are_refused_with_what_to_do(tmp_path):
         ((a, tmp_path / "nowhere"), "nowhere is no folder"),
         ((a, drift), "drift holds no answers to compare; name folders of `lesion ablate`"),
         ((a, a), "is named twice"),
-        ((), "Name the folders of at least two studies"),
+        ((), "folders is missing; give a list of output folders of studies"),
     ):
         with pytest.raises(lesion.UsageError, match=says):
             lesion.compare(*given)

@@ -15,7 +15,6 @@ from rich.text import Text
 
 import lesion
 from commandline import lesion as command
-from lesion.cli import running
 from lesion.report import drawing
 from lesion.report.publishing import html
 
@@ -39,9 +38,10 @@ def test_two_studies_of_bundled_models_are_compared_by_command_and_in_python_ali
     done = command(capsys, "compare", base.folder, instruct.folder, "--out", out)
     assert done.code == 0, done.err
     assert done.out.endswith(f"report: {out / 'report.html'}\n")
-    assert re.search(r"^(Unedited: no difference is shown; )?instruct (and|answers) ", done.out)
-    assert re.search("of 6 items (is|are) wrong in both", " ".join(done.out.split()))
-    assert "There are only 6 items" in " ".join(done.out.split())
+    said = " ".join(done.out.split())
+    assert re.search(r"^(No difference between instruct and base is shown|instruct answers) ", said)
+    assert re.search("[0-9]+ items? (is|are) wrong in both", said)
+    assert "6 items; " in " ".join(check.text for check in lesion.result(out).checks())
     assert {file.name for file in out.iterdir()} == {
         *("report.html", "summary.json", "comparison.csv", "drops.csv", "items.csv", "figures", "lock", "lesion.json"),
     }
@@ -68,44 +68,94 @@ def made(tmp_path, first=YES, second=NO, **options):
 
 
 def printed(result, width=100) -> str:
-    """What `lesion compare` prints: the verdict above the tables."""
+    """What `lesion compare --all` prints: the verdict above claims and tables."""
     out = io.StringIO()
     console = Console(file=out, width=width)
-    for text, _ in running.verdict(result.found()):
-        console.print(Text(text))
-    console.print(result.text())
+    console.print(Text(result.verdict))
+    console.print(result.text(every=True))
     return " ".join(out.getvalue().replace("\N{NO-BREAK SPACE}", " ").split())
 
 
-def test_the_verdict_comes_first_and_says_what_limits_it(tmp_path):
-    text = printed(made(tmp_path))
-    assert text.startswith("Unedited: no difference is shown; b and a answer equally many items of sums")
-    assert "p 1; 2 of 10 items are wrong in both." in text
-    assert "Under 1 of 1 edits in common b and a differ (corrected p ≤ .05): 3×0 −80.0 points" in text
-    assert "3×0 takes 80.0 points more from b than from a" in text
-    assert "There are only 10 items: a difference is significant only if at least 6 of them change." in text
+def told(result, rule):
+    """The first claim of a rule."""
+    return next(claim for claim in result.claims if claim.rule == rule)
+
+
+def test_the_verdict_comes_first_then_its_number_and_what_each_edit_does(tmp_path):
+    result = made(tmp_path)
+    text = printed(result)
+    assert text.startswith("No difference between b and a is shown on sums. Difference 0.0 points [")
+    assert "(corrected p 1), on 10 items. 2 items are wrong in both." in text
+    edits = told(result, "which edits differ")
+    assert edits.sentences[0].startswith("Under 1 of 1 edits in common b and a differ, most under 3×0: −80.0")
+    assert [cell.edit for _, cell in edits.rows] == ["3×0"]
+    extra = told(result, "which edit takes more")
+    assert extra.sentences[0].replace("\N{NO-BREAK SPACE}", " ").startswith("3×0 takes 80.0 points [")
+    assert "more from b than from a" in extra.text
+    assert "10 items; a difference is significant only if 6 of them change" in result.checks()[-1].text
+
+
+def test_where_nothing_is_shown_the_largest_difference_is_named(tmp_path):
+    few = dict(YES) | {"i0": False}
+    result = made(tmp_path, second=few)
+    assert told(result, "which edits differ").sentences[0].startswith("Under none of 1 edits in common is a difference")
+    extra = told(result, "which edit takes more")
+    assert extra.sentences[0] == "No edit is shown to take more from one than from the other."
+    assert "3×0 takes 10.0" in extra.sentences[1]
+    same = made(tmp_path / "same", second=YES)
+    assert told(same, "which edits differ").sentences == (
+        "Under all 1 edits in common both answer equally many items.",
+    )
+    assert told(same, "which edit takes more").sentences == ("Every edit takes as much from one as from the other.",)
+
+
+def test_of_one_model_what_its_edits_do_comes_first(tmp_path):
+    a = folder(tmp_path / "a", {"baseline": YES, "3×0": YES}, model="m")
+    b = folder(tmp_path / "b", {"baseline": YES, "3×0": NO}, model="m")
+    result = lesion.compare(a, b)
+    assert [claim.rule for claim in result.claims] == ["which edits differ", "which answers more"]
+    assert "are the same model with the same verdicts on sums" in result.claims[1].text
+    alike = lesion.compare(a, folder(tmp_path / "c", {"baseline": YES, "3×0": YES}, model="m"))
+    assert alike.verdict == "Under all 1 edit in common the verdicts are the same too."
+
+
+def test_a_side_without_unedited_answers_is_compared_under_edits_alone(tmp_path):
+    a = folder(tmp_path / "a", {"baseline": YES, "3×0": YES}, model="m")
+    b = folder(tmp_path / "b", {"3×0": NO}, model="n")
+    result = lesion.compare(a, b)
+    assert result.verdict == "sums was not answered by both unedited models; only edits are compared."
+    assert not [claim for claim in result.claims if claim.rule == "which edit takes more"]
+
+
+def test_items_that_all_of_three_sides_get_wrong_are_counted(tmp_path):
+    places = [folder(tmp_path / name, {"baseline": YES}, model=name) for name in "abc"]
+    result = lesion.compare(*places)
+    assert told(result, "wrong in all").sentences[0] == (
+        "2 of 10 items of sums are wrong in all 3 unedited models, 8 right in all."
+    )
+    assert len({claim.subject for claim in result.claims if claim.rule == "which answers more"}) == 2
 
 
 def test_a_baseline_at_nothing_or_everything_is_said(tmp_path):
     a = folder(tmp_path / "a", {"baseline": NO}, model="m")
     b = folder(tmp_path / "b", {"baseline": dict.fromkeys(YES, True)}, model="n")
-    text = printed(lesion.compare(a, b))
-    assert "a answers no item of sums" in text
-    assert "b answers every item of sums" in text
-    assert text.startswith("b answers 100.0 points more of sums than a [")
+    result = lesion.compare(a, b)
+    assert "a has no item of sums right and b has every item of sums right" in result.checks()[0].text
+    assert result.verdict == "b answers 100.0 points more of sums than a."
 
 
 def test_the_page_shows_the_first_chart_right_behind_the_verdict_and_carries_the_answers(tmp_path):
     page = made(tmp_path).page()
-    assert [block.kind for block in page.sections[0].blocks][:2] == ["findings", "figure"]
+    assert page.first.figure.name == "difference"
     tips = [
-        row["tip"].splitlines()[2]
+        next(line for line in row["tip"].splitlines() if line.startswith(("Difference", "Extra drop")))
         for figure in (block for block in page.blocks() if block.kind == "figure")
         for data in drawing.specification(figure.panels[0].charts[0])["datasets"].values()
         for row in data
         if row.get("y") == "3×0"
     ]
-    assert [tip.partition(" [")[0] for tip in tips] == ["difference −80.0", "extra drop 80.0"]
+    tips = [tip.replace("\N{NO-BREAK SPACE}", " ").partition(" [")[0] for tip in tips]
+    assert tips == ["Difference: −80.0 points", "Extra drop: +80.0 points"]
     assert page.carried["models"] == ["unedited", "3×0"]
     assert [cell["label"] for cell in page.carried["cells"]] == ["a", "b", "a", "b"]
     assert page.carried["cells"][2]["verdicts"] == "1111111100"
@@ -147,10 +197,11 @@ def test_a_side_that_had_little_to_lose_is_warned_of(tmp_path):
     none = dict.fromkeys(every, False)
     a = folder(tmp_path / "a", {"baseline": few, "3×0": none}, model="m")
     b = folder(tmp_path / "b", {"baseline": every, "3×0": none}, model="n")
-    caution = "Caution: a had only 15.0 % to lose, and lost nearly all of it under 3×0: there the larger loss restates"
+    caution = "Caution: a had only 15.0 % to lose and lost nearly all of it under it: there the larger loss restates"
     text = printed(lesion.compare(a, b))
     # 20 of 20 against 3 of 3: 85 points more, all of which the unedited models differ by.
-    assert "3×0 takes 85.0 points more from b than from a" in text
+    assert "3×0 takes 85.0 points [" in text
+    assert "more from b than from a" in text
     assert caution in text
     # The other way round the same side is named; where nothing is shown, there is nothing to warn of.
     assert caution in printed(lesion.compare(b, a))
@@ -159,15 +210,20 @@ def test_a_side_that_had_little_to_lose_is_warned_of(tmp_path):
 
 def test_a_notebook_shows_the_difference_first(tmp_path):
     table = made(tmp_path).shown()
-    assert [column.title for column in table.columns] == [
-        *("Edit", "Difference, b − a", "p", "Extra drop", "p of it", "a", "b", "Items"),
-    ]
+    titles = [column.title for column in table.columns]
+    assert titles[:2] == ["Edit", "Difference, points"]
     unedited, edited = ([column.write(row) for column in table.columns] for row in table.records)
-    assert unedited[0] == "unedited"
+    assert unedited[:1] + edited[:1] == ["unedited", "3×0"]
     assert unedited[1].startswith("0.0 [")
-    assert edited[0] == "3×0"
     assert edited[1].startswith("−80.0 [")
-    assert edited[3].startswith("+80.0 [")
-    assert edited[5:] == ["80.0", "0.0", "10"]
+    assert edited[titles.index("Extra drop, points")].startswith("+80.0 [")
+    assert edited[titles.index("Changed")] == "0 gained, 8 lost"
     html = made(tmp_path / "again")._repr_html_()
-    assert html.index(">Difference, b − a<") < html.index(">Items<")
+    assert html.index(">Difference, points<") < html.index(">Items<")
+
+
+def test_scored_tasks_have_their_own_unit_beside_others(tmp_path):
+    result = made(tmp_path)
+    (cell, *_) = (cell for pair in result.summary.pairs for cell in pair.cells)
+    assert cell.unit == "points"
+    assert set(result.table["unit"]) == {"points"}

@@ -179,5 +179,6 @@ def test_of_one_model_verdicts_are_the_same_only_where_no_item_changes_though_as
             folder(tmp_path / f"{says[0]}{side}", {"baseline": baseline, "0×0": verdicts})
             for side, verdicts in enumerate(halved)
         ]
-        (finding,) = lesion.compare(*sides).found()
-        assert any(text.endswith(says) for text in (*finding.headline, *finding.sentences))
+        first = lesion.compare(*sides).claims[0]
+        assert first.rule == "which edits differ"
+        assert first.sentences[0].endswith(says)

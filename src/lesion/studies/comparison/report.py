@@ -1,9 +1,9 @@
-"""The report of a comparison, in reading order: the verdict and its chart, every edit, items, how it was done."""
+"""The result of a comparison: its rows, how they are drawn, its items, and what is claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,34 +13,40 @@ from lesion.core.result import StudyResult
 from lesion.errors import LesionError
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, entries, study_section
-from lesion.report.browser import NOTHING
-from lesion.report.finding import Finding
-from lesion.report.table import Table
-from lesion.studies.comparison import charts, tables
-from lesion.studies.comparison import findings as prose
+from lesion.report.blocks import Block, Check, Folded, Page, Prose, entries
+from lesion.report.marks import Bars
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
 from lesion.studies.comparison import items as of_items
+from lesion.studies.comparison.claims import claims
+from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.pairing import Match
 from lesion.studies.comparison.reading import digest
-from lesion.studies.comparison.result import ComparisonSummary, Pair
+from lesion.studies.comparison.result import (
+    Clustered,
+    Compared,
+    ComparisonSummary,
+    Counts,
+    Drop,
+    Opened,
+    Pair,
+    TaskItems,
+)
 from lesion.studies.comparison.summary import gathered
 
-METHOD = (
-    "Both sides answered the same items, so that every difference is paired: its interval is Tango's for paired"
-    " proportions, its p McNemar's exact test, corrected by Holm's method over all comparisons of unedited models, or"
-    " of edits, on the task. Of scored tasks mean log-probabilities are compared, with Student's interval and test."
-)
 READING = (
-    "Difference: accuracy of the second side minus accuracy of the first, in points, on the items that both answered.",
+    "Both sides answered the same items, so that every difference is paired: its interval is Tango's for paired"
+    " proportions, its p McNemar's exact test. Of scored tasks mean log-probabilities are compared, with Student's.",
+    "Difference: accuracy of the second side minus accuracy of the first, in points, on the items that both answered:"
+    " those whose id, question and right answer are the same in both folders.",
     "Extra drop: what an edit takes from the second side minus what it takes from the first. Its interval combines"
     " those of the two drops under their correlation over items; p is the exact sign-flip test.",
     "p is corrected by Holm's method over all comparisons of one question on one task: of the unedited models, of the"
     " edits, and of their extra drops. Intervals are not corrected.",
-    "Items are compared where id, question and right answer are the same in both folders.",
     "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
-FIRST = 2
-"""So many verdicts stand above the chart, which is to be seen with them; the others are folded."""
+FEW = 30
+"""Below so many items it is said what they can show."""
 GONE = "The answers are not on this page: {why} Run the comparison again to have them."
 
 
@@ -53,14 +59,12 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         why: why there are none, as a sentence.
     """
 
-    SUMMARY, TABLE, TEXT = ComparisonSummary, tables.comparison, tables.text
+    SUMMARY = ComparisonSummary
+    EYEBROW = "comparison of studies"
+    READING = READING
 
     matches: tuple[Match, ...] | None = field(default=None, repr=False, compare=False)
     why: str = field(default="the folders were not read.", repr=False, compare=False)
-
-    @override
-    def shown(self) -> Table:
-        return tables.overview(self.summary)
 
     @classmethod
     @override
@@ -104,82 +108,103 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         return self.matches
 
     @override
-    def page(self) -> Page:
-        summary, matches = self.summary, self.matches
-        figures = [_figure(summary, pair, number) for number, pair in enumerate(summary.pairs)]
-        sections = [Section("Findings", "Findings", tuple(_findings(summary, figures[0])))]
-        for number, pair in enumerate(summary.pairs):
-            sections.append(_pair(summary, pair, number, figures[number] if number else []))
-        sections.append(self._items())
-        names = wording.listed([side.label for side in summary.sides])
-        return Page(
-            title=visible(summary.study.title or f"{names}, compared item by item"),
-            eyebrow="comparison of studies",
-            sections=(*sections, _study(summary)),
-            version=summary.version,
-            carried=NOTHING if matches is None else of_items.carried(summary, matches),
-            tables=(tables.comparison(summary), *([] if matches is None else [of_items.table(summary, matches)])),
+    def parts(self) -> tuple[Part, ...]:
+        summary = self.summary
+        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+        records = [
+            (pair, cell, cell.counts, cell.clusters, Opened(model=row_name(summary, pair, cell), edit=pair.b))
+            for pair in summary.pairs
+            for cell in pair.cells
+        ]
+        rows = Rows(
+            "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences, second minus first",
+            f"Accuracy in %, differences in points with paired {level} intervals (scored tasks: nats). Changed: items"
+            " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first.",
+            marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
+        )  # fmt: skip
+        panel = ("pair", "task")
+        figures = (
+            Bars(
+                "difference", "edit_name", by="outcome", panel=panel, also=("a", "b", "items"), name="difference",
+                caption=f"Second side minus first, on the same items; bars are paired {level} intervals.", wide=True,
+            ),
+            Bars(
+                "extra_drop", "edit_name", by="extra_outcome", panel=panel, also=("items",), name="extra-drop",
+                caption="How much more an edit takes from the second side than from the first.", wide=True,
+            ),
+        )  # fmt: skip
+        one_model = all(pair.same_model for pair in summary.pairs)
+        names = [visible(side.label) for side in summary.sides]
+        title = (
+            f"What changes from {names[0]} to {names[1]}?"
+            if len(names) == 2
+            else f"How do {wording.listed(names)} differ?"
+        )
+        tasks = {task.name: task for task in summary.tasks}
+        drops = Rows(
+            "drops", [(tasks[drop.task], drop) for drop in summary.drops], (TaskItems, Drop), "Drops",
+            "Drop: unedited minus edited, on the items that are compared; in points, of scored tasks in nats.",
+        )  # fmt: skip
+        return (
+            Part(title, rows, figures[: 1 if one_model else 2], tuple(claims(summary)), own=self._items(), wide=True),
+            Part("Every edit against its own unedited model", drops, short="Drops"),
         )
 
-    def _items(self) -> Section:
-        blocks: list[Block] = []
+    def _items(self) -> tuple[Block, ...]:
         if self.matches is None:
-            blocks.append(Prose((GONE.format(why=self.why),), quiet=False))
-        elif len(frame := self.wrong_in_all):
-            label = f"{wording.counted(len(frame), 'item')} that every unedited model gets wrong"
-            blocks.append(Folded(label, (of_items.shown(frame),)))
-        blocks.append(Folded("Every edit against its own unedited model", (tables.drops(self.summary),)))
-        return Section("Items", "Items and edits", tuple(blocks))
+            return (Prose((GONE.format(why=self.why),), quiet=False),)
+        frame = self.wrong_in_all
+        label = f"{wording.counted(len(frame), 'item')} that every unedited model gets wrong"
+        return (Folded(label, (of_items.shown(frame),)),) if len(frame) else ()
 
+    @property
+    @override
+    def basis(self) -> str:
+        tasks = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in self.summary.tasks]
+        return f"The same items, compared one by one ({', '.join(tasks)})."
 
-def _findings(summary: ComparisonSummary, figure: Sequence[Figure]) -> Iterator[Block]:
-    """The verdicts, the chart that shows the first of them, then what else they rest on."""
-    findings = prose.findings(summary)
-    heads = tuple(Finding(finding.subject, finding.headline) for finding in findings)
-    grounds = tuple(Finding(finding.subject, (), finding.sentences) for finding in findings if finding.sentences)
-    yield Findings(heads[:FIRST], heads[FIRST:], "More tasks and pairs")
-    yield from figure
-    if grounds:
-        yield Findings(grounds[:FIRST], grounds[FIRST:], "More tasks and pairs")
-    yield Prose((METHOD,))
+    @override
+    def checks(self) -> list[Check]:
+        summary = self.summary
+        unedited = [(pair, cell) for pair in summary.pairs for cell in pair.cells if cell.unedited]
+        sides = {
+            (label, cell.task): estimate.value
+            for pair, cell in unedited
+            if cell.counts is not None
+            for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
+        }
+        ends = [
+            f"{label} has {'every' if value else 'no'} item of {task} right"
+            for (label, task), value in sides.items()
+            if value in (0, 1)
+        ]
+        found = [Check("bad", f"{wording.listed(ends)}: what lies beyond cannot be seen.")] if ends else []
+        if sides and not ends:
+            found.append(Check("good", "The unedited models are off floor and ceiling."))
+        for task in summary.tasks:
+            tests = sum(cell.task == task.name for _, cell in unedited)
+            if not task.scored and task.items < FEW and tests:
+                least = math.ceil(math.log2(2 * tests / wording.ALPHA))
+                few = f"{task.name}: {wording.counted(task.items, 'item')};"
+                if least > task.items:
+                    found.append(Check("bad", f"{few} no difference of unedited models can be significant."))
+                else:
+                    found.append(Check("bad", f"{few} a difference is significant only if {least} of them change."))
+        return found
 
+    @property
+    @override
+    def facts(self) -> list[tuple[str, str]]:
+        summary = self.summary
+        counts = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in summary.tasks]
+        sides = [(s.label, f"{s.model} (fingerprint {s.fingerprint}), {', '.join(s.engines)}") for s in summary.sides]
+        named = [("folders", ", ".join(summary.study.folders)), *sides, ("tasks", ", ".join(counts))]
+        return [(visible(name), value) for name, value in [*named, *entries({"level": summary.study.level})]]
 
-def _figure(summary: ComparisonSummary, pair: Pair, number: int, of: charts.Of = charts.difference) -> list[Figure]:
-    """The figure of a pair, a panel per task; none where nothing is compared."""
-    drawn = {task.name: charts.differences(summary, pair, task.name, of) for task in summary.tasks}
-    panels = tuple(Panel((chart,), visible(task)) for task, chart in drawn.items() if chart is not None)
-    if not panels:
-        return []
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-    what = (
-        f"{pair.b} minus {pair.a}, on the same items"
-        if of is charts.difference
-        else f"How much more an edit takes from {pair.b} than from {pair.a}"
-    )
-    more = any(len(pair.of_task(task)) > charts.MOST for task in drawn)
-    rest = f" Drawn are the {charts.MOST} rows that differ most; all are in the table." if more else ""
-    name = ("difference" if of is charts.difference else "extra-drop") + (f"-{number}" if number else "")
-    caption = f"{what}; bars are paired {level} intervals.{rest}"
-    return [Figure(name, panels, caption, charts.legend(of))]
-
-
-def _pair(summary: ComparisonSummary, pair: Pair, number: int, figures: Sequence[Figure]) -> Section:
-    blocks: list[Block] = list(figures)
-    if not pair.same_model:
-        blocks += _figure(summary, pair, number, charts.extra_drop)
-    for task in summary.tasks:
-        if pair.of_task(task.name):
-            table = tables.of_pair(pair, task.name, scored=task.scored, level=summary.study.level)
-            blocks += [Prose((table.title,), quiet=False), table]
-    alone = len(summary.pairs) == 1
-    title = visible("Every edit" if alone else f"{pair.b} against {pair.a}")
-    return Section("Edits" if alone else title, title, tuple(blocks), f"pair-{number}")
-
-
-def _study(summary: ComparisonSummary) -> Section:
-    facts = [("folders", ", ".join(summary.study.folders))]
-    for side in summary.sides:
-        facts.append((side.label, f"{side.model} (fingerprint {side.fingerprint}), {', '.join(side.engines)}"))
-    counts = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in summary.tasks]
-    facts += [("tasks", ", ".join(counts)), *entries({"level": summary.study.level})]
-    return study_section(((visible(name), value) for name, value in facts), summary.notes, READING)
+    @override
+    def page(self) -> Page:
+        page = super().page()
+        if self.matches is None:
+            return page
+        items = of_items.table(self.summary, self.matches)
+        return replace(page, carried=of_items.carried(self.summary, self.matches), tables=(*page.tables, items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -9,10 +10,16 @@ from pydantic import Field
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
+from lesion.report.forms import CHANGE, POINTS, SHARE, ByUnit, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Value
+from lesion.report.wording import ALPHA
 from lesion.studies.comparison.study import ComparisonStudy
 
 UNEDITED = str(BASELINE)
+LEVEL = ByUnit({"points": SHARE, "nats": decimals(3, "nats")})
+DIFFERENCE = ByUnit({"points": CHANGE, "nats": decimals(3, "nats", signed=True)})
+DROP = ByUnit({"points": POINTS, "nats": decimals(3, "nats")})
 
 
 class Side(Value):
@@ -33,13 +40,18 @@ class Side(Value):
     engines: tuple[str, ...]
 
 
-class Counts(Value):
+class Counts(Row):
     """Items by what became of them from the first side to the second."""
 
-    gained: int
-    lost: int
-    both_right: int
-    both_wrong: int
+    gained: int = column()
+    lost: int = column()
+    both_right: int = column()
+    both_wrong: int = column("Wrong in both")
+
+    @derived.column("Changed", key="gained_lost")
+    def gains_and_losses(self) -> str:
+        """Items that only the second side has right, and that only the first has."""
+        return f"{self.gained} gained, {self.lost} lost"
 
     @property
     def changed(self) -> int:
@@ -47,7 +59,16 @@ class Counts(Value):
         return self.gained + self.lost
 
 
-class Compared(Value):
+class Clustered(Row):
+    """The interval of a difference over the clusters that items share (`OverClusters`)."""
+
+    low: float = column(key="low_clustered")
+    high: float = column(key="high_clustered")
+    design: float = column(key="design_effect")
+    clusters: int = column()
+
+
+class Compared(Row):
     """One task under one edit of each of two sides, a and b, on the items that both answered.
 
     Attributes:
@@ -63,15 +84,17 @@ class Compared(Value):
         clustered: the interval of the difference over these clusters.
     """
 
-    task: str
-    edit_a: str
-    edit_b: str
-    items: int
-    a: Estimate
-    b: Estimate
-    difference: Estimate
+    task: str = column("Task", label=True)
+    edit_a: str = column(key="edit")
+    edit_b: str = column()
+    difference: Estimate = column("Difference", DIFFERENCE, ends=("low", "high"), p="p")
+    extra_drop: Estimate | None = column(
+        "Extra drop", DIFFERENCE, default=None, ends=("extra_low", "extra_high"), p="extra_p"
+    )
+    a: Estimate = column("First", LEVEL, key="value_a", ends=("low_a", "high_a"))
+    b: Estimate = column("Second", LEVEL, key="value_b", ends=("low_b", "high_b"))
+    items: int = column("Items")
     counts: Counts | None
-    extra_drop: Estimate | None = None
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
@@ -85,27 +108,76 @@ class Compared(Value):
         """The edit, or both where they differ."""
         return self.edit_a if self.edit_a == self.edit_b else f"{self.edit_a} → {self.edit_b}"
 
+    @derived.column("Edit", label=True, key="compared")
+    def edit_name(self) -> str:
+        """The edit in words."""
+        return "unedited" if self.unedited else self.edit
 
-class Drop(Value):
+    @derived.column(key="unit")
+    def unit(self) -> Literal["points", "nats"]:
+        """What differences are in: points of accuracy, or of scored tasks nats."""
+        return "nats" if self.counts is None else "points"
+
+    @derived.column()
+    def is_shown(self) -> bool:
+        """Whether the difference stands after correction."""
+        return shown(self.difference)
+
+    @property
+    def size(self) -> float:
+        """How much the sides differ; the unedited models come first."""
+        return math.inf if self.unedited else abs(self.difference.value or 0.0)
+
+    @property
+    def outcome(self) -> str:
+        """What the colour of its bar says."""
+        return _outcome(self.difference, "second higher", "first higher")
+
+    @property
+    def extra_outcome(self) -> str:
+        """The same of the extra drop."""
+        return _outcome(self.extra_drop or Estimate(value=None), "larger drop in the second", "in the first")
+
+    @property
+    def clusters(self) -> Clustered | None:
+        """The interval over clusters, as columns."""
+        over = self.clustered
+        if over is None:
+            return None
+        return Clustered(low=over.low, high=over.high, design=over.design, clusters=over.clusters)
+
+
+def shown(estimate: Estimate) -> bool:
+    """Whether a difference stands after correction."""
+    return estimate.p_corrected is not None and estimate.p_corrected <= ALPHA
+
+
+def _outcome(estimate: Estimate, more: str, less: str) -> str:
+    if not shown(estimate):
+        return "no difference shown"
+    return more if (estimate.value or 0.0) > 0 else less
+
+
+class Drop(Row):
     """What an edit takes from one side, against the same side unedited, on the items that it answered under both."""
 
-    side: str
-    task: str
-    edit: str
-    items: int
-    value: Estimate
-    drop: Estimate
+    side: str = column("Side", label=True)
+    task: str = column("Task", label=True)
+    edit: str = column("Edit", label=True)
+    items: int = column("Items")
+    value: Estimate = column("Under the edit", LEVEL)
+    drop: Estimate = column("Drop", DROP, ends=("low", "high"))
 
 
-class Pair(Value):
+class Pair(Row):
     """Two sides by their labels, and all that was compared of them.
 
     Attributes:
         same_model: whether both are the same weights.
     """
 
-    a: str
-    b: str
+    a: str = column("First side", label=True)
+    b: str = column("Second side", label=True)
     same_model: bool
     cells: tuple[Compared, ...]
 
@@ -117,8 +189,20 @@ class Pair(Value):
         """The unedited models on a task."""
         return next((cell for cell in self.of_task(task) if cell.unedited), None)
 
+    @property
+    def pair(self) -> str:
+        """Both sides."""
+        return f"{self.b} against {self.a}"
 
-class TaskItems(Value):
+
+class Opened(Row):
+    """Under which edit and against which side a click opens the answers in the browser of the page."""
+
+    model: str
+    edit: str
+
+
+class TaskItems(Row):
     """A task that is compared.
 
     Attributes:
@@ -136,6 +220,11 @@ class TaskItems(Value):
     answered: int
     wrong: int | None
     right: int | None
+
+    @derived.column(key="unit")
+    def unit(self) -> Literal["points", "nats"]:
+        """What its drops are in."""
+        return "nats" if self.scored else "points"
 
 
 class ComparisonSummary(Summary):
