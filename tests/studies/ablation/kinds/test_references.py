@@ -192,9 +192,7 @@ def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tm
     assert summary == done.summary
     again = run(study(PRIMER, edits=edits, items=3), done.folder, models={MODEL: network})
     assert again.evaluated == 0
-    again.report()
-    page = " ".join((done.folder / "report.html").read_text("utf-8").split())
-    assert "with one head replaced by its mean at a time" in page
+    assert again.report().is_file()
     # Stored answers are those under the edit of the reference that the folder keeps.
     part = next(of for of in made if f"3.attention.head.{count - 1}" in of.vectors.get("mean", {}))
     edit = lesion.Replace(f"3.attention.head.{count - 1}", "mean", part)
