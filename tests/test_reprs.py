@@ -10,7 +10,6 @@ import torch
 
 import lesion
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
-from lesion.report.blocks import Findings
 from lesion.reprs import LONGEST, brief, described
 from lesion.tasks.task import Answer, Item
 from tiny import model
@@ -63,16 +62,10 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     result = lesion.result(tmp_path)
     assert repr(result).startswith(f"AblationResult('{tmp_path}': ")
     assert len(repr(result)) <= LONGEST
-    assert result.verdict in result.findings
-    assert result.findings[0].startswith(
-        f"{tiny_model.name}: primer:atlas: the unedited model has none of 3 items right"
-    )
+    assert result.findings[0].startswith(result.verdict)
+    assert result.verdict == "It cannot be told for primer:atlas (0 of 3 right)."
     assert "\N{NO-BREAK SPACE}" not in "".join(result.findings)
-    shown = [block for block in result.page().blocks() if isinstance(block, Findings)]
-    of_page = [one for block in shown for one in (*block.findings, *block.more)]
-    sentences = [(one.subject, sentence) for one in of_page for sentence in (*one.headline, *one.sentences)]
-    for ours, (subject, sentence) in zip(result.findings, sentences, strict=True):
-        assert ours.removeprefix(f"{subject}: ") == sentence.replace("\N{NO-BREAK SPACE}", " ")
+    assert result.findings == [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in result.claims]
     assert len(repr(result.summary)) <= LONGEST
     assert repr(result.summary).startswith("AblationSummary(kind='layers'")
     assert "items=3, " in repr(result.summary.study)
