@@ -33,7 +33,7 @@ class LensResult(StudyResult[LensSummary]):
 
 
 @rule(
-    "From layer L of N on, the answers are as right as the whole model's.",
+    "From layer L of N on, the interval of the accuracy reaches the whole model's.",
     "The items are too few to tell the layers apart.",
     needs="the first layer whose interval reaches that of the last layer; no layer, where layer 0 does",
 )
@@ -43,9 +43,7 @@ def reached(tasks: Sequence[LensTask]) -> Iterable[Claim]:
         start, last = task.layers[0], task.layers[-1]
         first = next(layer for layer in task.layers if (layer.accuracy.high or 0) >= (last.accuracy.low or 0))
         items = wording.counted(task.items, "item")
-        said = (
-            f"From layer {first.layer} of {last.layer} on, answers are as right as the whole model's, within intervals."
-        )
+        said = f"From layer {first.layer} of {last.layer} on, the interval of the accuracy reaches the whole model's."
         if first is start:
             said = f"{items} are too few to tell the layers apart."
         numbers = (

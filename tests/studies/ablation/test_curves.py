@@ -3,8 +3,6 @@
 import pytest
 from made import form, study, valid
 
-from lesion.studies.ablation.curves import full_drop
-
 
 def test_several_models_share_a_view_with_one_curve_each_and_one_panel_per_task():
     (view,) = study()[0].views
@@ -54,12 +52,3 @@ def test_layers_left_out_on_purpose_are_not_missing():
     for task in summary["models"][0]["tasks"]:
         del task["cells"][1]
     assert all(curve.missing == () for curve in valid(summary).curves)
-
-
-def test_the_colour_scale_covers_the_largest_drop_and_never_blows_up_noise():
-    summary = form(models=("base",))
-    assert full_drop(valid(summary).curves) == 0.9
-    for task in summary["models"][0]["tasks"]:
-        for cell in task["cells"]:
-            cell["drop"]["value"] = 0.01
-    assert full_drop(valid(summary).curves) == 0.2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -190,9 +189,3 @@ def _label(factor: Factor, kinds: bool) -> str:
     if factor == 0 and kinds:
         return "zero"
     return factor if isinstance(factor, str) else f"factor {factor:g}"
-
-
-def full_drop(shown: Iterable[Curve]) -> float:
-    """The drop at which a heat map's colour is full: the largest, rounded up to a tenth, at least 0.2."""
-    drops = (abs(cell.drop.value) for curve in shown for cell in curve.cells if cell.drop.value is not None)
-    return max(0.2, math.ceil(round(max(drops, default=0.0) * 10, 6)) / 10)

@@ -187,10 +187,10 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        told = [claim for part in self.shown_parts[:1] for claim in part.claims[:1]]
+        own_claims = [claim for part in self.shown_parts[:1] for claim in part.claims[:1]]
         figures = tuple(self.shown_parts[0].figures()[:1])
-        opening = Opening(tuple(claim.text for claim in told), figures[0] if figures else None)
-        findings = tuple(Finding(claim.subject, claim.sentences) for claim in told)
+        opening = Opening(tuple(claim.text for claim in own_claims), figures[0] if figures else None)
+        findings = tuple(Finding(claim.subject, claim.sentences) for claim in own_claims)
         return Chapter(QUESTION, METHOD, findings, figures, opening, "Layers")
 
 
@@ -226,14 +226,14 @@ def _line(curve: Curve, cell: Cell) -> Record:
 def _main(material: Material) -> Part:
     """Which blocks each skill depends on."""
     summary, rows = material.summary, cells(material.summary)
-    told = (
+    own_claims = (
         *claims.unedited(material),
         *claims.which_blocks(material),
         *claims.what_rises(material),
         *claims.form_or_choice(material),
         *claims.what_was_decided(material),
     )
-    return Part(QUESTION, rows, tuple(_marks(summary)), told, METHOD, "Blocks", wide=True)
+    return Part(QUESTION, rows, tuple(_marks(summary)), own_claims, METHOD, "Blocks", wide=True)
 
 
 def _marks(summary: AblationSummary) -> Iterator[Mark]:
@@ -297,8 +297,11 @@ def _checks(material: Material) -> Iterator[Check]:
     compared = kinds.compared(material.curves)
     if compared:
         stays = [of for of in compared if of.groups and of.groups[0][0] == tuple(of.marked)]
-        text = f"Some blocks are critical under every kind of ablation tried, on {len(stays)} of {len(compared)} tasks."
-        yield Check("good" if stays else "bad", text)
+        tasks = wording.listed(list(dict.fromkeys(of.task for of in stays)))
+        if stays:
+            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {tasks}.")
+        else:
+            yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves:
         yield Check("open", f"Another kind of ablation, such as the mean: {_command(summary)} --replace mean")
     if critical and not summary.stopped:

@@ -232,11 +232,6 @@ class EvaluatedTask(Value):
         low = self.baseline.result.low
         return bool(self.chance) and low is not None and low <= (self.chance or 0.0)
 
-    @property
-    def chance_line(self) -> float | None:
-        """Where charts draw chance: only where guessing is ever right."""
-        return self.chance or None
-
 
 class Selectivity(Value):
     """How much more an edit takes from the skill than from a control: the difference of their drops."""

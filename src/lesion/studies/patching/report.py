@@ -76,7 +76,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
     @override
     def parts(self) -> tuple[Part, ...]:
         tasks = self.summary.tasks
-        told = (*claims.where_it_is_carried(tasks), *claims.what_writes_it(tasks), *claims.which_heads(tasks))
+        own_claims = (*claims.where_it_is_carried(tasks), *claims.what_writes_it(tasks), *claims.which_heads(tasks))
         names = wording.listed(list(dict.fromkeys(task.task for task in tasks)))
         records = [(task, cell) for task in tasks for cell in task.cells]
         patches = Rows(
@@ -85,7 +85,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
             " Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
         )  # fmt: skip
         return (
-            Part(f"Where is the answer to {names} carried?", patches, _maps("denoise"), told, wide=True),
+            Part(f"Where is the answer to {names} carried?", patches, _maps("denoise"), own_claims, wide=True),
             Part("What breaks the answer?", patches, _maps("noise"), short="Noising", wide=True, table=False),
             Part("The pairs of prompts", self._pairs(), short="Pairs", own=(_examples(tasks),)),
         )

@@ -54,9 +54,9 @@ def part(material: Material) -> Part | None:
         "Right: items that the unedited model has right; nothing can be critical with fewer than the fewest. Smallest"
         " loss: of its accuracy above chance, called critical with 80 % power by a cut that repairs no item."
     )
-    told = (*other_shares(material.summary), *over_clusters(material.summary))
+    own_claims = (*other_shares(material.summary), *over_clusters(material.summary))
     table = Rows("", rows, (Found,), "What can be found, and critical blocks at other shares", caption)
-    return Part("What could have been found", table, (), told, smallest_loss(material), "Power")
+    return Part("What could have been found", table, (), own_claims, smallest_loss(material), "Power")
 
 
 @rule(
