@@ -170,7 +170,7 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
             key = shown.key or name
             of = (field.annotation, *get_args(field.annotation))
             made = replace(
-                shown, name=name, key=key, estimate=Estimate in of, mean=Mean in of, whole=int in of,
+                shown, name=name, key=key, estimate=any(map(_is_estimate, of)), mean=Mean in of, whole=int in of,
                 many=get_origin(field.annotation) is dict,
             )  # fmt: skip
             if made.estimate:
@@ -181,6 +181,10 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
     declared += [value.shown for value in names.values() if isinstance(value, derived)]
     owners = [{*vars(base).get("__annotations__", ()), *vars(base)} for base in row.__mro__]
     return tuple(sorted(declared, key=lambda shown: next(at for at, own in enumerate(owners) if shown.name in own)))
+
+
+def _is_estimate(of: Any) -> bool:
+    return isinstance(of, type) and issubclass(of, Estimate)
 
 
 def parts_of(record: Record) -> tuple[Row, ...]:

@@ -16,9 +16,9 @@ from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.models.source import find
+from lesion.report.forms import CHANGE, SHARE
 from lesion.report.values import Value
 from lesion.report.wording import counted
-from lesion.studies.tuning import findings
 from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
@@ -105,7 +105,7 @@ def card(summary: TuningSummary, original: str | None) -> str:
     if len(blocks) == model.blocks:
         which = "All blocks"
     how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}, merged into the weights"
-    tried = ", ".join(f"{tried.rate:g}: {100 * tried.validation:.1f} %" for tried in arm.rates)
+    tried = ", ".join(f"{tried.rate:g}: {SHARE.text(tried.validation)}" for tried in arm.rates)
     chosen = f" It was chosen by accuracy on held-out training items ({tried})." if tried else ""
     schedule, objective = "rises and falls linearly", "loss on answers alone"
     if study.reinforced:
@@ -120,7 +120,7 @@ def card(summary: TuningSummary, original: str | None) -> str:
         f"- **Which blocks**: {_chosen(summary, arm)}",
         f"- **Data**: {summary.examples:,} of the training items of {code(study.task)}, drawn by seed"
         f" {study.seed}; no item of the tests below is among them.",
-        f"- **Training**: {findings.training(study)}; AdamW, learning rate {arm.rate:g} that {schedule}, seed"
+        f"- **Training**: {study.recipe}; AdamW, learning rate {arm.rate:g} that {schedule}, seed"
         f" {study.seeds[0]}; {objective}.{chosen}",
         "- **Weights**: float32, those that were evaluated.",
         "",
@@ -133,14 +133,8 @@ def card(summary: TuningSummary, original: str | None) -> str:
         "|---|---:|---:|---:|---:|",
     ]
     for before, after in zip(summary.baseline, arm.tasks, strict=True):
-        accuracies = [
-            f"{100 * accuracy.value:.1f} % ({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
-            for accuracy in (before.accuracy, after.seeds[0])
-        ]
-        value, low, high = (f"{100 * part:+.1f}" for part in (after.change.value, after.change.low, after.change.high))
-        lines.append(
-            f"| {cell(before.task)} | {before.items:,} | {' | '.join(accuracies)} | {value} ({low} to {high}) |"
-        )
+        numbers = (SHARE.text(before.accuracy), SHARE.text(after.seeds[0]), CHANGE.text(after.change))
+        lines.append(f"| {cell(before.task)} | {before.items:,} | {' | '.join(numbers)} |")
     lines.append(LOADING)
     if original is not None:
         lines += ["", "---", "", "# The card of the original model", "", rest.strip()]

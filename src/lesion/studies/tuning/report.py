@@ -1,32 +1,45 @@
-"""The report of a tuning study, in reading order."""
+"""The result of a tuning study: its rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rich.console import RenderableType
 from typing_extensions import override
 
+from lesion.core import cost
 from lesion.core.result import StudyResult, progress_line
-from lesion.plain import visible
-from lesion.report import wording
-from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, study_section
-from lesion.report.finding import Finding
-from lesion.studies.tuning import charts, tables
-from lesion.studies.tuning import findings as prose
-from lesion.studies.tuning.folder import training_seconds
-from lesion.studies.tuning.result import Drops, TuningSummary
-
-READING = (
-    "Every arm is trained for the same steps on the same items in the same order, under each learning rate. The rate"
-    " that is best on held-out training items is the arm's, and only that one meets the test items.",
-    "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone.",
-    "Random blocks are drawn from those that are not called critical, as long as enough are left.",
-    "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
+from lesion.report import checks, wording
+from lesion.report.blocks import Check, entries
+from lesion.report.endings import Endings
+from lesion.report.forms import SHARE
+from lesion.report.marks import Bars, Curves, Profile
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.studies.tuning import claims
+from lesion.studies.tuning.result import (
+    Against,
+    ArmResult,
+    Baseline,
+    BlockDrop,
+    CoursePoint,
+    SeedLine,
+    TriedRate,
+    Tuned,
+    TuningSummary,
 )
 
+READING = (
+    "Every choice of blocks is trained for the same steps on the same items in the same order, under each learning"
+    " rate. The rate that is best on held-out training items is chosen, and only that one meets the test items.",
+    "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone. An"
+    " interval that holds 0 does not show that there is no effect: it says how large one could be.",
+    "It pays if critical minus random blocks and the gain of critical blocks lie above 0 by their intervals, not if the"
+    " former lies below one point. Random blocks are drawn from those that are not called critical, as long as enough"
+    " are left.",
+)
 OPTIMISERS = {
     "loss": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
     "reward": "AdamW; the rate rises over a twentieth of the steps and stays; advantages within the answers to an item,"
@@ -45,7 +58,9 @@ class TuningResult(StudyResult[TuningSummary]):
         planned: trainings that the study consists of; 0 where it was not run now.
     """
 
-    SUMMARY, TABLE = TuningSummary, tables.every
+    SUMMARY = TuningSummary
+    EYEBROW = "tuning"
+    READING = READING
 
     trained: int = 0
 
@@ -54,36 +69,43 @@ class TuningResult(StudyResult[TuningSummary]):
         """The folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds."""
         return self.folder / "model" if self.summary.study.writes_model else None
 
+    @property
     @override
-    def found(self) -> list[Finding]:
-        return prose.findings(self.summary)
-
-    @override
-    def page(self) -> Page:
-        summary = self.summary
-        findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
-        if summary.notes:
-            findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
-        sections = [Section("Findings", "Findings", tuple(findings))]
-        sections.append(Section("Gains", "What every choice of blocks gains", tuple(_gains(summary))))
-        if len(summary.baseline) > 1:
-            sections.append(Section("Costs", "What it costs elsewhere", (_costs(summary),)))
-        if charts.learned(summary):
-            name = summary.measure.capitalize()
-            sections.append(Section(name, f"{name} over the steps", (_course(summary),)))
-        sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
-        sections.append(study_section(_facts(summary, training_seconds(self.folder)), (), READING))
-        return Page(
-            title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
-            eyebrow="tuning",
-            sections=tuple(sections),
-            version=summary.version,
-            approximate=summary.approximate or "",
+    def basis(self) -> str:
+        summary, before = self.summary, self.summary.baseline[0]
+        return (
+            f"{wording.counted(before.items, 'test item')}, untuned {SHARE.text(before.accuracy)} right;"
+            f" {wording.counted(len(summary.study.seeds), 'seed')}; trained by {summary.study.recipe}."
         )
 
     @override
-    def text(self, *, every: bool = False) -> RenderableType:
-        return tables.text_tables(self.summary, training_seconds(self.folder))
+    def checks(self) -> list[Check]:
+        summary = self.summary
+        found = list(checks.baselines((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline))
+        if len(summary.study.seeds) == 1:
+            found.append(Check("open", "One seed: intervals cover items, not training. Add --seed 0,1,2."))
+        for end in ("smallest", "largest"):
+            if names := [arm.label for arm in summary.arms if arm.end == end]:
+                text = f"Best at the {end} learning rate, so a better one may lie beyond: {wording.listed(names)}."
+                found.append(Check("bad", text))
+        return found[:4]
+
+    @property
+    @override
+    def facts(self) -> list[tuple[str, str]]:
+        summary, study = self.summary, self.summary.study
+        seconds = {arm: f"{float(took):,.1f}" for arm, took in cost.read(self.folder).get("training", {}).items()}
+        own = {
+            "fingerprint": f"{summary.model.fingerprint} ({summary.model.parameters:,} parameters)",
+            "training items": f"{summary.examples:,}",
+            "held-out items": f"{summary.held_out:,}",
+            "optimiser": OPTIMISERS[summary.measure],
+            "seconds of training": ", ".join(
+                f"{arm.label} {seconds[arm.name]}" for arm in summary.arms if arm.name in seconds
+            ),
+        }
+        shown = study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
+        return [*entries(shown), *own.items()]
 
     @override
     def done(self) -> list[str]:
@@ -91,76 +113,96 @@ class TuningResult(StudyResult[TuningSummary]):
         trained = progress_line("trained", self.trained, self.planned, already="trained already")
         return ([trained] if self.planned else []) + ([f"model: {self.model}"] if self.model else [])
 
+    @override
+    def shown(self) -> Table:
+        return Table.of(self._seeds())
 
-def _gains(summary: TuningSummary) -> list[Figure]:
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-    doubts = " over items and seeds; small dots: single seeds" if summary.several else " over items"
-    caption = f"Change of accuracy on {summary.study.task} over the untuned model on the same items, with {level}"
-    chart = charts.changes_chart(charts.gains(summary, 0))
-    figures = [Figure("tuning", (Panel((chart,)),), f"{caption} intervals{doubts}.")]
-    if summary.differences:
-        caption = "Critical blocks minus the others, seed by seed on the same items and the same rows."
-        caption += " The first comparison decides the verdict." if summary.verdict else ""
-        chart = charts.changes_chart(charts.differences(summary))
-        figures.append(Figure("differences", (Panel((chart,)),), caption))
-    return figures
+    def _seeds(self) -> Rows:
+        return Rows(
+            "tuning", self.summary.seed_lines, (ArmResult, Baseline, SeedLine, Endings), "Every seed",
+            "Accuracy with Wilson's interval, and its change over the untuned model.",
+        )  # fmt: skip
 
+    @override
+    def parts(self) -> tuple[Part, ...]:
+        summary = self.summary
+        task, lines = summary.baseline[0].task, summary.arm_lines
+        verdict = claims.does_it_pay(summary)
+        title = "Does it pay to tune the critical blocks only?" if verdict else f"What does tuning gain on {task}?"
+        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+        doubts = "items and seeds; small dots: single seeds" if len(summary.study.seeds) > 1 else "items"
+        over = f"Change of accuracy over the untuned model on the same items, with {level} intervals over {doubts}."
+        arms = Rows(
+            "arms",
+            lines,
+            (ArmResult, Baseline, Tuned),
+            "Arms",
+            f"{over} How answers ended: means over seeds.",
+            brief=("label", "task", "baseline_accuracy", "accuracy", "change"),
+        )
+        name = summary.measure
+        course = [(arm, point) for arm in summary.arms for point in arm.course(name)]
+        controls = tuple(before.task for before in summary.baseline[1:])
 
-def _costs(summary: TuningSummary) -> Figure:
-    controls = [charts.gains(summary, place) for place in range(1, len(summary.baseline))]
-    rows = [row for chart in controls for row in chart]
-    panels = (
-        Panel((charts.changes_chart(chart, rows),), f"{before.task}, {wording.counted(before.items, 'item')}")
-        for before, chart in zip(summary.baseline[1:], controls, strict=True)
-    )
-    caption = "Change of accuracy on the controls over the untuned model, on the same items; below 0 is damage."
-    return Figure("costs", tuple(panels), caption)
+        def bars(only: dict[str, Any], name: str) -> Bars:
+            return Bars("change", "label", runs="runs", only=only, panel="task", caption=over, name=name)
 
+        return (
+            Part(
+                title,
+                arms,
+                (bars({"task": task}, "tuning"),),
+                (*verdict, *claims.what_is_gained(summary)),
+            ),
+            Part(
+                "By how much do critical blocks differ from the others?",
+                Rows("differences", summary.difference_lines, (Against,), "Differences"),
+                (
+                    Bars("difference", "other", runs="runs", caption="Critical blocks minus the others, seed by seed on"
+                         " the same test items."),
+                ),
+                short="Differences",
+            ),
+            Part(
+                "What does it cost elsewhere?",
+                arms,
+                (bars({"task": controls}, "costs"),),
+                claims.what_it_costs(summary) if controls else (),
+                short="Costs",
+                table=False,
+            ),
+            Part(
+                f"{wording.capital(name)} over the steps",
+                Rows("", course, (ArmResult, CoursePoint)),
+                (
+                    Curves(name, "step", "label", name=name, low=0.0, caption=f"{wording.capital(name)} at the chosen"
+                           " learning rate; bands: ± one standard deviation between seeds."),
+                ),
+                short=wording.capital(name),
+                table=False,
+            ),
+            Part(
+                "Which blocks are critical?",
+                Rows("drops", summary.layers.lines if summary.layers else (), (BlockDrop,), "Drops"),
+                (
+                    Profile("drop", "layer", filled="is_critical", full="critical", caption=self._drops_caption),
+                ),
+                short="Drops",
+            ),
+            Part("Every seed", self._seeds(), short="Seeds"),
+            Part(
+                "How were learning rates chosen?",
+                Rows("rates", [(arm, rate) for arm in summary.arms for rate in arm.rates], (ArmResult, TriedRate),
+                     "Learning rates"),
+                short="Rates",
+            ),
+        )  # fmt: skip
 
-def _course(summary: TuningSummary) -> Figure:
-    what = "Loss on training answers"
-    if summary.measure == "reward":
-        temperature = summary.study.rollout_temperature
-        what = f"Reward: share of right answers among those drawn to training items at temperature {temperature:g},"
-    mean = ", mean over seeds" if summary.several else ""
-    caption = f"{what} at the chosen learning rate{mean}; every arm sees the same items in the same order."
-    return Figure(summary.measure, (Panel((charts.course_chart(summary),)),), caption, charts.course_legend(summary))
-
-
-def _numbers(summary: TuningSummary) -> list[Block]:
-    blocks: list[Block] = [tables.arms(summary), Folded("Every arm, seed and task", (tables.every(summary),))]
-    if summary.held_out:
-        blocks += [Prose(title="How the learning rates were chosen"), tables.rates(summary)]
-    if summary.layers is not None:
-        blocks += [Prose(title="Which blocks are critical"), _drops(summary.study.task, summary.layers)]
-    return blocks
-
-
-def _drops(task: str, layers: Drops) -> Figure:
-    where = "not test items; that layer study is in the folder layers"
-    if layers.source is not None:
-        where = f"from the layer study in {visible(layers.source)}"
-    items = wording.counted(layers.items, "item")
-    caption = f"Drop of accuracy on {task} without each block, in points, on {items} ({where}). Boxed: critical."
-    return Figure("drops", (Panel((charts.drops_chart(layers),)),), caption)
-
-
-def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The study's own entries, for whoever wants to repeat it."""
-    study, model = summary.study, summary.model
-    blocks = wording.counted(model.blocks, "block")
-    facts = {
-        "model": f"{model.name}, {blocks}, {model.parameters:,} parameters, {model.fingerprint}",
-        "task": study.task,
-        "controls": ", ".join(study.controls) or "none",
-        "budget": str(study.budget),
-        "training": f"{prose.training(study)}, from {summary.examples:,} training items",
-        "learning rates": ", ".join(f"{rate:g}" for rate in study.learning_rates),
-        "chosen on": f"{summary.held_out:,} held-out training items" if summary.held_out else wording.DASH,
-        "seeds": ", ".join(map(str, study.seeds)),
-        "test items": ", ".join(f"{before.task} {before.items:,}" for before in summary.baseline),
-        "seed of the items": str(study.seed),
-        "optimiser": OPTIMISERS[summary.measure],
-        "seconds of training": tables.seconds(summary, training),
-    }
-    return list(facts.items())
+    @property
+    def _drops_caption(self) -> str:
+        layers = self.summary.layers
+        if layers is None:
+            return ""
+        where = "none of them a test item; that layer study is in the folder layers"
+        where = f"from the layer study in {layers.source}" if layers.source else where
+        return f"Drop of accuracy without each block, on {wording.counted(layers.items, 'item')} ({where})."

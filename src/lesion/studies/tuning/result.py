@@ -9,8 +9,13 @@ import numpy as np
 
 from lesion.core.values import Summary
 from lesion.report.endings import Endings
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.forms import CHANGE, POINTS, SHARE, WHOLE_SHARE, decimals
+from lesion.report.rows import Row, column, derived
+from lesion.report.values import Estimate, Mean, Number, Value
 from lesion.studies.tuning.study import CRITICAL, RANDOM, TuningStudy, label
+
+WORTH = 0.01
+"""A difference of accuracy below this is negligible: one point."""
 
 
 class Accuracy(Estimate, Endings):
@@ -29,6 +34,11 @@ class Change(Estimate):
     high: float
     seeds: tuple[float, ...]
 
+    @property
+    def runs(self) -> tuple[float, ...]:
+        """The difference under each of several seeds."""
+        return self.seeds if len(self.seeds) > 1 else ()
+
 
 class Difference(Change):
     """The accuracy of one arm minus that of another on the studied task, by the names of the arms."""
@@ -37,33 +47,82 @@ class Difference(Change):
     second: str
 
 
-class Baseline(Value):
+class Against(Row):
+    """Critical blocks minus another arm on the studied task."""
+
+    other: str = column("Against", label=True)
+    difference: Change = column("Difference", CHANGE)
+
+    @property
+    def runs(self) -> tuple[float, ...]:
+        """The difference under each of several seeds."""
+        return self.difference.runs
+
+
+class Baseline(Row):
     """The untuned model on a task."""
 
+    task: str = column("Task", label=True)
+    items: int = column("Items")
+    accuracy: Accuracy = column("Untuned", SHARE, key="baseline_accuracy")
+
+
+class Tuned(Row):
+    """An arm on a task.
+
+    Attributes:
+        accuracy: mean over seeds; seeds: under each.
+        change: over the untuned model on the same items; its interval is for other items and other seeds.
+    """
+
     task: str
     items: int
-    accuracy: Accuracy
-
-
-class Tuned(Value):
-    """An arm on a task: its accuracy as a mean over seeds and under each, and the change over the untuned model."""
-
-    task: str
-    items: int
-    accuracy: float
+    accuracy: float = column("Tuned", SHARE)
     seeds: tuple[Accuracy, ...]
-    change: Change
+    change: Change = column("Change", CHANGE)
 
-    def rate(self, name: str) -> float:
-        """`truncated`, `looped`, `unclosed`, `unparsed` or `nonfinite`, mean over seeds."""
+    @property
+    def runs(self) -> tuple[float, ...]:
+        """The change under each of several seeds."""
+        return self.change.runs
+
+    @derived.column("Truncated", WHOLE_SHARE)
+    def truncated(self) -> float:
+        """Answers at the token limit or in a loop, mean over seeds."""
+        return self._rate("truncated")
+
+    @derived.column("Unclosed", WHOLE_SHARE)
+    def unclosed(self) -> float | None:
+        """Answers whose thinking was never closed, mean over seeds; None where there are none."""
+        return self._rate("unclosed") or None
+
+    @derived.column("Unparsed", WHOLE_SHARE)
+    def unparsed(self) -> float:
+        """Others in which no answer could be read, mean over seeds."""
+        return self._rate("unparsed")
+
+    def _rate(self, name: str) -> float:
         return float(np.mean([getattr(seed, name) for seed in self.seeds]))
 
 
-class TriedRate(Value):
-    """A learning rate and its accuracy on held-out training items: mean over seeds, and under each seed."""
+class SeedLine(Row):
+    """An arm under one seed on a task.
 
-    rate: float
-    validation: float
+    Attributes:
+        blocks: those that trained; seed: of the order of the items and of random blocks.
+    """
+
+    seed: int = column("Seed")
+    blocks: str = column("Blocks", label=True)
+    accuracy: Accuracy = column("Tuned", SHARE, ends=("low", "high"))
+    change: float = column("Change", CHANGE)
+
+
+class TriedRate(Row):
+    """A learning rate, and the accuracy on held-out training items: mean over seeds, and under each seed."""
+
+    rate: float = column("Tried rate", key="tried")
+    validation: float = column("Accuracy on held-out items", SHARE)
     seeds: tuple[float, ...]
 
 
@@ -80,6 +139,14 @@ class CurvePoint(Value):
     reward: Number = None
 
 
+class CoursePoint(Row):
+    """A point of the curves of an arm at its rate: loss or reward since the last point, over seeds."""
+
+    step: int = column("Step")
+    loss: Mean | None = column("Loss", decimals(3, "nats per answer token"), default=None)
+    reward: Mean | None = column("Mean reward", decimals(2), default=None)
+
+
 class Curve(Value):
     """The course of one training."""
 
@@ -88,28 +155,29 @@ class Curve(Value):
     points: tuple[CurvePoint, ...]
 
 
-class ArmResult(Value):
+class ArmResult(Row):
     """A choice of what trains, and what it did.
 
     Attributes:
         name: as in the study.
         blocks: the blocks that trained, for each seed.
         rank: of the adapters; None where the blocks trained in full.
+        parameters: how many numbers train.
         rate: the learning rate that was chosen; rates: all that were tried, none where there was only one.
         tasks: the studied task first, then the controls.
         curves: one for each rate and seed.
     """
 
-    name: str
+    name: str = column("", key="arm")
     blocks: tuple[tuple[int, ...], ...]
-    rank: int | None
-    parameters: int
-    rate: float
+    rank: int | None = column("Rank")
+    parameters: int = column("Parameters")
+    rate: float = column("Rate")
     rates: tuple[TriedRate, ...]
     tasks: tuple[Tuned, ...]
     curves: tuple[Curve, ...]
 
-    @property
+    @derived.column("Arm", label=True, key="label")
     def label(self) -> str:
         """In words: `critical blocks`."""
         return label(self.name)
@@ -121,22 +189,30 @@ class ArmResult(Value):
 
     @property
     def end(self) -> str | None:
-        """`smallest` or `largest` where the chosen rate is at that end of those tried: a better one may lie beyond."""
+        """`smallest` or `largest` where the chosen rate is at that end of at least three that were tried."""
         tried = [tried.rate for tried in self.rates]
-        if len(tried) < 2:
+        if len(tried) < 3:
             return None
         return "smallest" if self.rate == min(tried) else "largest" if self.rate == max(tried) else None
 
-    def course(self, measure: Literal["loss", "reward"]) -> list[tuple[int, float]]:
-        """(step, loss or reward) at the chosen rate, mean over seeds; nothing where a point is unknown or seeds do not
-        match."""
+    def course(self, measure: Literal["loss", "reward"]) -> list[CoursePoint]:
+        """The loss or reward at the chosen rate; nothing where a point is unknown or seeds do not match."""
         curves = [curve.points for curve in self.curves if curve.rate == self.rate]
         steps = {tuple(point.step for point in points) for points in curves}
-        values = np.array([getattr(point, measure) for points in curves for point in points], dtype=np.float64)
-        if len(steps) != 1 or len(values) < 2 * len(curves) or np.isnan(values).any():
+        values = [[getattr(point, measure) for point in points] for points in curves]
+        if len(steps) != 1 or len(values[0]) < 2 or any(value is None for own in values for value in own):
             return []
-        means = values.reshape(len(curves), -1).mean(axis=0).tolist()
-        return list(zip(steps.pop(), means, strict=True))
+        means = [Mean.of(of_seeds) for of_seeds in zip(*values, strict=True)]
+        return [CoursePoint.model_validate({"step": step, measure: mean})
+                for step, mean in zip(steps.pop(), means, strict=True)]  # fmt: skip
+
+
+class BlockDrop(Row):
+    """What a block is worth to the studied task: the drop of accuracy without it, and whether it is critical."""
+
+    layer: int = column("Block")
+    drop: float = column("Drop", POINTS)
+    is_critical: bool = column("Critical")
 
 
 class Drops(Value):
@@ -151,6 +227,14 @@ class Drops(Value):
     critical: tuple[int, ...]
     items: int
     source: str | None
+
+    @property
+    def lines(self) -> list[BlockDrop]:
+        """A line for every block."""
+        return [
+            BlockDrop(layer=layer, drop=drop, is_critical=layer in self.critical)
+            for layer, drop in enumerate(self.drops)
+        ]
 
 
 class TunedModel(Value):
@@ -208,9 +292,27 @@ class TuningSummary(Summary):
         return "reward" if self.study.reinforced else "loss"
 
     @property
-    def several(self) -> bool:
-        """Whether there are several seeds."""
-        return len(self.study.seeds) > 1
+    def difference_lines(self) -> list[Against]:
+        """A line for every difference."""
+        return [Against(other=label(pair.second), difference=pair) for pair in self.differences]
+
+    @property
+    def arm_lines(self) -> list[tuple[ArmResult, Baseline, Tuned]]:
+        """A line for every task and arm, the studied task first."""
+        return [(arm, before, arm.tasks[place]) for place, before in enumerate(self.baseline) for arm in self.arms]
+
+    @property
+    def seed_lines(self) -> list[tuple[ArmResult, Baseline, SeedLine, Accuracy]]:
+        """A line for every arm, seed and task."""
+        lines = []
+        for arm in self.arms:
+            for place, seed in enumerate(self.study.seeds):
+                blocks = " ".join(map(str, arm.blocks[place]))
+                for before, task in zip(self.baseline, arm.tasks, strict=True):
+                    own = task.seeds[place]
+                    line = SeedLine(seed=seed, blocks=blocks, accuracy=own, change=task.change.seeds[place])
+                    lines.append((arm, before, line, own))
+        return lines
 
     @property
     def random_choices(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -12,19 +13,22 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from lesion.atomic import keep
 from lesion.core import cost
+from lesion.core.differences import refuse_another
 from lesion.core.layers import canonical_layers
 from lesion.core.run import Evaluation, Pending, Run
 from lesion.core.study_file import TaskChoice
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
+from lesion.files import UNFIT, stored_object
 from lesion.models.load import Model
+from lesion.outputs import refuse_another_kind
 from lesion.progress import Watcher
 from lesion.report.wording import figures
 from lesion.studies.tuning import layers
 from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
 from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
 from lesion.studies.tuning.data import Data, prepare
-from lesion.studies.tuning.folder import mark, refuse
 from lesion.studies.tuning.model import is_written, write_card, write_model
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
@@ -35,6 +39,8 @@ from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.in_place import require_trl
 
+MARK = "tuning.json"
+"""Whose folder it is, from the first training on."""
 WORSE = 1.5
 """A loss that ends at so many times what it began with was not trained but damaged."""
 
@@ -50,16 +56,27 @@ def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
             something else or cannot be written. What is trained and answered until then is kept.
     """
     data = prepare(study)
-    refuse(run.folder, study)
+    refuse_another_kind(run.folder, "tuning")
+    refuse_another(run.folder, "tuning", _study_there(run.folder), study)
     model = run.load(data.questions, study.model, tasks=data.tasks, finite=True)
     model.refuse_packed("trained")
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
     _look_ahead(study, model, data)
     with run.evaluation(data.questions, data.every_item(), tasks=data.tasks) as evaluation:
-        mark(run.folder, study)
+        keep(run.folder / MARK, json.dumps({"study": study.to_toml()}))
         summary, trained_now, planned = _Work(study, run.folder, run.watcher, model, data, evaluation).run()
         return TuningResult(run.folder, summary, evaluation.evaluated, planned, trained_now)
+
+
+def _study_there(folder: Path) -> TuningStudy | None:
+    """The study whose folder it is; further arms, rates and seeds are welcome in it, other items or steps are not."""
+    advice = "give another folder with --out"
+    noted = stored_object(folder / MARK, advice)
+    try:
+        return None if noted is None else TuningStudy.parse(noted["study"], "The stored study")
+    except (*UNFIT, LesionError) as error:
+        raise LesionError(f"{folder / MARK} is damaged ({' '.join(str(error).split())}); {advice}.") from error
 
 
 @dataclass
@@ -95,12 +112,12 @@ class _Work:
         for number, cell in enumerate(cells.values(), 1):
             # With one rate there is nothing to choose: its cell meets the test items at once.
             items: dict[TaskChoice, list[Item]] = choose or self.data.test
-            keep = study.writes_model and not choose
-            done[cell] = self._cell(cell, items, training, f"({number} of {len(cells)})", keep=keep)
+            written = study.writes_model and not choose
+            done[cell] = self._cell(cell, items, training, f"({number} of {len(cells)})", written=written)
         rates = {name: self._rate(name, cells, done) for name in study.arms}
         for (name, rate, _), cell in cells.items():
             if rate == rates[name][0]:
-                done[cell] = self._cell(cell, self.data.test, training, "on the test items", keep=study.writes_model)
+                done[cell] = self._cell(cell, self.data.test, training, "on the test items", written=study.writes_model)
         for cell in cells.values():
             forget(self.folder, cell)
         if not study.reinforced:
@@ -173,19 +190,21 @@ class _Work:
         items: Mapping[TaskChoice, list[Item]],
         training: Training,
         purpose: str,
-        keep: bool = False,
+        written: bool = False,
     ) -> Trained:
-        """Train a cell, unless it is trained and has answered the items; with `keep` its model is written."""
+        """Train a cell, unless it is trained and has answered the items; with `written` its model is written."""
         earlier = trained(self.folder, cell)
         if earlier is not None:
             with_it = replace(self.model, fingerprint=earlier.fingerprint)
-            if not self._pending(with_it, items).cells and (not keep or is_written(self.folder, earlier.fingerprint)):
+            if not self._pending(with_it, items).cells and (
+                not written or is_written(self.folder, earlier.fingerprint)
+            ):
                 return earlier
         name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {purpose}"
         with tuned(self.model, cell, training, self.folder, self.watcher, name) as (changed, finished):
             self.trainings += earlier is None
             self._ask(changed, name, items)
-            if keep:
+            if written:
                 write_model(self.folder, changed)
         return finished
 

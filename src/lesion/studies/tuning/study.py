@@ -15,6 +15,7 @@ from lesion.core.method import Method
 from lesion.core.options import HARDWARE, NOT_IN_IDENTITY, STATISTICS, TRAINING, key, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
+from lesion.report.wording import counted
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
 NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
@@ -308,6 +309,15 @@ class TuningStudy(GreedyStudy):
     def reinforced(self) -> bool:
         """Whether it trains by a verifiable reward, and not by completions."""
         return self.by == REWARD
+
+    @property
+    def recipe(self) -> str:
+        """How it trains: `completions (supervised), 40 steps of 16 items`."""
+        steps, items = counted(self.steps, "step"), counted(self.rows, "item")
+        if not self.reinforced:
+            return f"completions (supervised), {steps} of {items}"
+        drawn = f"{self.generations} answers drawn at temperature {self.rollout_temperature:g}"
+        return f"a verifiable reward (GRPO), {steps} of {items} × {drawn}"
 
     @property
     def writes_model(self) -> bool:

@@ -17,6 +17,7 @@ from lesion.studies.tuning.arms import Arm, budget_of, random_pool
 from lesion.studies.tuning.cells import Trained
 from lesion.studies.tuning.data import Data
 from lesion.studies.tuning.result import (
+    WORTH,
     Accuracy,
     ArmResult,
     Baseline,
@@ -41,8 +42,6 @@ Rates = Mapping[str, tuple[float, Mapping[float, Sequence[float]]]]
 Right = Mapping[str, Bool[np.ndarray, "seeds items"]]
 """Whether each arm is right on each item of a task."""
 
-WORTH = 0.01
-"""A difference of accuracy below this is negligible: one point."""
 COMPARED = ((CRITICAL, RANDOM), (CRITICAL, LEAST), (CRITICAL, ALL_ADAPTER), (CRITICAL, ALL_FULL))
 """The differences that are reported, the first of which decides the verdict."""
 
