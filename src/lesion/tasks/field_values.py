@@ -14,8 +14,7 @@ from typing import Any
 
 from lesion.errors import UsageError
 from lesion.plain import short
-from lesion.tasks.judges.notation import WORDS
-from lesion.tasks.judges.numerals import superscripts
+from lesion.tasks.judges.notation import WORDS, superscripts
 
 _ARROW = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _WHOLE = re.compile(r"[0-9]{1,9}")

@@ -6,7 +6,6 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from lesion.tasks.judges.bases import based
 from lesion.tasks.judges.expressions import Node, Unreadable, number, parts
 from lesion.tasks.judges.meanings import (
     CURRENCIES,
@@ -25,7 +24,7 @@ from lesion.tasks.judges.meanings import (
     without,
 )
 from lesion.tasks.judges.notation import WORDS, plain, tokens
-from lesion.tasks.judges.numerals import LONGEST, quantity
+from lesion.tasks.judges.numerals import LONGEST
 from lesion.tasks.judges.terms import SHORT, Terms, only_node
 from lesion.tasks.judges.units import SCALES, is_unit, size
 
@@ -40,13 +39,9 @@ def readings(text: str, prose: bool = False) -> tuple[tuple[Value, str], ...]:
     if len(text) > LONGEST:
         return ()
     whole = plain(text)
-    numeral, amount = based(text), quantity(text)
-    if numeral:
-        digits, base = numeral
-        node = number(Fraction(digits), 0.0) if base == 10 and digits.isdigit() else Node("numeral", numeral)
-        return ((Scalar(node), text),)
-    if amount and amount.factor is None and re.search("hundred|thousand|illion", text):  # 3 million 200 thousand
-        return ((Scalar(number(amount.value, 0.0)), text),)
+    numeral = _NUMERAL.fullmatch(whole)
+    if numeral and all(int(digit, 36) < int(numeral[2]) for digit in numeral[1]) and 10 < int(numeral[2]) <= 36:
+        return ((Scalar(Node("numeral", (numeral[1].lower().lstrip("0"), int(numeral[2])))), text),)
     if re.fullmatch(r"-?\d{1,3}(?:\.\d{3})+,\d+", whole):  # 1.200,50: no decimal commas
         return ()
     results: list[tuple[Value, str]] = []
@@ -64,6 +59,8 @@ def readings(text: str, prose: bool = False) -> tuple[tuple[Value, str], ...]:
     return tuple(results)
 
 
+_NUMERAL = re.compile(r"((?=.*[0-9])[0-9a-z]*[a-z][0-9a-z]*)\s*_\s*\{?\s*\(?(\d{2})\)?\s*\}?", re.IGNORECASE)
+"""A numeral with letters among its digits, `1AF_{16}`; others are read by the parser."""
 _DENYING = frozenset(WORDS["formula"]["denying"])
 _PARTS_OF = frozenset(WORDS["formula"]["parts_of"])
 _BOUNDS = frozenset(WORDS["formula"]["bounds"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lesion.tasks.judges.expressions import FUNCTIONS, Unreadable
-from lesion.tasks.judges.numerals import DECIMAL, VULGAR
+from lesion.tasks.judges.numerals import COMPOUND, DECIMAL, SUBSCRIPTS, SUPERSCRIPTS, VULGAR
 from lesion.tasks.judges.units import is_unit
 from lesion.tasks.source import packaged
 
@@ -40,6 +40,7 @@ _COUNTED = re.compile(
     rf"\b(?:(?:a|an)\s+(?={'|'.join(_LARGE)}))?(?:{_NUMERAL})(?:(?:(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+|[\s-]+)(?:{_NUMERAL}))*\b",
     re.IGNORECASE,
 )
+_COMPOUND = re.compile(COMPOUND, re.IGNORECASE)
 _PART = rf"(?:{'|'.join(_PARTS)})"
 _FRACTION = re.compile(
     rf"(?<![\d/])\b(?P<above>\d+)[\s-]+(?:a\s+)?(?P<part>{_PART})s?\b(?!\s+of\b)|\b(?:a|one)[\s-]+(?P<only>{_PART})\b|^half$",
@@ -169,16 +170,23 @@ def plain(text: str) -> str:
     text = _SPACING.sub(" ", _DROPPED.sub(" ", text))
     text = _DEGREE.sub("°", text)
     text = re.sub(r"\^\s*\{?\s*((?:\\prime\s*){1,3})\}?", lambda match: "'" * match[1].count("p"), text)
+    text = superscripts(text)
     text = re.sub(f"[{VULGAR}]", lambda match: " " + unicodedata.normalize("NFKC", match[0]).replace("⁄", "/"), text)
-    text = re.sub(
-        "[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|ⁿ", lambda match: f"^{{{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}}}", text
-    )
-    text = re.sub("[₀₁₂₃₄₅₆₇₈₉]+", lambda match: f"_{{{unicodedata.normalize('NFKC', match[0])}}}", text)
+    text = re.sub(f"[{SUBSCRIPTS}]+", lambda match: f"_{{{unicodedata.normalize('NFKC', match[0])}}}", text)
     text = re.sub(r"(?<=\d)\s?[–—]\s?(?=[$\d])", "…to…", text)
     text = "".join(_CHARACTERS.get(character, character) for character in text)
     text = re.sub(r"(?<=[\d)])\s+x\s+(?=[\d(])|(?<=\d)x(?=\d)", "*", text)
-    text = _words_as_signs(text)
+    text = re.sub(r"(?<!\w)\((\w*\d\w*)\)(?=\s*_)", r"\1", _words_as_signs(text))  # (101)_2
     return text.strip()
+
+
+def superscripts(text: str) -> str:
+    """The text with raised digits as powers: `10⁶` as `10^{6}`."""
+    return re.sub(
+        f"[⁻⁺]?[{SUPERSCRIPTS}]+|ⁿ",
+        lambda match: f"^{{{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}}}",
+        text,
+    )
 
 
 def _unwrapped(match: re.Match[str]) -> str:
@@ -201,7 +209,7 @@ def _words_as_signs(text: str) -> str:
         return text
     text = _ORDINAL.sub(_ordinal, text)
     text = re.sub(r"\b(half\s+)?an?\s+dozen\b", lambda match: "6" if match[1] else "12", text, flags=re.IGNORECASE)
-    text = _COUNTED.sub(_counted, text)
+    text = _COUNTED.sub(_counted, _COMPOUND.sub(_summed, text))
     text = _FRACTION.sub(
         lambda match: f"{match['above'] or 1}/{_PARTS[(match['part'] or match['only'] or 'half').lower()]}", text
     )
@@ -217,6 +225,18 @@ def _ordinal(match: re.Match[str]) -> str:
     return str(
         (_ENGLISH[match["tens"].lower()] if match["tens"] else 0) + _NUMERALS["ranks"].index(match["rank"].lower()) + 1
     )
+
+
+def _summed(match: re.Match[str]) -> str:
+    """The value of `3 million 200 thousand`; as it stands where a part is not below the unit of the one before it."""
+    total, unit = Fraction(0), None
+    for digits, word in re.findall(rf"({DECIMAL})(?:\s([a-z]+?)s?\b)?", match[0].replace(" and ", " "), re.IGNORECASE):
+        factor = _LARGE.get(word.lower(), 1)
+        amount = Fraction(re.sub(r"[\s,'’_]", "", digits)) * factor
+        if unit is not None and amount >= unit:
+            return match[0]
+        total, unit = total + amount, factor
+    return str(total) if total.denominator == 1 else match[0]
 
 
 def _counted(match: re.Match[str]) -> str:

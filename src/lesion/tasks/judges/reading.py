@@ -9,7 +9,6 @@ from lesion.tasks.judges import statements
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value
 from lesion.tasks.judges.notation import plain
-from lesion.tasks.judges.numerals import spelled
 from lesion.tasks.judges.values import roughly_same
 
 LONGEST = 500
@@ -151,7 +150,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
     for scope in scopes:
         scope = _asked_again(own_part(scope))
         yield from _marked(scope, complete)
-        yield spelled(statements.given_first(scope) or ""), "first"
+        yield statements.spelled(statements.given_first(scope) or ""), "first"
         if ended:
             yield scope, "whole"
             yield from ((each, "last") for each in _endings(scope))
@@ -326,7 +325,7 @@ def _last_value(text: str) -> str | None:
     formula = _last_formula(text, spaced)
     if formula and (last is None or formula.end() > last[1]):
         return _content(formula)
-    return spelled(last[0]) if last else None
+    return statements.spelled(last[0]) if last else None
 
 
 def _last_formula(text: str, spaced: str) -> re.Match[str] | None:

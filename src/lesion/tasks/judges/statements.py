@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from lesion.tasks.judges.bases import BASE_BEHIND, based
 from lesion.tasks.judges.denials import bounded, denied
+from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.numerals import (
+    BASE,
     COMPOUND,
     CURRENCY,
     DECIMAL,
@@ -18,10 +19,8 @@ from lesion.tasks.judges.numerals import (
     SUPERSCRIPTS,
     THOUSANDS,
     UNIT,
-    quantity,
-    same,
-    spelled,
 )
+from lesion.tasks.judges.values import same_value
 
 _RAISED = r"[-−+*/\d. ]{1,30}"
 _POWER = (
@@ -37,9 +36,16 @@ _TIMES = rf"{SPACE}?(?:[-+*/×÷·⁄−x]{SPACE}?|(?=\([-\d+*/×. ]+\)))"
 _RUN = re.compile(rf"(?<![\w./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNORECASE)
 """A number, or numbers joined by signs of arithmetic."""
 
-_BASED = re.compile(BASE_BEHIND, re.IGNORECASE)
-_BASE_BEFORE = re.compile(r"\bbase[ \t-]+$|(?<=\w)_\{?$", re.IGNORECASE)
+_SINGLE = re.compile(
+    rf"(?:{SIGN}{SPACE}?)?(?:{CURRENCY}{SPACE}?(?:[-−])?{DECIMAL}{THOUSANDS}|(?:{CURRENCY}{SPACE}?)?{COMPOUND}"
+    rf"|(?:{CURRENCY}{SPACE}?)?[-−]?(?:\d+\s?[/⁄]\s?\d+|{MIXED}|{DECIMAL}(?:\s?[x×·*]\s?10\s?(?:\^|\*\*)\s?\{{?[-−]?\d+\}}?)?)(?:{UNIT}|{_LETTER})?)(?:{BASE})?",
+    re.IGNORECASE,
+)
+"""One number and no arithmetic."""
+_THOUSANDS = re.compile(rf"([-+−]?{SPACE}?{DECIMAL}){SPACE}?([kKMB])")
 _LISTED = re.compile(r"\d+(?:[.,]\d+|:\d\d?(?!\d))+")
+_BASED = re.compile(BASE, re.IGNORECASE)
+_BASE_BEFORE = re.compile(r"\bbase[ \t-]+$|(?<=\w)_\{?$", re.IGNORECASE)
 _DASH = re.compile(rf"(?:[-+−–]|minus){SPACE}", re.IGNORECASE)
 _OPENED = re.compile(r"\b(?:between|from)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _THROUGH = re.compile(r"\s*(?:(?:up\s+)?to|through|until|[–—])\s*", re.IGNORECASE)
@@ -104,8 +110,18 @@ def given_first(text: str) -> str | None:
 
 
 def _single(number: str) -> bool:
-    """Whether it is one number and no arithmetic."""
-    return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None or based(number) is not None
+    """Whether it is one number, or several with nothing between them but commas, points or colons."""
+    return bool(_SINGLE.fullmatch(number) or _LISTED.fullmatch(number))
+
+
+def spelled(number: str) -> str:
+    """A number in prose with the letter behind it as a word, `20k` as `20 thousand`; other text as it is.
+
+    In a formula such a letter is a variable.
+    """
+    match = _THOUSANDS.fullmatch(number)
+    words = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion"}
+    return f"{match[1]} {words[match[2]]}" if match else number
 
 
 def stated_numbers(text: str) -> Iterator[tuple[str, int, int]]:
@@ -127,8 +143,8 @@ def stated_numbers(text: str) -> Iterator[tuple[str, int, int]]:
         elif (_OR.fullmatch(gap) and text[close : close + 2].strip() != "=") or (
             _AND.fullmatch(gap) and _BEGUN.search(text[max(0, begin - 30) : begin]) and _ENDED.match(text, close)
         ):
-            first, second = quantity(text[begin:end]), quantity(text[following:close])
-            if first is None or second is None or not same(first, second):
+            first, second = readings(text[begin:end]), readings(text[following:close])
+            if not any(same_value(one, other) for one, _ in first for other, _ in second):
                 dropped |= {place, place + 1}
         elif _CORRECTED.fullmatch(gap):
             dropped.add(place)
@@ -175,6 +191,6 @@ def _trimmed(number: str) -> str | None:
         number = number[1:].strip()
     while number.endswith(")") and number.count(")") > number.count("("):
         number = number[:-1].strip()
-    if number.startswith("(") and quantity(number[1:-1]) is not None:
+    if number.startswith("(") and _SINGLE.fullmatch(number[1:-1]):
         number = number[1:-1].strip()
     return number or None

@@ -34,12 +34,16 @@ from lesion.tasks.judges.meanings import (
     as_region,
 )
 from lesion.tasks.judges.notation import WORDS, plain
-from lesion.tasks.judges.numerals import Quantity, same
+from lesion.tasks.judges.numerals import EXPONENT
 from lesion.tasks.judges.regions import same_region, solved, together
 from lesion.tasks.judges.units import size
 
 EXACT, ROUNDED = 3, 4
 """Significant digits from which on a decimal stands for an irrational value: in the gold answer, and in an answer."""
+
+PLACES = 6
+"""Decimals from which on a decimal may be a rounded value: where both have as many, half a unit in the last place of
+the coarser may lie between them."""
 
 _SYNONYMS = {
     re.sub(r"\b(?:the|a|an) ", "", text): f"<{meaning}>"
@@ -185,11 +189,12 @@ def same_scalar(answer: Scalar, gold: Scalar) -> bool:
         return _same_node(answer.node, Node("*", (gold.node, half_turn)))
     left, right = rational(_ungrouped(answer.node)), rational(_ungrouped(gold.node))
     if left is not None and right is not None:
-        quantities = (
-            Quantity(left, answer.factor, _places(answer.node, left)),
-            Quantity(right, gold.factor, _places(gold.node, right)),
-        )
-        return same(*quantities)
+        places = min(_places(answer.node, left), _places(gold.node, right))
+        slack = Fraction(1, 2 * 10 ** int(min(places, 2 * EXPONENT))) if PLACES <= places < math.inf else Fraction(0)
+        amounts = [(left * (answer.factor or 1), right * (gold.factor or 1))]
+        if (answer.factor is None) != (gold.factor is None):
+            amounts.append((left, right))
+        return any(abs(one - other) <= slack for one, other in amounts)
     pairs = [(_times(answer, Fraction(1)), _times(gold, Fraction(1)))]
     if (answer.factor is None) != (gold.factor is None):
         pairs.append((answer.node, gold.node))
