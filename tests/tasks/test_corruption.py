@@ -9,7 +9,7 @@ import pytest
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import find
 from lesion.tasks.corruption import corruptions_of
-from lesion.tasks.generated.words import words
+from lesion.tasks.generated.family import words
 from rowfiles import write
 
 IOI = {"prompt": "Then Ann and Bob went home. Ann gave a book to", "answer": "Bob"}

@@ -11,8 +11,8 @@ import pytest
 from lesion.models.load import load
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_contrast
+from lesion.tasks.generated.family import words
 from lesion.tasks.generated.greater_than import margin
-from lesion.tasks.generated.words import words
 from lesion.tasks.task import Answer
 
 NAMES = ("copying", "induction", "agreement", "greater_than")

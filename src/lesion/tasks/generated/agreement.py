@@ -8,9 +8,8 @@ from functools import cache, partial
 from itertools import product
 
 from lesion.tasks.corruption import corrupted
-from lesion.tasks.generated.family import Settings, TaskFamily, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, halves, tables
 from lesion.tasks.generated.task import Generated
-from lesion.tasks.generated.words import tables
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify

@@ -6,9 +6,8 @@ import random
 from functools import cache, partial
 
 from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves, words
 from lesion.tasks.generated.task import Generated
-from lesion.tasks.generated.words import words
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify

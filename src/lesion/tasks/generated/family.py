@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 
 from lesion.errors import UsageError, nearest
@@ -12,6 +13,7 @@ from lesion.plain import short
 from lesion.tasks import query
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.query import Option
+from lesion.tasks.source import Fields, packaged
 
 Settings = Mapping[str, int | str]
 DrawnT = TypeVar("DrawnT", bound=Hashable)
@@ -64,6 +66,17 @@ class TaskFamily:
         if mark and not given:
             raise UsageError(f"Nothing stands behind the '?' of '{short(name)}'; leave it out, or write an option.")
         return body.removeprefix(self.title).removeprefix(":"), query.read(name, given, self.options)
+
+
+@cache
+def tables() -> Fields:
+    """The tables of `words.toml`."""
+    return packaged("generated/words.toml")
+
+
+def words() -> list[str]:
+    """Common words, all different."""
+    return list(tables()["words"])
 
 
 def different(

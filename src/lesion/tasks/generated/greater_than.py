@@ -7,7 +7,7 @@ import random
 from functools import cache, partial
 
 from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves, tables
 from lesion.tasks.generated.task import Generated
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
@@ -17,28 +17,7 @@ from lesion.tasks.task import Answer, Item, Verdict
 ITEMS = 500
 CENTURIES = range(11, 18)
 FIRST, LAST = 10, 89  # of a century: as many years before the first as behind the last
-NOUNS = [
-    "war",
-    "siege",
-    "famine",
-    "drought",
-    "expedition",
-    "reign",
-    "alliance",
-    "campaign",
-    "dispute",
-    "occupation",
-    "rebellion",
-    "truce",
-    "voyage",
-    "project",
-    "marriage",
-    "debate",
-    "dynasty",
-    "conflict",
-    "partnership",
-    "trial",
-]
+NOUNS = tables()["greater_than"]["nouns"]
 VERBS = ("lasted", "went on", "continued", "extended")
 
 

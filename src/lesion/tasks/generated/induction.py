@@ -9,9 +9,8 @@ from functools import cache, partial
 from lesion.tasks import contrast
 from lesion.tasks.aligned import MOST
 from lesion.tasks.corruption import corrupted, shuffled
-from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves
+from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves, words
 from lesion.tasks.generated.task import Generated
-from lesion.tasks.generated.words import words
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify
 from lesion.tasks.task import Item

@@ -4,29 +4,9 @@ from __future__ import annotations
 
 import re
 
-_ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+from lesion.tasks.judges.notation import WORDS
+
+_ONES, _TENS = (WORDS["numerals"][kind] for kind in ("ones", "tens"))
 # Digits of any script would pass \d; a number of more digits than any answer is none.
 _INTEGER = r"[-−]?\s?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,30})(?![0-9]|[.,][0-9])"
 _NUMBER = re.compile(rf"(?<![0-9.,]){_INTEGER}")

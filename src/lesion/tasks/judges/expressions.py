@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -131,18 +132,23 @@ def _binomial(above: Fraction, below: Fraction) -> Fraction | None:
     return Fraction(math.comb(int(above), int(below))) if whole else None
 
 
-_EXACT: Mapping[str, Callable[..., Fraction | None]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": lambda left, right: left / right if right else None,
-    "negative": lambda value: -value,
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "negative": operator.neg,
     "group": lambda value: value,
+    "abs": abs,
+}
+"""What is computed alike of rational numbers and of others."""
+_EXACT: Mapping[str, Callable[..., Fraction | None]] = {
+    **_ARITHMETIC,
+    "/": lambda left, right: left / right if right else None,
     "^": _power,
     "root": lambda value, degree: _power(value, 1 / degree) if degree > 0 else None,
     "factorial": _factorial,
     "binomial": _binomial,
-    "abs": abs,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceil": lambda value: Fraction(math.ceil(value)),
 }
@@ -207,24 +213,11 @@ def _value(node: Node, point: Mapping[str, Any], m: Any) -> Any:
         raise Unreadable("too large")
     if node.op in _FUNCTIONS and any(m.mag(each) > 200 for each in args if each):
         raise Unreadable("too large")
-    simple: Mapping[str, Callable[..., Any]] = {
-        "+": lambda left, right: left + right,
-        "-": lambda left, right: left - right,
-        "*": lambda left, right: left * right,
-        "/": lambda left, right: left / right,
-        "negative": lambda each: -each,
-        "group": lambda each: each,
-        "abs": abs,
-        "ln": m.log,
-        "factorial": m.factorial,
-        "binomial": m.binomial,
-        "floor": m.floor,
-        "ceil": m.ceil,
-    }
-    function = simple.get(node.op) or (getattr(m, node.op) if node.op in _FUNCTIONS else None)
-    if function is None:
+    if node.op in _ARITHMETIC:
+        return _ARITHMETIC[node.op](*args)
+    if node.op not in _FUNCTIONS and node.op not in ("ln", "factorial", "binomial", "floor", "ceil"):
         raise Unreadable(node.op)
-    return function(*args)
+    return getattr(m, node.op)(*args)
 
 
 def _raised(m: Any, base: Any, exponent: Any) -> Any:

@@ -9,10 +9,9 @@ from functools import lru_cache
 from lesion.tasks.judges.expressions import Node, Unreadable, number, parts
 from lesion.tasks.judges.meanings import (
     CURRENCIES,
-    INFINITY,
+    REALS,
     RELATIONS,
     Gap,
-    Interval,
     Many,
     Ratio,
     Region,
@@ -75,10 +74,10 @@ class Parser(Terms):
         """All tokens as one value."""
         if self.prose:
             self._lead()
-        self.begin = self.tokens[self.at].place if self.at < len(self.tokens) else 0
+        self.begin = self.peek().place
         result = self.several(frozenset())
-        if self.at < len(self.tokens):
-            raise Unreadable(self.tokens[self.at].text)
+        if rest := self.peek():
+            raise Unreadable(rest.text)
         return result
 
     def _lead(self) -> None:
@@ -87,26 +86,19 @@ class Parser(Terms):
             (token.kind == "word" and not is_unit(token.text))
             or token.text in ("≈", ":", "→")
             or (token.text in (".", ",") and self.at)
-            or (token.text == "a" and (follows := self.peek(1)) is not None and follows.kind in ("word", "number"))
+            or (token.text == "a" and self.peek(1).kind in ("word", "number"))
             or (token.text == "I" and token.spaced)
         ):
-            bound = self.peek(1)
-            if (
-                token.kind == "word"
-                and bound
-                and len(token.text) <= 3
-                and token.text.islower()
-                and bound.text in ("+", "-", "*", "/", "^", "=", "<", ">")
-                and token.text not in SHORT
-            ):
+            short = token.kind == "word" and len(token.text) <= 3 and token.text.islower()
+            if short and self.follows("+", "-", "*", "/", "^", "=", "<", ">", ahead=1) and token.text not in SHORT:
                 break  # ab + 2
             if token.text in ("of", "by") and self.at and self.tokens[self.at - 1].text.lower() in _PARTS_OF:
                 raise Unreadable("a part of a number")
-            if token.text.lower() in _DENYING and not (bound and bound.text in _BOUNDS):
+            if token.text.lower() in _DENYING and not self.follows(*_BOUNDS, ahead=1):
                 raise Unreadable(token.text)
             self.at += 1
-        if self.at and self.peek() and self.peek().text == "=" and self.tokens[self.at - 1].kind == "word":  # type: ignore[union-attr]
-            self.at += 1  # "the area = 5"
+        if self.at and self.tokens[self.at - 1].kind == "word":
+            self.skip("=")  # "the area = 5"
 
     def several(self, closing: frozenset[str]) -> Value:
         """Values apart by commas, semicolons, "and", "or", up to a closing bracket or the end."""
@@ -117,14 +109,12 @@ class Parser(Terms):
                 items.append(self.element())
                 kinds.add("beside")
                 continue
-            if token.text in ("and", "or", "&") or token.text in (",", ";"):
-                self.at += 1
-                if token.text in (",", ";") and self.follows(("and", "or", "&")):
-                    self.at += 1
-                kinds.add("and" if token.text in ("and", "&") else token.text)
-            else:
+            if not self.skip("and", "or", "&", ",", ";"):
                 break
-            if self.peek() is None or self.follows(tuple(closing)):
+            if token.text in (",", ";"):
+                self.skip("and", "or", "&")
+            kinds.add("and" if token.text in ("and", "&") else token.text)
+            if not self.peek() or self.follows(*closing):
                 if token.text == ",":
                     break
                 raise Unreadable("nothing behind a comma")
@@ -137,24 +127,18 @@ class Parser(Terms):
 
     def statement(self) -> Value:
         """Sides with relations between them, or one side alone."""
-        sides: list[Value | None] = []
+        related = self.follows(*"<>≤≥≠≈=") and not (self.follows("<") and self.tokens[-1].text == ">")
+        sides: list[Value | None] = [None if related and not self.skip("≈", "=") else self.side()]
         signs = ""
-        if self.follows(tuple("<>≤≥≠≈=")) and not (self.follows(("<",)) and self.tokens[-1].text == ">"):
-            if self.follows(("≈", "=")):
-                self.at += 1
-            else:
-                sides.append(None)
-        if not sides:
-            sides.append(self.side())
         while (token := self.peek()) and token.kind == "sign" and token.text in RELATIONS:
             self.at += 1
             signs += token.text
-            if self.follows(("=", "≈")) and token.text in "≈=":
-                self.at += 1
+            if token.text in "≈=":
+                self.skip("=", "≈")
             sides.append(self.side())
-            if self.follows((",",)) and signs.endswith("=") and isinstance(sides[0], Scalar) and self._value_follows():
+            if self.follows(",") and signs.endswith("=") and isinstance(sides[0], Scalar) and self._value_follows():
                 items = [sides[-1]]
-                while self.follows((",",)) and self._value_follows():  # x = 2, 3
+                while self.follows(",") and self._value_follows():  # x = 2, 3
                     self.at += 1
                     items.append(self.side())
                 sides[-1] = Many("list", tuple(each for each in items if each is not None))
@@ -166,17 +150,13 @@ class Parser(Terms):
 
     def _value_follows(self) -> bool:
         """Whether a number alone, and no relation, follows a comma."""
-        signs = [token.text for token in self.tokens[self.at + 1 : self.at + 4]]
-        kinds = [token.kind for token in self.tokens[self.at + 1 : self.at + 4]]
-        start = 1 if signs[:1] in (["-"], ["±"]) else 0
-        return kinds[start : start + 1] == ["number"] and (
-            len(signs) <= start + 1 or signs[start + 1] in (",", "and", "or")
-        )
+        place = 2 if self.follows("-", "±", ahead=1) else 1
+        return self.peek(place).kind == "number" and self.follows("", ",", "and", "or", ahead=place + 1)
 
     def side(self) -> Value:
         """An expression, or sets and intervals joined by ∪ or without some numbers."""
         first = self.element()
-        while self.follows(("∪", "∖", "∩", "U")) and not isinstance(first, Word):
+        while self.follows("∪", "∖", "∩", "U") and not isinstance(first, Word):
             sign = self.next().text
             if sign == "∩":
                 raise Unreadable(sign)
@@ -187,27 +167,23 @@ class Parser(Terms):
     def element(self) -> Value:
         """An expression with its sign of currency and its unit, a ratio, or a bracket of several values."""
         token = self.peek()
-        if token is None:
+        if not token:
             raise Unreadable("nothing")
-        follows = self.peek(1)
-        if token.text == "..." and (follows is None or follows.text not in ("+", "-", "*")):
+        if token.text == "..." and not self.follows("+", "-", "*", ahead=1):
             self.at += 1
             return Gap()
         if token.text in ("∅", "ℝ", "ℤ", "ℕ", "ℚ", "ℂ"):
             self.at += 1
-            whole = Region((Interval(Node("negative", (INFINITY,)), INFINITY, False, False),))
-            return whole if token.text == "ℝ" else Word({"∅": "no solution"}.get(token.text, token.text))
-        negative = False
-        if token.text in "-+" and (follows := self.peek(1)) and follows.text in CURRENCIES:
-            negative = self.next().text == "-"
-            token = follows
+            return REALS if token.text == "ℝ" else Word({"∅": "no solution"}.get(token.text, token.text))
+        negative = token.text == "-" and self.follows(*CURRENCIES, ahead=1)
+        if self.follows("-", "+") and self.follows(*CURRENCIES, ahead=1):
+            self.at += 1
         currency = ""
-        if token.text in CURRENCIES and self.peek(1) is not None:
+        if self.follows(*CURRENCIES) and self.peek(1):
             currency = self.next().text
-        elif token.text in ("USD", "EUR", "GBP", "US"):
+        elif self.follows("USD", "EUR", "GBP", "US"):
             currency = {"EUR": "€", "GBP": "£"}.get(self.next().text, "$")
-            if self.follows(("$",)):
-                self.at += 1
+            self.skip("$")
         ahead = [each.text for each in self.tokens[self.at :]]
         stop = next((place for place, text in enumerate(ahead) if text in RELATIONS or text == ","), len(ahead))
         self.percents, percents = ahead[:stop].count("%") > 1, self.percents
@@ -220,11 +196,7 @@ class Parser(Terms):
         currency = currency or self.currency
         if negative:
             node = Node("negative", (node,))
-        if (
-            (self.follows((":",)) or (self.prose and self.follows(("to",))))
-            and not currency
-            and self.peek(1) is not None
-        ):
+        if (self.follows(":") or (self.prose and self.follows("to"))) and not currency and self.peek(1):
             return self._ratio(node)
         unit, factor = self._unit(node)
         factor = Fraction(1, 100) if several else factor
@@ -234,8 +206,7 @@ class Parser(Terms):
     def _ratio(self, first: Node) -> Value:
         begin = self.at - 1
         terms = [first]
-        while self.follows((":", "to")):
-            self.at += 1
+        while self.skip(":", "to"):
             terms.append(only_node(self.power()))
         self.end = self.tokens[self.at - 1].close
         written = "".join(token.source for token in self.tokens[begin : self.at])
@@ -269,38 +240,23 @@ class Parser(Terms):
             elif token.text == "°":
                 unit.append("degree")
             elif self.unit_word(token, bool(unit)) and (counted or is_unit(token.text)):
-                if self.follows(("(",), 1) and not self.tokens[self.at + 1].spaced:
+                if self.follows("(", ahead=1) and not self.peek(1).spaced:
                     raise Unreadable("a function")
                 unit.append(token.text)
-            elif unit and token.text == "^" and (power := self.peek(1)):
-                braced = power.text == "{"
-                digit = self.peek(2) if braced else power
-                sign = 0
-                if digit and digit.text == "-":
-                    sign, digit = 1, self.peek(3 if braced else 2)
-                if digit is None or digit.kind != "number":
+            elif unit and token.text == "^" and self.peek(1):
+                self.at += 1
+                braced, negative = self.skip("{"), self.skip("-")
+                if self.peek().kind != "number":
                     raise Unreadable("^")
-                self.at += (3 if braced else 1) + sign
-                unit.append(f"^{'-' * sign}{digit.text}")
-            elif (
-                unit
-                and token.text in ("/", "*", ".")
-                and (follows := self.peek(1))
-                and follows.kind in ("word", "symbol")
-            ):
+                unit.append(f"^{'-' * negative}{self.peek().text}")
+                self.at += braced
+            elif unit and token.text in ("/", "*", ".") and self.peek(1).kind in ("word", "symbol"):
                 unit.append(token.text)
             elif token.text in ("(", "[") and not unit and self.unit_in_brackets():
                 close = self.tokens[self.at + 2 :]
                 unit.append(self.tokens[self.at + 1].text)
                 self.at += 2 + next(place for place, each in enumerate(close) if each.text in (")", "]"))
-            elif (
-                token.text in (".", "!", "*", "`", '"')
-                and self.prose
-                and self.at > start
-                and self.at + 1 == len(self.tokens)
-            ):
-                pass
-            else:
+            elif not (token.text in (".", "!", "*", "`", '"') and self.prose and self.at > start and not self.peek(1)):
                 break
             self.at += 1
         return " ".join(unit), factor
@@ -311,8 +267,7 @@ class Parser(Terms):
 
     def _remark(self, dressed: bool) -> None:
         """A remark in brackets behind a value with its unit, or behind a number after a space."""
-        token = self.peek()
-        if token is None or token.text not in ("(", "[") or not (dressed or (self.prose and token.spaced)):
+        if not self.follows("(", "[") or not (dressed or (self.prose and self.peek().spaced)):
             return
         depth = 0
         for place in range(self.at, len(self.tokens)):
@@ -323,8 +278,7 @@ class Parser(Terms):
         else:
             return
         if self.prose:
-            while (token := self.peek()) and token.kind == "word" and token.text not in ("and", "or"):
-                self.at += 1
+            self._words()
 
 
 def _joined(items: list[Value], kinds: set[str]) -> Value:

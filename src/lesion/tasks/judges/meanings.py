@@ -9,6 +9,7 @@ from fractions import Fraction
 from lesion.tasks.judges.expressions import Node, Unreadable, parts, rational, substituted
 
 INFINITY = Node("constant", ("infinity",))
+BELOW = Node("negative", (INFINITY,))
 RELATIONS = "=<>≤≥≠≈∈"
 TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠", "≈": "≈"}
 CURRENCIES = "$€£¥₹¢"
@@ -56,6 +57,9 @@ class Region:
 
     intervals: tuple[Interval, ...]
     name: str = ""
+
+
+REALS = Region((Interval(BELOW, INFINITY, False, False),))
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,9 @@ class Token:
     close: int
     source: str = ""
 
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
 
 _ODD = re.compile("[\U0001d400-\U0001d7ff\uff01-\uff5e⅐⅑⅒]")
 _TYPED = str.maketrans(

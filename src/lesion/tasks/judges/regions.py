@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lesion.tasks.judges.expressions import Node, Unreadable, close, number, rational, symbols, value
-from lesion.tasks.judges.meanings import INFINITY, TURNED, Interval, Many, Region, Relation, Scalar, as_region
-
-_BELOW = Node("negative", (INFINITY,))
+from lesion.tasks.judges.expressions import (
+    Node,
+    Unreadable,
+    close,
+    number,
+    rational,
+    substituted,
+    symbols,
+    value,
+)
+from lesion.tasks.judges.meanings import (
+    BELOW,
+    INFINITY,
+    REALS,
+    TURNED,
+    Interval,
+    Many,
+    Region,
+    Relation,
+    Scalar,
+    as_region,
+)
 
 
 def solved(relation: Relation) -> Region | None:
@@ -24,7 +42,7 @@ def solved(relation: Relation) -> Region | None:
         sides = (Scalar(Node("symbol", ("",))), *sides[1:])
     if set(signs) - set("<>≤≥≠") or len(sides) != len(signs) + 1:
         return None
-    whole = Region((Interval(_BELOW, INFINITY, False, False),))
+    whole = REALS
     for sign, left, right in zip(signs, sides, sides[1:], strict=False):
         if not isinstance(left, Scalar) or not isinstance(right, Scalar):
             return None
@@ -51,7 +69,7 @@ def _half(sign: str, left: Node, right: Node) -> Region | None:
                 return Region((Interval(minus, other, relation == "≤", relation == "≤"),), name)
             if relation in ">≥":
                 closed = relation == "≥"
-                return Region((Interval(_BELOW, minus, False, closed), Interval(other, INFINITY, closed, False)), name)
+                return Region((Interval(BELOW, minus, False, closed), Interval(other, INFINITY, closed, False)), name)
             return None
         if one.op == "symbol" and one.args[0] not in symbols(other):
             return _ray(relation, other, str(one.args[0]))
@@ -67,32 +85,28 @@ def _half(sign: str, left: Node, right: Node) -> Region | None:
     slope = at[1] - at[0]
     if not close(at[2], at[0] + 2 * slope) or not close(at[3], at[0] + 5 * slope) or close(slope, 0):
         return None
-    zero, one = (_at(difference, name, turn) for turn in (0, 1))
+    zero, one = (
+        substituted(difference, lambda part, turn=turn: number(turn) if part == Node("symbol", (name,)) else None)
+        for turn in (0, 1)
+    )
     root = Node("/", (Node("negative", (zero,)), Node("-", (one, zero))))
     exact = rational(root)
     return _ray(sign if slope.real > 0 else TURNED[sign], root if exact is None else number(exact), name)
-
-
-def _at(node: Node, name: str, point: int) -> Node:
-    if node == Node("symbol", (name,)):
-        return number(Fraction(point))
-    args = tuple(_at(each, name, point) if isinstance(each, Node) else each for each in node.args)
-    return Node(node.op, args, node.places)
 
 
 def _ray(sign: str, end: Node, name: str) -> Region:
     if sign in ">≥":
         return Region((Interval(end, INFINITY, sign == "≥", False),), name)
     if sign in "<≤":
-        return Region((Interval(_BELOW, end, False, sign == "≤"),), name)
-    return Region((Interval(_BELOW, end, False, False), Interval(end, INFINITY, False, False)), name)
+        return Region((Interval(BELOW, end, False, sign == "≤"),), name)
+    return Region((Interval(BELOW, end, False, False), Interval(end, INFINITY, False, False)), name)
 
 
 def order(node: Node) -> float | Fraction | object:
     """Where an end of an interval lies, for sorting."""
     if node == INFINITY:
         return float("inf")
-    if node in (_BELOW, Node("-", (number(0), INFINITY))):
+    if node in (BELOW, Node("-", (number(0), INFINITY))):
         return float("-inf")
     if node.op == "group":
         return order(node.args[0])

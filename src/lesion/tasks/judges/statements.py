@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from lesion.tasks.judges.denials import bounded, denied
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.numerals import (
     BASE,
@@ -21,6 +20,43 @@ from lesion.tasks.judges.numerals import (
     UNIT,
 )
 from lesion.tasks.judges.values import same_value
+
+_NOT = r"(?:\bnot|\bcannot|n['’]t|\bnever|\bneither|\bnor|\bhardly|\bno\s+longer)"
+_BE = r"(?:is|are|was|were|be|being|been|equals?(?:\s+to)?)"
+_DENIED = re.compile(
+    rf"(?:{_NOT}|\b(?:unequal|not\s+equal)\s+to|\b(?:different|far)\s+from|\b(?:anything|everything|all)\s+but|\bnothing\s+like|\bexcept(?:\s+for)?|\bout\s+of|\bmod(?:ulo)?|\bremainder(?:\s+of)?(?=\s*$)"
+    r"|(?<!no )(?<!none )\bother\s+than|\brather\s+than|\binstead\s+of"
+    r"|\b(?:doubt|no\s+way|impossible|unlikely|wrong|incorrect|false|untrue)(?:\s+(?:that|for|to\s+say|to\s+answer))?"
+    r"(?:\s+(?:it|this|that|the\s+answer))?(?=\s+(?:is|are|was|to\s+be|be|equals)\b))"
+    rf"(?:\s+(?:{_BE}|to\s+be|exactly|quite|about|really|actually|possibly|necessarily"
+    r"|the\s+(?:answer|number|value|result|solution)))*\s*$",
+    re.IGNORECASE,
+)
+_VERB = r"(?:is|are|was|were|seems|looks|(?:would|must|may|might|could|can|has\s+to)\s+be)"
+_ADVERB = r"(?:\s+(?:also|certainly|clearly|definitely|just|obviously|of\s+course|plainly|simply|therefore|thus))?"
+_REJECTED = re.compile(
+    r"[*_`'\"”)$\\\]}]*(?:\s+[a-z]{1,20}){0,2}?(?:,?\s+(?:but\s+|and\s+)?(?:which|that|this|it))?\s+"
+    rf"(?:{_VERB}{_ADVERB}\s+(?:wrong|incorrect|false|untrue|impossible|invalid|mistaken|a\s+mistake|an\s+error"
+    r"|ruled\s+out|excluded|no\s+(?:answer|solution)|out\s+of\s+the\s+question|too\s+(?:high|low|large|small|big))\b"
+    rf"|(?:{_VERB}{_ADVERB}\s+not|(?:is|are|was|were)n['’]t|(?:ca|could|would|wo)n['’]t(?:\s+possibly)?\s+be"
+    rf"|(?:cannot|(?:can|could|would|will)\s+not)(?:\s+possibly)?\s+be){_ADVERB}\s+(?:(?:the|an?|my|our|its)\s+)?"
+    r"(?:(?:right|correct|final|true|valid|only)\s+)?(?:right|correct|true|possible|valid|answer|solution|result|it|so)\b"
+    r"|(?:does|do|did|can|ca|could|will|wo|would|is)(?:\s*not|n['’]t)\s+(?:work|fit|satisfy|answer)\b)",
+    re.IGNORECASE,
+)
+_RELATION = r"(?:[<>]=?|[≤≥≠⩽⩾≦≧≪≫≮≯]|(?<!\d)!=|=/=)"
+_NOT_AT_MOST = r"(?<!no )(?<!not )(?<!none )"
+_BOUND_BEFORE = re.compile(
+    rf"(?:(?<![-=<>\n]){_RELATION}"
+    rf"|{_NOT_AT_MOST}\b(?:more|less|(?!rather|other)[a-z]{{2,12}}er)\s+than(?:\s+or\s+equal\s+to)?"
+    rf"|{_NOT_AT_MOST}\b(?:over|under|above|below|beyond|in\s+excess\s+of|upwards?\s+of)"
+    r"|(?<!not )(?<!n't )(?<!n’t )(?<!cannot )(?<!never )\bexceed(?:s|ed|ing)?"
+    r"|\bdivisible\s+by|\b(?:multiples?|factors?|divisors?|powers?|roots?|reciprocal|quarter|third|per\s?cent)\s+of)"
+    rf"\s*(?:{CURRENCY})?$",
+    re.IGNORECASE,
+)
+_BOUND_BEHIND = re.compile(r"\s*(?:>=?(?!>)|<=?(?![<|/!])(?![a-z][^<>\n]*>)|[≤≥≠⩽⩾≦≧≪≫≮≯]|(?<=\s)!=\s)", re.IGNORECASE)
+_TAG = re.compile(r"<[^\s<>][^<>\n]{0,40}>\s*$")
 
 _RAISED = r"[-−+*/\d. ]{1,30}"
 _POWER = (
@@ -160,13 +196,13 @@ def unstated(text: str, begin: int, end: int) -> bool:
     bold = before.endswith("**")
     if (_POWER_BEHIND.match(behind) and not bold) or _IN_POWER.search(before) or _BASE_BEFORE.search(before):
         return True
-    return denied(before, behind) or bool(_PERCENTS.fullmatch(text, begin, end)) or bounded(before, behind)
+    return _denied(before, behind) or bool(_PERCENTS.fullmatch(text, begin, end)) or _bounded(before, behind)
 
 
 def denies(text: str) -> bool:
     """Whether a text denies the first number in it, as in `12 is wrong`."""
     match = _RUN.search(text)
-    return match is not None and denied(
+    return match is not None and _denied(
         text[max(0, match.start() - 60) : match.start()], text[match.end() : match.end() + 60]
     )
 
@@ -194,3 +230,15 @@ def _trimmed(number: str) -> str | None:
     if number.startswith("(") and _SINGLE.fullmatch(number[1:-1]):
         number = number[1:-1].strip()
     return number or None
+
+
+def _denied(before: str, behind: str) -> bool:
+    """Whether the text before a number or behind it says that the number is not the answer."""
+    return bool(_DENIED.search(before) or _REJECTED.match(behind))
+
+
+def _bounded(before: str, behind: str) -> bool:
+    """Whether a relation or a comparison, such as `≥`, `over` or `less than`, makes a number a bound."""
+    if before.endswith("<") and behind.startswith(">"):  # a number in angle brackets, as in `<12>`
+        return False
+    return bool((_BOUND_BEFORE.search(before) and not _TAG.search(before)) or _BOUND_BEHIND.match(behind))

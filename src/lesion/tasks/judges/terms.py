@@ -24,6 +24,7 @@ from lesion.tasks.judges.notation import WORDS, Token
 from lesion.tasks.judges.regions import solved
 from lesion.tasks.judges.units import is_unit
 
+_END = Token("", "", False, 0, 0)
 DEEPEST = 40
 """How deep brackets, fractions and powers may stand in one another."""
 
@@ -62,26 +63,31 @@ class Terms(ABC):
 
     # Tokens
 
-    def peek(self, ahead: int = 0) -> Token | None:
-        """The next token, or one further ahead; None behind the last."""
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
+    def peek(self, ahead: int = 0) -> Token:
+        """The next token, or one further ahead; behind the last one without text, which is false."""
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else _END
 
     def next(self) -> Token:
         """The next token, taken."""
         token = self.peek()
-        if token is None:
+        if not token:
             raise Unreadable("the end")
         self.at += 1
         return token
 
-    def follows(self, texts: tuple[str, ...], ahead: int = 0) -> bool:
+    def follows(self, *texts: str, ahead: int = 0) -> bool:
         """Whether the next token, or one further ahead, is one of these."""
-        token = self.peek(ahead)
-        return token is not None and token.text in texts
+        return self.peek(ahead).text in texts
+
+    def skip(self, *texts: str) -> bool:
+        """Take the next token if it is one of these; whether it is."""
+        skipped = self.follows(*texts)
+        self.at += skipped
+        return skipped
 
     def take(self, text: str) -> None:
         """Take a token that must be the next."""
-        if self.next().text != text:
+        if not self.skip(text):
             raise Unreadable(f"no {text}")
 
     def unit_word(self, token: Token, begun: bool) -> bool:
@@ -90,17 +96,7 @@ class Terms(ABC):
             return (is_unit(token.text) and (begun or token.spaced or token.text not in "smghlk")) or (
                 begun and token.text in ("a", "A")
             )
-        if token.kind != "word" or token.text.lower() in (
-            "and",
-            "or",
-            "to",
-            "is",
-            "are",
-            "times",
-            "plus",
-            "minus",
-            "mod",
-        ):
+        if token.kind != "word" or token.text.lower() in _NO_UNIT:
             return False
         return begun or is_unit(token.text) or len(token.text) > 3 or self.prose or token.spaced
 
@@ -108,7 +104,7 @@ class Terms(ABC):
         """Whether a unit in brackets follows, as in `5 (cm)`."""
         first, second = self.peek(1), self.peek(2)
         closed = any(token.text in (")", "]") for token in self.tokens[self.at + 2 :])
-        return closed and bool(first and second and (first.kind == "word" or is_unit(first.text)) and not first.spaced)
+        return closed and bool(second) and (first.kind == "word" or is_unit(first.text)) and not first.spaced
 
     # Expressions
 
@@ -119,13 +115,8 @@ class Terms(ABC):
             raise Unreadable("too deep")
         left = self.term()
         while (token := self.peek()) and token.kind == "sign" and token.text in ("+", "-", "±", "∓"):
-            if (
-                token.text == "-"
-                and isinstance(left, Node)
-                and left.op == "number"
-                and self.follows(("%",), 2)
-                and not self.percents
-            ):
+            is_number = isinstance(left, Node) and left.op == "number"
+            if token.text == "-" and is_number and self.follows("%", ahead=2) and not self.percents:
                 raise Unreadable("a range of percentages")
             self.at += 1
             right = self.term()
@@ -141,13 +132,9 @@ class Terms(ABC):
                 self.at += 1
                 left = Node(token.text, (only_node(left), only_node(self.signed())))
             elif self._factor_follows(left, token):
-                right = self._fraction() if token.kind == "number" and self.follows(("/",), 1) else self.power()
-                mixed = isinstance(left, Node) and isinstance(right, Node) and _is_mixed(left, right, token)
-                left = (
-                    _mixed(only_node(left), only_node(right))
-                    if mixed
-                    else Node("*", (only_node(left), only_node(right)))
-                )
+                right = self._fraction() if token.kind == "number" and self.follows("/", ahead=1) else self.power()
+                factors = only_node(left), only_node(right)
+                left = _mixed(*factors) if _is_mixed(*factors, token) else Node("*", factors)
             else:
                 break
         return left
@@ -165,38 +152,23 @@ class Terms(ABC):
             return False
         if token.kind == "number":  # 3 1/2, or behind a bracket
             before = self.tokens[self.at - 1]
-            slash = self.peek(1)
-            fraction = (
-                before.kind == "number"
-                and token.spaced
-                and slash is not None
-                and slash.text == "/"
-                and (below := self.peek(2)) is not None
-                and below.kind == "number"
-            )
+            apart = before.kind == "number" and token.spaced
+            fraction = apart and self.follows("/", ahead=1) and self.peek(2).kind == "number"
             return fraction or before.text in (")", "π", "!")
-        if token.kind == "command":
-            return True
-        if token.kind == "function":
+        if token.kind in ("command", "function"):
             return True
         if token.kind == "symbol":
             if self.unit_word(token, False) and token.spaced and rational(left) is not None:
                 return False
             if self.prose and token.text in ("k", "K", "M", "B") and left.op == "number":
                 return False
-            if (
-                self.prose
-                and token.text == "a"
-                and token.spaced
-                and (follows := self.peek(1))
-                and follows.kind == "word"
-            ):
+            if self.prose and token.text == "a" and token.spaced and self.peek(1).kind == "word":
                 return False
             return not (token.text == "U" and token.spaced)
         if token.kind == "word":
             return self._is_product(token)
         if token.text in ("(", "[", "{"):
-            if self.unit_in_brackets() and self.peek(1).kind == "word" and not self._is_product(self.peek(1)):  # type: ignore[union-attr, arg-type]
+            if self.unit_in_brackets() and self.peek(1).kind == "word" and not self._is_product(self.peek(1)):
                 return False
             return token.text != "[" and not (self.prose and token.spaced and left.op == "number")
         return token.text in "π√∛∜⌊⌈"
@@ -210,7 +182,7 @@ class Terms(ABC):
 
     def signed(self) -> Node | Many | Region | Word:
         """A factor with signs before it."""
-        if self.follows(("-", "+", "±", "∓", "¬")):
+        if self.follows("-", "+", "±", "∓", "¬"):
             sign = self.next().text
             self.depth += 1
             if self.depth > DEEPEST:
@@ -230,13 +202,10 @@ class Terms(ABC):
         while token := self.peek():
             if token.text == "!" and isinstance(base, Node):
                 self.at += 1
-                if self.follows(("!",)):
+                if self.follows("!"):
                     raise Unreadable("!!")
                 base = Node("factorial", (base,))
             elif token.text == "^":
-                follows = self.peek(1)
-                if follows is None:
-                    raise Unreadable("^")
                 self.at += 1
                 base = Node("^", (only_node(base), self._exponent()))
             elif token.text == "%" and self.percents:
@@ -245,26 +214,20 @@ class Terms(ABC):
                 raise Unreadable("'")
             else:
                 break
-        if (
-            isinstance(base, Node)
-            and self.follows(("°",))
-            and self.at + 1 < len(self.tokens)
-            and self.tokens[self.at + 1].text in ("+", "-", ")")
-        ):
+        if isinstance(base, Node) and self.follows("°") and self.follows("+", "-", ")", ahead=1):
             self.at += 1
-            base = Node("*", (base, Node("/", (Node("constant", ("pi",)), number(180)))))
+            return Node("*", (base, DEGREE))
         return base
 
     def _exponent(self) -> Node:
-        if self.follows(("{",)):
+        if self.follows("{"):
             return self._group()
-        if self.follows(("-", "+")):
+        if self.follows("-", "+"):
             sign = self.next().text
             inner = self._exponent()
             return Node("negative", (inner,)) if sign == "-" else inner
         node = only_node(self.primary())
-        if self.follows(("^",)):
-            self.at += 1
+        if self.skip("^"):
             node = Node("^", (node, self._exponent()))
         return node
 
@@ -277,11 +240,9 @@ class Terms(ABC):
 
     def _argument(self) -> Node:
         """What a command takes: a group, or one token; of `\\frac12` the 1."""
-        if self.follows(("{",)):
+        if self.follows("{"):
             return self._group()
         token = self.peek()
-        if token is None:
-            raise Unreadable("no argument")
         if token.kind == "number" and token.text.isdigit() and len(token.text) > 1:
             first = replace(token, text=token.text[0], close=token.place + 1)
             rest = replace(token, text=token.text[1:], place=token.place + 1, spaced=False)
@@ -305,13 +266,13 @@ class Terms(ABC):
             if len(token.text) <= 3 and token.text.isalpha() and token.text.islower() and token.text not in SHORT:
                 return _product(token.text)
             raise Unreadable(token.text)
-        if token.text in ("π",):
+        if token.text == "π":
             return Node("constant", ("pi",))
         if token.text == "∞":
             return INFINITY
         if token.text == "...":
             return Node("constant", ("...",))
-        if token.text in CURRENCIES and self.peek() and self.peek().kind == "number":  # type: ignore[union-attr]
+        if token.text in CURRENCIES and self.peek().kind == "number":
             self.currency = token.text
             return self.primary()
         if token.text in "√∛∜":
@@ -331,14 +292,14 @@ class Terms(ABC):
 
     def read_number(self, token: Token) -> Node:
         """The number that a token is, or a numeral with the base behind it."""
-        if self.follows(("_",)) or (self.peek() and self.peek().text.lower() == "base"):  # type: ignore[union-attr]
+        if self.follows("_") or self.peek().text.lower() == "base":
             return self._numeral(token)
         digits = re.sub(r"[\s,'’_]", "", token.text).replace("−", "-").lower()
         mantissa, _, exponent = digits.partition("e")
         if len(exponent) > 4 or abs(int(exponent or 0)) > 999:
             raise Unreadable(token.text)
         power = int(exponent or 0)
-        if "." in mantissa and self.follows(("...",)) and not self.tokens[self.at].spaced:
+        if "." in mantissa and self.follows("...") and not self.peek().spaced:
             self.at += 1
             return Node("cut", (number(Fraction(mantissa), float(len(mantissa.partition(".")[2]))),))
         return number(
@@ -348,13 +309,12 @@ class Terms(ABC):
     def _numeral(self, token: Token) -> Node:
         self.at += 1
         opened = 0
-        while self.follows(("{", "(")) or (self.peek() and self.peek().text.lower() == "base"):  # type: ignore[union-attr]
+        while self.follows("{", "(") or self.peek().text.lower() == "base":
             opened += self.next().text in ("{", "(")
         base = self.next()
         for _ in range(opened):
-            if not self.follows(("}", ")")):
+            if not self.skip("}", ")"):
                 raise Unreadable("_")
-            self.at += 1
         if not base.text.isdigit() or not 2 <= int(base.text) <= 36:
             raise Unreadable(base.text)
         if base.text == "10":
@@ -363,43 +323,33 @@ class Terms(ABC):
 
     def _symbol(self, token: Token) -> Node:
         name = token.text
-        while self.follows(("'",)) and not self.tokens[self.at].spaced:
+        while self.follows("'") and not self.peek().spaced:
             self.at += 1
             name += "'"
-        if self.follows(("_",)):
-            self.at += 1
-            if self.follows(("{",)):
-                self.at += 1
-                pieces = []
-                while not self.follows(("}",)):
-                    pieces.append(self.next().text)
-                self.at += 1
-                name += "_" + "".join(pieces)
+        if self.skip("_"):
+            name += "_"
+            if self.skip("{"):
+                while not self.skip("}"):
+                    name += self.next().text
             else:
-                name += "_" + self.next().text
+                name += self.next().text
             return Node("symbol", (name,))
-        if name in ("i", "e"):
-            return Node("constant", (name,))
-        return Node("symbol", (name,))
+        return _letter(name)
 
     def _function(self, name: str) -> Node:
         exponent: Node | None = None
         base: Node | None = None
         degree: Node | None = None
-        if name == "sqrt" and self.follows(("[",)):
-            self.at += 1
+        if name == "sqrt" and self.skip("["):
             degree = only_node(self.expression())
             self.take("]")
-        if name == "log" and self.follows(("_",)):
-            self.at += 1
+        if name == "log" and self.skip("_"):
             base = self._argument()
-        if self.follows(("^",)):
-            self.at += 1
+        if self.skip("^"):
             exponent = self._exponent()
-        if self.follows(("{",)):
+        if self.follows("{"):
             inner = self._group()
-        elif self.follows(("(",)):
-            self.at += 1
+        elif self.skip("("):
             inner = only_node(self.expression())
             self.take(")")
         elif name in ("sqrt", "cbrt"):
@@ -419,34 +369,27 @@ class Terms(ABC):
     def _bare_argument(self) -> Node:
         """The argument of a function without brackets: a product up to the next sign, as in `sin 2x`."""
         node = only_node(self.power())
-        while ((token := self.peek()) and token.kind in ("symbol", "command")) or self.follows(("π",)):
+        while ((token := self.peek()) and token.kind in ("symbol", "command")) or self.follows("π"):
             node = Node("*", (node, only_node(self.power())))
-        if self.follows(("°",)):
-            self.at += 1
-            node = Node("*", (node, Node("/", (Node("constant", ("pi",)), number(180)))))
-        elif self.follows(("/",)):
-            self.at += 1
+        if self.skip("°"):
+            node = Node("*", (node, DEGREE))
+        elif self.skip("/"):
             node = Node("/", (node, only_node(self.power())))
         return node
 
     def _command(self, name: str) -> Node:
-        if name in ("frac", "binom"):
-            above, below = self._argument(), self._argument()
-            return (
-                Node("/" if name == "frac" else "binomial", (above, below))
-                if name != "frac"
-                else Node("group", (Node("/", (above, below)),))
-            )
-        raise Unreadable(name)
+        if name not in ("frac", "binom"):
+            raise Unreadable(name)
+        parts = self._argument(), self._argument()
+        return Node("binomial", parts) if name == "binom" else Node("group", (Node("/", parts),))
 
     def _matrix(self) -> Many:
         rows: list[Value] = []
         cells: list[Value] = []
-        while not (self.peek() and self.peek().kind == "end"):  # type: ignore[union-attr]
-            if self.follows(("&",)):
-                self.at += 1
-            elif self.follows(("⏎",)):
-                self.at += 1
+        while self.peek().kind != "end":
+            if self.skip("&"):
+                continue
+            if self.skip("⏎"):
                 rows, cells = [*rows, Many("row", tuple(cells))], []
             else:
                 cells.append(self.element())
@@ -457,36 +400,26 @@ class Terms(ABC):
 
     def _bracket(self, opening: str) -> Node | Many | Region | Word:
         """What stands in brackets: one expression, a tuple, a set, an interval or a vector."""
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise Unreadable("too deep")
         closings = {"(": ")]", "[": ")]", "{": "}", "⦃": "⦄", "⟨": "⟩", "<": ">"}[opening]
         prose, self.prose = self.prose, False
-        if self.follows(tuple(closings)):
+        if self.follows(*closings):
             if opening not in "{⦃":
                 raise Unreadable("()")
             self.at += 1
             return Word("no solution")
         items: list[Value] = []
-        token = self.peek()
-        if token and opening in "{⦃" and token.kind == "symbol" and self.follows((":",), 1):  # { x : x > 5 }
+        if opening in "{⦃" and self.peek().kind == "symbol" and self.follows(":", ahead=1):  # { x : x > 5 }
             self.at += 2
         while True:
-            if opening == "<":
-                items.append(Scalar(only_node(self.expression())))
-            else:
-                items.append(self.statement())
-            if self.follows((",", ";")):
-                self.at += 1
+            items.append(Scalar(only_node(self.expression())) if opening == "<" else self.statement())
+            if self.skip(",", ";"):
                 continue
-            if opening in "{⦃" and self.follows(("|", ":")):  # { x | x > 5 }
-                self.at += 1
+            if opening in "{⦃" and self.skip("|", ":"):  # { x | x > 5 }
                 items = [self.several(frozenset(closings))]
             break
         closing = self.next().text
         if closing not in closings:
             raise Unreadable(closing)
-        self.depth -= 1
         self.prose = prose
         if len(items) == 1:
             return self._single(opening, items[0])
@@ -515,7 +448,8 @@ class Terms(ABC):
         raise Unreadable("a bracket")
 
 
-SHORT = frozenset(WORDS["formula"]["short"])
+SHORT, _NO_UNIT = (frozenset(WORDS["formula"][words]) for words in ("short", "no_unit"))
+DEGREE = Node("/", (Node("constant", ("pi",)), number(180)))
 
 
 def _product(letters: str) -> Node:
