@@ -85,10 +85,7 @@ def _half(sign: str, left: Node, right: Node) -> Region | None:
     slope = at[1] - at[0]
     if not close(at[2], at[0] + 2 * slope) or not close(at[3], at[0] + 5 * slope) or close(slope, 0):
         return None
-    zero, one = (
-        substituted(difference, lambda part, turn=turn: number(turn) if part == Node("symbol", (name,)) else None)
-        for turn in (0, 1)
-    )
+    zero, one = (substituted(difference, {Node("symbol", (name,)): number(turn)}.get) for turn in (0, 1))
     root = Node("/", (Node("negative", (zero,)), Node("-", (one, zero))))
     exact = rational(root)
     return _ray(sign if slope.real > 0 else TURNED[sign], root if exact is None else number(exact), name)
