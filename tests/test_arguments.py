@@ -85,6 +85,8 @@ def test_what_means_the_same_becomes_it(given, hint, becomes):
         (itertools.count(), Sequence[int]),
         ("middle", Literal["top", "bottom"]),
         (True, Literal[1]),
+        ({1: "a"}, str | dict[str, str]),
+        ({"a": 1}, Mapping[str, str]),
         (object(), str | Path),
         (b"a", str | Path),
     ],

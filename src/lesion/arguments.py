@@ -201,7 +201,11 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
         values = several(value)
         converted = [_converted(each, inner[0], name) for each in _require(values is not None, values)]
         return tuple(converted) if origin is tuple else converted
-    return _require(isinstance(value, origin or hint), value)
+    _require(isinstance(value, origin or hint), value)
+    if inner and issubclass(origin, Mapping):
+        for key, each in value.items():
+            _converted(key, inner[0], name), _converted(each, inner[1], name)
+    return value
 
 
 def _as_one_of(value: Any, hints: Sequence[Any], name: str) -> Any:

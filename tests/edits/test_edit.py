@@ -337,3 +337,9 @@ def test_numbers_are_written_in_plain_digits(text):
 
 def test_a_capital_letter_multiplies_too():
     assert parse("3X0 + 4.mlpX0.5") == parse("3×0 + 4.mlp×0.5")
+
+
+@pytest.mark.parametrize("given", ["~nobody-of-this-name/x.edit", Path("~nobody-of-this-name/x.edit"), "a\x1b/x.edit"])
+def test_the_path_of_an_edit_that_no_file_can_have_is_refused(given):
+    with pytest.raises(UsageError, match="The path of an edit"):
+        as_edit(given)

@@ -259,6 +259,14 @@ def test_a_device_map_is_accelerates(saved):
     assert load(saved, device_map={"": "cpu"}).device == torch.device("cpu")
 
 
+@pytest.mark.parametrize(
+    "spread", [{}, {1: None}, {"": None}, {"": True}, {"": 1j}, {"": "nowhere"}, {"": "cuda:99"}, "evenly"]
+)
+def test_a_device_map_without_devices_is_refused_before_anything_is_read(saved, spread):
+    with pytest.raises(UsageError, match=r"device_map|There is no device"):
+        load(saved, device_map=spread)
+
+
 def test_parts_that_are_not_in_memory_are_refused():
     network = tiny("llama")
     network.model.layers[2].to("meta")

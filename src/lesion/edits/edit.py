@@ -13,6 +13,7 @@ from lesion.arguments import several, shown, validated
 from lesion.edits.place import Unit, address
 from lesion.edits.replace import Replace
 from lesion.errors import UsageError
+from lesion.files import named
 from lesion.plain import short
 from lesion.reprs import LONGEST, described
 
@@ -224,10 +225,8 @@ class ReadEdit(Protocol):
 
 def path_of(given: EditLike) -> Path | None:
     """The file that is meant: a path, or text that ends in `.edit` or names a folder; None for anything else."""
-    if isinstance(given, Path):
-        return given.expanduser()
-    named = isinstance(given, str) and (given.strip().endswith(".edit") or "/" in given)
-    return Path(given.strip()).expanduser() if named else None
+    is_file = isinstance(given, str) and (given.strip().endswith(".edit") or "/" in given)
+    return named(given.strip() if is_file else given, "path of an edit") if is_file or isinstance(given, Path) else None
 
 
 def as_edit(given: EditLike) -> Edit:

@@ -37,6 +37,8 @@ from lesion.threads import warn_of_spinning
 if TYPE_CHECKING:  # their libraries take seconds to load
     from transformers import PreTrainedModel
 
+SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Ways of accelerate to spread a network over devices."""
 DTYPES = {
     **dict.fromkeys(("float32", "fp32"), torch.float32),
     **dict.fromkeys(("bfloat16", "bf16"), torch.bfloat16),
@@ -134,6 +136,23 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
         return torch.float32 if on_cpu else "auto"
     refuse_dtype(dtype)
     return DTYPES[dtype]
+
+
+def _spread(device_map: str | dict[str, Any]) -> str | dict[str, Any]:
+    """A device map as it is; refuses one that names no devices."""
+    if isinstance(device_map, str):
+        if device_map not in SPREADS:
+            device_of(device_map)
+        return device_map
+    for module, device in device_map.items() or [("", None)]:
+        if not isinstance(device, str | int | torch.device) or isinstance(device, bool):
+            raise UsageError(
+                f"A device_map gives each part of a network a device, as {{'': 'cpu'}} or {{'model': 0, 'lm_head': 1}};"
+                f" {shown(device)} for {shown(module)} is none."
+            )
+        if device != "disk":
+            device_of(device)
+    return device_map
 
 
 def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str, body: str) -> None:
@@ -273,7 +292,7 @@ def load(
     on_cpu = target.type == "cpu" if device_map is None else not torch.cuda.is_available()
     settings: dict[str, Any] = {"dtype": _dtype(dtype, on_cpu)}
     if device_map is not None:
-        settings["device_map"] = device_map
+        settings["device_map"] = _spread(device_map)
     elif not on_cpu:
         settings["device_map"] = {"": target}  # straight to the device, without a copy in main memory
     with quiet():

@@ -30,7 +30,7 @@ def refuse_dtype(dtype: str) -> None:
         )
 
 
-def device_of(device: str | torch.device) -> torch.device:
+def device_of(device: str | int | torch.device) -> torch.device:
     """The device that is meant; `auto` is a GPU where there is one."""
     import torch  # names are refused without it
 

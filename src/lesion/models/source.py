@@ -57,7 +57,7 @@ def revisions(folder: str | Path) -> dict[str, Path]:
     `lesion lab lineage` keeps them), and right below it.
     """
     # Absolute, so that `.` has a name and a parent; not resolved: a link may lead to where no checkpoints lie.
-    path = Path(os.path.abspath(Path(folder).expanduser()))
+    path = Path(os.path.abspath(named(folder, "model")))
     places = [path / CHECKPOINTS, *([path.parent / CHECKPOINTS] if path.name == "model" else []), path]
     checkpoints: dict[str, Path] = {}
     for place in places:
@@ -101,7 +101,7 @@ def find(typed: str, revision: str | None = None) -> Source:
         return Source(place, False, revision or tag, file)
     if path.suffix.lower() == SUFFIX:
         raise UsageError(f"There is no file {typed}. A GGUF file on the Hugging Face hub is OWNER/NAME:FILE.gguf.")
-    if tag and Path(identifier).expanduser().is_dir():
+    if tag and named(identifier, "model").is_dir():
         return _folder(identifier, identifier, tag)
     looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
     if looks_like_path or not _HUB_ID.fullmatch(identifier) or (at and not tag):
@@ -128,7 +128,7 @@ def _bundled(typed: str, revision: str | None) -> Source:
 
 def _folder(folder: str, typed: str, revision: str | None) -> Source:
     """A folder that holds a configuration, or the one of its checkpoints that a revision names."""
-    path = Path(folder).expanduser()
+    path = named(folder, "model")
     if revision is not None:
         path, typed = _checkpoint(path, typed, revision), f"{typed}@{revision}"
     if not (path / "config.json").is_file():

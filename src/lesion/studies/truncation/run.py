@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from lesion import files
 from lesion.core import cost
 from lesion.core.cached_answers import CachedAnswers, gold_tasks
 from lesion.core.inference import load_chosen
@@ -120,7 +121,7 @@ def _follow(
 
 def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
     """The same model at another revision than its source, or the choice itself, names."""
-    source = chosen.source if Path(chosen.source).expanduser().is_dir() else chosen.source.partition("@")[0]
+    source = chosen.source if files.named(chosen.source, "model").is_dir() else chosen.source.partition("@")[0]
     return chosen.model_copy(update={"source": source, "revision": revision})
 
 

@@ -6,6 +6,7 @@ import filecmp
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lesion import files
 from lesion.errors import UsageError, nearest
 from lesion.models.source import BUNDLED, CHECKPOINTS, find, revisions
 
@@ -31,7 +32,7 @@ def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[
     entries: list[str | dict[str, str]] = []
     notes: list[str] = []
     for model in models:
-        folder = Path(model).expanduser()
+        folder = files.named(model, "model")
         known = revisions(folder) if folder.is_dir() else {}
         for revision in _chosen(model, None if names == [ALL] else names, known):
             if known and _same_weights(known[revision], Path(find(model).place)):
@@ -51,7 +52,7 @@ def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[
 
 def _chosen(model: str, named: list[str] | None, known: Mapping[str, Path]) -> list[str]:
     """The checkpoints of a model that are asked for; `named` is None for all."""
-    folder = Path(model).expanduser().is_dir()
+    folder = files.named(model, "model").is_dir()
     if not folder and "@" in model:
         raise UsageError(f"{model} names a revision already: give {model.partition('@')[0]} and --revisions.")
     if folder or model.startswith(BUNDLED):
