@@ -104,11 +104,6 @@ def test_a_comparison_under_an_edit_is_refused(llama):
         llama.compare(PROMPT, "1x0", max_new_tokens=1)
 
 
-def test_nothing_to_compare_is_refused(llama):
-    with pytest.raises(lesion.UsageError, match="at least one edit"):
-        llama.compare(PROMPT, [])
-
-
 def test_a_prompt_that_is_no_text_and_edits_of_a_generator(llama):
     with pytest.raises(lesion.UsageError, match="prompt must be text, not None"):
         generate.generate(llama, None)

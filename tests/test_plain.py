@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.plain import amount, layout, plain, short
+from lesion.plain import amount, plain, short
 
 ACTING = [
     *map(chr, range(32)),
@@ -42,10 +42,6 @@ def test_ordinary_text_stays_as_it_is():
         "\\x1b",
     ):
         assert plain(text) == text
-
-
-def test_layout_keeps_line_breaks_and_tabs_and_nothing_else():
-    assert layout("a\n\tb\r\x1b") == "a\n\tb\\r\\x1b"
 
 
 @given(st.text(st.characters(exclude_categories=())))

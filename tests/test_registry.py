@@ -29,9 +29,7 @@ from lesion.registry import load_study
 from lesion.report.blocks import Page
 from lesion.studies.ablation.study import Study
 from lesion.studies.isolation.study import IsolationStudy
-from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
-from lesion_labs.recall.study_file import RecallStudy
 
 LAYERS = 'models = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\n'
 ISOLATION = (
@@ -48,26 +46,6 @@ def test_a_file_is_what_its_kind_says_and_without_one_a_layer_study(tmp_path):
     assert (found.name, found.skill) == ("weights", "primer:arithmetic")
 
 
-def test_every_study_shipped_loads_by_its_name():
-    assert shipped()
-    for name in shipped():
-        assert load_study(name).name == name
-
-
-@pytest.mark.parametrize(
-    ("kind", "rest", "made"),
-    [
-        ("truncation", 'model = "bundled:llama-base"\ntasks = ["primer:atlas"]\n', TruncationStudy),
-        ("recall", "noise = [0.3, 0.5]\n", RecallStudy),
-    ],
-)
-def test_searches_and_recall_trainings_are_files_of_their_kinds(kind, rest, made, tmp_path):
-    (tmp_path / "s.toml").write_text(f'kind = "{kind}"\n{rest}')
-    study = load_study(tmp_path / "s.toml")
-    assert isinstance(study, made)
-    assert type(study).parse(study.to_toml()) == study
-
-
 @pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("truncation-")])
 def test_the_tasks_of_every_shipped_search_that_need_no_hub_have_as_many_items_as_it_asks(name):
     study = load_study(name)
@@ -80,11 +58,6 @@ def test_a_file_in_this_folder_goes_before_a_shipped_study_of_its_name(tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").write_text(ISOLATION)
     assert isinstance(load_study("demo"), IsolationStudy)
-
-
-def test_a_byte_order_mark_does_not_hide_the_kind(tmp_path):
-    (tmp_path / "weights.toml").write_text("\ufeff" + ISOLATION, encoding="utf-8")
-    assert isinstance(load_study(tmp_path / "weights.toml"), IsolationStudy)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +81,6 @@ def test_a_folder_in_this_folder_hides_no_shipped_study(tmp_path, monkeypatch):
     (tmp_path / "demo").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_study("demo").name == "demo"
-
-
-def test_neither_a_file_nor_shipped_names_the_nearest(tmp_path):
-    with pytest.raises(UsageError, match=r"no study 'dema'.*nearest: demo"):
-        load_study("dema")
-    with pytest.raises(UsageError, match=r"no file .*absent\.toml"):
-        load_study(tmp_path / "absent.toml")
 
 
 class OtherStudy(StudyFile):
@@ -225,12 +191,6 @@ def test_the_folder_of_another_kind_is_no_folder_for_a_method_from_outside(monke
     assert (done.code, "belongs to `lesion ablate`" in done.complaint) == (2, True)
     assert command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "far").code == 0
     assert kind_of(tmp_path / "far") == "other"
-
-
-def test_a_file_without_a_kind_whose_keys_are_those_of_one_kind_is_told_so(tmp_path):
-    (tmp_path / "s.toml").write_text(ISOLATION.replace('kind = "isolation"', ""))
-    with pytest.raises(UsageError, match='say kind = "isolation"'):
-        load_study(tmp_path / "s.toml")
 
 
 @pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning", "patching", "recall"])

@@ -86,13 +86,6 @@ def test_bad_input_is_told_in_one_paragraph_and_nothing_is_written(arguments, co
     assert {path.name for path in tmp_path.iterdir()} == {"base", "half.edit"}
 
 
-def test_a_hub_id_that_is_not_in_the_cache_is_told_without_the_network(capsys, edit, tmp_path):
-    done = lesion(capsys, "apply", "nobody/nothing", "--edit", edit, "--out", tmp_path / "out")
-    assert done.code == 1
-    for words in ("nobody/nothing", "HF_HUB_OFFLINE"):
-        assert words in done.complaint
-
-
 def test_a_model_in_the_hubs_cache_is_edited_through_its_links(capsys, base, edit, tmp_path, monkeypatch):
     import huggingface_hub.constants
 

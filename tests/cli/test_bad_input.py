@@ -32,16 +32,6 @@ def test_an_unknown_hub_id_without_the_network_names_the_ways_out(capsys, sums, 
     refused(done, 1, "nobody/nothing", "HF_HUB_OFFLINE", "network", "folder", "bundled:")
 
 
-def test_an_unknown_bundled_model_names_those_there_are(capsys, sums, out):
-    done = lesion(capsys, "ablate", "bundled:lama-base", "--task", sums, "--items", 2, "--out", out)
-    refused(done, 2, "no bundled model 'lama-base'")
-
-
-def test_a_folder_that_is_not_there_is_wrong_use(capsys, sums, tmp_path, out):
-    done = lesion(capsys, "ablate", tmp_path / "absent", "--task", sums, "--items", 2, "--out", out)
-    refused(done, 2, f"no folder {tmp_path / 'absent'}", "config.json", "bundled:")
-
-
 def without(checkpoint: Path, folder: Path, *names: str) -> Path:
     shutil.copytree(checkpoint, folder)
     for name in names:
@@ -77,30 +67,15 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
     [
         (["--layers", "1-3"], "there is no block 3: {model} has blocks 0 to 2."),
         (["--layers", "3-1"], "The range 3-1 runs backwards; write 1-3."),
-        (["--layers", "two"], "'two' does not name layers; write all, or numbers and ranges such as 0-3,7."),
-        (
-            ["--unit", "neurons"],
-            "edits.unit must be block, attention, mlp, head, group, matrix, expert or neuron, or a list",
-        ),
-        (["--factor", "nan"], "edits.factor must be a finite number"),
         (["--factor", "half"], "--factor takes numbers"),
-        (["--items", "0"], "items must be a whole number from 1, or all"),
         (["--items", "few"], 'items must be a whole number from 1, or all, not "few"'),
         (["--seed", "-1"], "seed must be a whole number from 0"),
-        (["--max-new-tokens", "0"], "max_new_tokens must be a whole number from 1"),
-        (["--stop-loops", "1"], "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1"),
-        (["--stop-loops", "often"], "'--stop-loops'"),
-        (["--batch-size", "0"], "batch_size must be a whole number from 1, or auto"),
         (["--level", "95"], "level must be a number between 0 and 1"),
-        (["--temperature", "-1"], "temperature must be a number from 0"),
         (["--dtype", "float8"], "dtype must be auto, float32, bfloat16 or float16"),
         (["--device", "toaster"], "There is no device 'toaster'; write auto, cpu, cuda or cuda:1"),
         (["--prompt-style", "polite"], "There is no prompt style 'polite'"),
-        (["--prompt-style", " "], "There is no prompt style ' '"),
         (["--prompt-style", "chat"], "has no chat template; choose another prompt style: raw or plain."),
         (["--task", "gsm9k"], "There is no task 'gsm9k' (nearest: gsm8k"),
-        (["--task", "primer:reeding"], "There is no task 'primer:reeding' (nearest: primer:reading"),
-        (["--task", "absent.jsonl"], "There is no file absent.jsonl."),
         (["--task", "gsm8k:absent.jsonl"], "There is no file absent.jsonl."),
         (["--colour", "red"], "No such option: --colour"),
     ],
@@ -125,20 +100,8 @@ def test_a_folder_is_not_spoilt_by_wrong_use(capsys, checkpoint, sums, out):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is empty"),
-        ("\n\n", "is empty"),
         ('{"id": "a", "prompt": "p", "answer": "b"}\n{"id": "b", prompt}\n', "line 2: this is not JSON"),
-        ('{"id": "a", "prompt": "p", "answer": "b"}\n["id"]\n', "line 2: this is not a JSON object"),
-        ('{"id": "a", "prompt": "p"}\n', "line 1: the field 'answer' is missing"),
         ('{"id": "a", "promt": "p", "answer": "b"}\n', "line 1: there is no field 'promt'; did you mean 'prompt'?"),
-        (
-            '{"id": "a", "prompt": "p", "answer": "b"}\n\n{"id": "a", "prompt": "q", "answer": "b"}\n',
-            "line 3: the id 'a' was used on line 1",
-        ),
-        (
-            '{"id": "a", "prompt": "p", "answer": "b", "judge": "maths"}\n',
-            "line 1: there is no judge 'maths' (nearest: math",
-        ),
     ],
 )
 def test_a_faulty_task_file_is_wrong_use_with_the_line(text, says, capsys, checkpoint, tmp_path, out):

@@ -10,7 +10,6 @@ import pytest
 import lesion as library
 from commandline import lesion, questions, refused
 from lesion.core.store import Store
-from lesion.errors import UsageError
 from lesion.studies.drift.study import DriftStudy
 from tiny import model
 
@@ -44,19 +43,6 @@ def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(caps
     assert (out / "report.html").read_bytes() == page
 
 
-def test_a_study_file_runs_as_the_command_does(capsys, checkpoint, sums, tmp_path):
-    (tmp_path / "s.toml").write_text(
-        f'kind = "drift"\nname = "drift"\nmodels = [{json.dumps(str(checkpoint))}]\ntask = {json.dumps(str(sums))}\n'
-        "clusters = 4\nitems = 6\nruns = 2\nstarts = 1\nmax_new_tokens = 4\n"
-    )
-    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "a")
-    assert done.code == 0, done.err
-    assert lesion(
-        capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", tmp_path / "b"
-    ).code == 0  # fmt: skip
-    assert (tmp_path / "a/summary.json").read_bytes() == (tmp_path / "b/summary.json").read_bytes()
-
-
 def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(capsys, checkpoint, sums, tmp_path):
     options = {
         "--part": "prompt", "--solution": "gold", "--normalise": "unit", "--nmi": "max", "--layer-zero": "block",
@@ -78,35 +64,16 @@ def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(caps
     [
         (["--clusters", "500"], ["500 clusters", "tokens", "--clusters"]),
         (["--clusters", "4,x"], ["--clusters takes whole numbers by commas", "'x'"]),
-        (["--runs", "0"], ["runs must be a whole number from 1"]),
         (["--part", "prompts"], ["part must be prompt, solution or both"]),
-        (["--layer-zero", "zero"], ["layer_zero must be embedding or block"]),
-        (["--prompt-style", "chat"], ["no chat template"]),
         (["--between", "0,9"], ["no layer 9", "3 blocks"]),
         (["--between", "2,1"], ["2, 1 does not go from an earlier layer to a later one"]),
         (["--study", "nowhere"], ["nowhere", "--study"]),
-        (["--device", "tpu"], ["no device 'tpu'"]),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(more, says, capsys, checkpoint, sums, tmp_path):
     arguments = ["drift", checkpoint, "--task", sums, *(["--clusters", 4] if "--clusters" not in more else [])]
     few = FEW if not {"--runs", "--items"} & set(more) else ["--starts", 1]
     refused(lesion(capsys, *arguments, *few, *more, "--out", tmp_path / "out"), 2, *says)
-
-
-def test_a_family_of_the_bundle_that_is_not_there_names_those_that_are(capsys, sums, tmp_path):
-    done = lesion(capsys, "drift", "bundled:lama-base", "--task", sums, "--out", tmp_path / "out")
-    refused(done, 2, "no bundled model 'lama-base'", "llama-base")
-
-
-def test_a_folder_of_other_answers_is_kept(capsys, checkpoint, sums, tmp_path):
-    out = tmp_path / "out"
-    assert (
-        lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 2, "--out", out).code
-        == 0
-    )
-    done = lesion(capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", out)
-    refused(done, 2, "belongs to `lesion ablate`", "--out")
 
 
 def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path):
@@ -121,8 +88,3 @@ def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path
     assert {"token", "class", "count", "left", "share"} <= set(result.tokens.columns)
     assert result.evaluated > 0
     assert result.report() == tmp_path / "out/report.html"
-
-
-def test_from_python_wrong_values_are_told_as_on_the_command_line(sums):
-    with pytest.raises(UsageError, match="runs must be a whole number from 1"):
-        library.drift("bundled:llama-base", str(sums), runs=0)

@@ -64,28 +64,6 @@ def test_isolate_leaves_statistics_edits_a_summary_and_a_report(found, capsys, c
     assert "asked" not in again.out
 
 
-def test_its_summary_keeps_the_contract(found, checkpoint, data):
-    told = summary(found)["isolation"]
-    assert [(one["keep"], one["repeat"], one["file"]) for one in told["selections"]] == [
-        (keep, repeat, f"mathneuro-{keep}{f'-repeat{repeat}' if repeat else ''}.edit")
-        for keep in (0.1, 0.2)
-        for repeat in range(3)
-    ]
-    for one in told["selections"]:
-        assert all(set(part) == {"block", "matrix", "selected", "total"} for part in one["matrices"])
-        assert len(one["matrices"]) == 3 * 7 + 1
-        assert sum(part["selected"] for part in one["matrices"]) > 0
-    # Of two blocks' worth of the same shape the totals are alike: what a user adds up by hand.
-    sizes = {part["matrix"]: part["total"] for part in told["selections"][0]["matrices"]}
-    assert (sizes["attention.q"], sizes["attention.k"], sizes["mlp.down"]) == (32 * 32, 16 * 32, 32 * 48)
-    assert {entry["name"] for entry in told["coverage"] if not entry["scored"]} >= {"model.embed_tokens.weight"}
-    assert all(entry["reason"] for entry in told["coverage"] if not entry["scored"])
-    assert [(one["keep"], one["repeats"], len(one["iou"])) for one in told["overlaps"]] == [(0.1, 3, 3), (0.2, 3, 3)]
-    for one in told["overlaps"]:
-        assert 0 <= one["mean"]["low"] <= one["mean"]["value"] <= one["mean"]["high"] <= 1
-        assert one["chance"] < 0.2
-
-
 def test_evaluate_ends_with_a_table_and_every_file_of_the_report(capsys, checkpoint, data, found, tmp_path):
     out = tmp_path / "out"
     edit = found / "mathneuro-0.2.edit"
@@ -181,35 +159,17 @@ def test_run_takes_an_isolation_study_from_a_file_to_its_report(capsys, checkpoi
     assert "evaluated 0 of 54 answers; 54 were stored already\n" in again.out
 
 
-def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint, data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "some.toml").write_text(
-        f'kind = "isolation"\nmodel = "{checkpoint}"\nskill = "{data[0]}"\ncontrols = "{data[1]}"\nsamples = 3\n'
-    )
-    assert lesion(capsys, "run", "some.toml").code == 0
-    (folder,) = (tmp_path / "lesion-out").iterdir()
-    assert folder.name.startswith("some-")
-    assert (folder / "mathneuro-0.05.edit").exists()
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--share", "0"], "share"),
-        (["--share", "1.5"], "share"),
         (["--share", "0.1,"], "--share takes numbers by commas; '' is none"),
-        (["--share", "five"], "--share takes numbers by commas; 'five' is none"),
-        (["--share", "nan"], "share"),
         (["--samples", "1.5"], "--samples takes whole numbers by commas; '1.5' is none"),
-        (["--samples", "0"], "samples"),
         (["--samples", "99"], "99 calibration texts are asked for"),
-        (["--repeats", "0"], "repeats"),
         (["--method", "mathnuro"], "mathneuro"),
-        (["--control", "gsm9k"], "no task 'gsm9k' (nearest: gsm8k"),
         (["--control", "DATA0"], "cannot be its own control"),
         (["--control", "DATA1"], "listed twice"),
         (["--shar", "0.1"], "--share"),
-        (["--dtype", "float8"], "dtype"),
     ],
     ids=str,
 )
@@ -225,13 +185,9 @@ def test_wrong_use_of_isolate_is_one_paragraph_and_exits_with_2(more, said, caps
     ("more", "code", "said"),
     [
         (["--factor", "two"], 2, "--factor takes numbers by commas"),
-        (["--factor", "inf"], 2, "finite"),
         (["--validation", "1"], 2, "validation must be a share of the items between 0 and 1, not 1"),
-        (["--items", "some"], 2, "items"),
-        (["--task", "gsm9k"], 2, "no task 'gsm9k'"),
         (["--random-controls", "-1"], 2, "random_controls must be a whole number from 0"),
         (["--edit", "absent.edit"], 2, "absent.edit"),
-        (["--level", "2"], 2, "level"),
     ],
     ids=str,
 )
@@ -282,12 +238,6 @@ def test_a_damaged_statistics_file_fails_and_says_to_remove_it(capsys, checkpoin
     assert lesion(capsys, *isolating(checkpoint, data, out)).code == 0
 
 
-def test_an_empty_calibration_file_fails_with_its_name(capsys, checkpoint, data, tmp_path):
-    (tmp_path / "empty.jsonl").write_text("")
-    done = lesion(capsys, *isolating(checkpoint, (tmp_path / "empty.jsonl", data[1]), tmp_path / "out"))
-    assert (done.code, "empty.jsonl is empty" in done.complaint) == (2, True)
-
-
 def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint, data, found, tmp_path):
     (tmp_path / "file").write_text("")
     done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "file"))
@@ -302,13 +252,6 @@ def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint,
             assert (done.code, "writing in" in done.complaint) == (1, True)
     finally:
         lock.release()
-
-
-def test_other_questions_in_the_same_folder_fail_and_name_the_difference(capsys, checkpoint, data, found, tmp_path):
-    out = tmp_path / "out"
-    lesion(capsys, *evaluating(checkpoint, data, out))
-    done = lesion(capsys, *evaluating(checkpoint, data, out, "--seed", 1))
-    assert (done.code, "seed: 0 there, 1 here" in done.complaint) == (1, True)
 
 
 @pytest.mark.parametrize("ours", ["isolate", "evaluate"])
@@ -327,9 +270,3 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
 def test_a_share_that_leaves_nothing_fails_in_words(capsys, checkpoint, data, tmp_path):
     done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", "--share", "1"))
     assert (done.code, "is empty on" in done.complaint) == (1, True)
-
-
-def test_a_folder_with_neither_a_study_nor_an_isolation_has_no_report(capsys, tmp_path):
-    done = lesion(capsys, "report", tmp_path)
-    assert done.code == 1
-    assert done.complaint

@@ -42,21 +42,6 @@ def test_help_is_readable_at_80_columns(command, capsys, monkeypatch):
     assert f"Usage: {' '.join(('lesion', *command))} " in done.out
 
 
-def test_help_lists_every_command_and_debug(capsys):
-    said = lesion(capsys, "--help").out
-    for name in (*COMMANDS, "--debug"):
-        assert name in said
-
-
-def test_help_of_ablate_lists_every_option_of_the_contract(capsys):
-    said = lesion(capsys, "ablate", "--help").out
-    for option in (
-        *("--task", "--unit", "--layers", "--factor", "--items", "--seed", "--max-new-tokens", "--batch-size"),
-        *("--dtype", "--device", "--out", "--prompt-style", "--temperature", "--top-p", "--level"),
-    ):
-        assert f" {option} " in said
-
-
 def test_the_version_is_that_of_the_package(capsys):
     assert lesion(capsys, "--version").out == f"lesion {version('lesion')}\n"
 
@@ -133,6 +118,7 @@ def test_debug_shows_the_traceback_of_a_failure_and_of_what_nobody_foresaw(capsy
     plain = lesion(capsys, *arguments)
     assert plain.code == 1
     assert "ZeroDivisionError: division by zero" in plain.complaint
+    assert "--debug" in plain.complaint
     debug = lesion(capsys, *arguments, "--debug")
     assert debug.code == 1
     assert "in <lambda>" in debug.err

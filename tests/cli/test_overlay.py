@@ -58,9 +58,3 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_written(capsys, folders,
     assert done.code == 2
     assert says in done.complaint
     assert {file: file.read_bytes() for file in tmp_path.rglob("*.*")} == before
-
-
-def test_a_folder_that_is_not_there_is_named(capsys, tmp_path):
-    done = lesion(capsys, "overlay", tmp_path / "nowhere", "--out", tmp_path / "out")
-    assert done.code == 2
-    assert "nowhere is no folder" in done.complaint

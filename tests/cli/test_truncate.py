@@ -41,68 +41,26 @@ def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(c
     assert (out / "report.html").read_bytes() == page
 
 
-def test_a_study_file_runs_as_the_command_does_and_a_reader_finds_its_title(capsys, checkpoint, pairs, tmp_path):
-    (tmp_path / "s.toml").write_text(
-        f'kind = "truncation"\ntitle = "One matrix"\nmodel = {json.dumps(str(checkpoint))}\n'
-        f'tasks = [{json.dumps(str(pairs))}]\nmatrices = "mlp.up"\nkeep = 0.5\nlayers = "1"\nitems = 12\n'
-    )
-    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
-    assert done.code == 0, done.err
-    summary = json.loads((tmp_path / "out/summary.json").read_text(encoding="utf-8"))
-    assert [cell["edit"] for cell in summary["cells"]] == ["1.mlp.up top 0.5"]
-    assert summary["study"]["title"] == "One matrix"
-    assert "One matrix" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
-
-
-def test_the_shipped_searches_are_listed(capsys):
-    done = lesion(capsys, "run", "--list")
-    assert done.code == 0
-    for name in ("truncation-bundled", "truncation-shuffled-bundled", "truncation-gptj", "truncation-pythia-1b"):
-        assert name in done.out
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--keep", "1.5"], ["keep must be a fraction of the rank from 0 to 1", "1.5"]),
-        (["--keep", "0.1,-0.1"], ["keep must be a fraction of the rank from 0 to 1", "-0.1"]),
-        (["--keep", "nan"], ["keep must be a fraction of the rank from 0 to 1"]),
         (["--keep", "some"], ["--keep takes numbers by commas; 'some' is none."]),
         (["--keep", "1"], ["Nothing is left to try", "--keep 0.1"]),
         (["--matrices", "mlp.upp"], ["no matrix 'mlp.upp'", "nearest: mlp.up", "mlp, attention and all"]),
         (["--matrices", "mlp.up,,all"], ["--matrices takes names by commas"]),
-        (["--layers", "3"], ["no block 3", "0 to 2"]),
-        (["--side", "left"], ["side must be top, bottom or both"]),
-        (["--objective", "loss"], ["objective must be accuracy or gold"]),
         (["--validation", "1"], ["validation must be the share", "between 0 and 1"]),
-        (["--eliminate", "2"], ["eliminate must be the chance"]),
         (["--screen", "some"], ["--screen is auto, none or a number of cells, not 'some'."]),
         (["--screen", "none", "--screen-items", "4"], ["leave one out"]),
-        (["--screen", "0"], ["screen.best must be"]),
         (["--items", "1"], ["has 1 item", "give two at least"]),
         (["--revisions", "step7"], ["step7"]),
         (["--task", "gold:primer:atlas"], ["nothing in it is right or wrong", "search by a task that is answered"]),
-        (
-            ["--task", "ioi?tempting="],
-            ["The option 'tempting' of 'ioi?tempting=' has no value; write tempting=subject"],
-        ),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_asked(options, says, capsys, checkpoint, pairs, tmp_path):
     out = tmp_path / "out"
     refused(lesion(capsys, *searching(checkpoint, pairs, out, *options)), 2, *says)
     assert not out.exists()
-
-
-def test_a_contrast_of_a_file_needs_a_text_that_tempts(capsys, checkpoint, tmp_path):
-    row = {"id": "seven", "prompt": "two and two is ", "answer": "4", "tempting": ""}
-    more = {**row, "id": "eight", "tempting": "x"}
-    done = lesion(
-        capsys,
-        *searching(checkpoint, write(tmp_path / "x.jsonl", [row, more]), tmp_path / "out", "--items", "all"),
-    )
-    refused(done, 2, "x.jsonl, line 1", "tempting")
-    assert not (tmp_path / "out").exists()
 
 
 def test_another_task_in_the_same_folder_is_answered_beside_the_first(capsys, checkpoint, pairs, tmp_path):
@@ -139,15 +97,3 @@ def test_a_search_without_its_summary_or_with_a_damaged_one_is_to_be_run_again(c
     refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run the same command again")
     assert lesion(capsys, *command).code == 0
     assert lesion(capsys, "report", out).code == 0
-
-
-def test_the_first_run_asks_all_and_says_of_nothing_that_it_was_stored(capsys, checkpoint, pairs, tmp_path):
-    done = lesion(capsys, *searching(checkpoint, pairs, tmp_path / "out", "--layers", 0, "--compose"))
-    (line,) = [line for line in done.out.splitlines() if line.startswith("evaluated ")]
-    _, evaluated, _, planned, *rest = line.split()
-    assert (evaluated, rest) == (planned, ["answers"])
-
-
-def test_help_says_how_many_cells_a_screen_leaves(capsys):
-    text = " ".join(lesion(capsys, "truncate", "--help").out.replace("│", " ").split())
-    assert "8 more are drawn at random to judge the screen" in text

@@ -33,11 +33,6 @@ def file(measured, tmp_path) -> Path:
     return cells.path(tmp_path, KEY)
 
 
-def test_a_cell_is_read_as_it_was_written(measured, file, tmp_path):
-    assert cells.read(tmp_path, KEY, Measured) == measured
-    assert cells.read(tmp_path, "1" * 32, Measured) is None
-
-
 def test_the_checksum_is_that_of_key_and_numbers(file):
     stored = json.loads(file.read_text())
     text = json.dumps(stored["measured"], separators=(",", ":"))

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from lesion.core import cost
-from lesion.errors import LesionError
 
 
 def test_parts_are_noted_one_by_one_and_stand_beside_a_summary_without_changing_it(tmp_path):
@@ -45,9 +44,3 @@ def test_a_part_in_which_something_else_than_amounts_stands_counts_as_absent(dam
     ):
         (tmp_path / cost.FILE).write_text(json.dumps(sound | {part: broken}))
         assert cost.read(tmp_path) == {name: value for name, value in sound.items() if name != part}
-
-
-def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(LesionError, match="--out"):
-        cost.note(tmp_path / "file", "asking", {})

@@ -55,23 +55,7 @@ def test_a_block_outside_the_model_is_named_with_those_there_are(layers, message
     assert str(caught.value) == message
 
 
-def test_a_model_of_one_block_is_said_to_have_one():
-    with pytest.raises(UsageError, match="m has block 0 only"):
-        parse_layers("1", 1, "m")
-
-
 @pytest.mark.parametrize("text", ["", "x", "1,", "-1", "1-2-3", "1.5", "0-", "٣", "9" * 5000, "1;2"])
 def test_text_that_names_no_layers_is_refused_with_an_example(text):
     with pytest.raises(UsageError, match="such as 0-3,7"):
         parse_layers(text, 8, "m")
-
-
-def test_negative_numbers_and_empty_lists_name_no_layers():
-    for layers in ([-1], []):
-        with pytest.raises(UsageError, match="such as 0-3,7"):
-            parse_layers(layers, 8, "m")
-
-
-def test_a_backward_range_is_turned_round_in_the_advice():
-    with pytest.raises(UsageError, match="3-1 runs backwards; write 1-3"):
-        canonical_layers("3-1")

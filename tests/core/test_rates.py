@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from commandline import questions
 from lesion.core.rates import loops, rates, truncated
-from lesion.engines.loops import LEAST, Loop
-from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import LesionError, UsageError
+from lesion.engines.loops import LEAST
+from lesion.errors import UsageError
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
@@ -118,27 +117,6 @@ def test_a_run_stores_each_answer_cut_at_its_loop_and_tells_the_share_and_that_i
     assert full.summary.approximate is None
 
 
-def test_a_run_goes_on_with_the_same_option_and_is_refused_with_another(sums, tmp_path):
-    tinies = {"tiny:llama": model("llama")}
-
-    class Dying(TransformersEngine):
-        def answer(self, requests):
-            for count, response in enumerate(super().answer(requests)):
-                if count == 9:
-                    raise KeyboardInterrupt
-                yield response
-
-    with pytest.raises(KeyboardInterrupt):
-        run(study(sums, stop_loops=2), tmp_path / "out", models=tinies, make_engine=Dying)
-    for other in ({}, {"stop_loops": 3}):
-        with pytest.raises(LesionError, match=r"holds the answers of another study \(decoding.stop_loops: 2 there"):
-            run(study(sums, **other), tmp_path / "out", models=tinies)
-    resumed = run(study(sums, stop_loops=2), tmp_path / "out", models=tinies)
-    assert resumed.planned - resumed.evaluated == 9
-    whole = run(study(sums, stop_loops=2), tmp_path / "whole", models=tinies)
-    assert resumed.summary == whole.summary
-
-
 def test_a_study_stopped_when_decided_tells_the_share_of_looped_answers_too(sums, tmp_path):
     stopping = Study.make(
         **{**study(sums, stop_loops=2).model_dump(exclude_none=True), "stop": {"when": "decided", "effect": 0.3}}
@@ -149,13 +127,3 @@ def test_a_study_stopped_when_decided_tells_the_share_of_looped_answers_too(sums
     assert any(entry.looped for entry in [task.baseline, *task.cells])
     assert all(cell.baseline is not None for cell in task.cells)
     assert outcome.summary.approximate
-
-
-def test_the_option_reaches_the_engine(sums, tmp_path, monkeypatch):
-    heard = []
-    hit = Loop.hit
-    monkeypatch.setattr(Loop, "hit", lambda self, said: (heard.append(self.times), hit(self, said))[1])
-    run(study(sums), tmp_path / "full", models={"tiny:llama": model("llama")})
-    assert not heard
-    run(study(sums, stop_loops=3), tmp_path / "cut", models={"tiny:llama": model("llama")})
-    assert set(heard) == {3}

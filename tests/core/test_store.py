@@ -23,8 +23,6 @@ from lesion.core.row import (
     Asked,
     StoredAnswer,
     answer_key,
-    ranks_from_json,
-    ranks_to_json,
     scores_from_json,
     scores_to_json,
     storable,
@@ -160,12 +158,6 @@ def test_two_answers_share_a_key_only_when_every_part_is_the_same(first, second)
     assert (answer_key(*first) == answer_key(*second)) == (first == second)
 
 
-def test_the_key_leaves_out_the_name_of_the_model_and_all_that_came_of_the_answer():
-    assert row().key == row(model_name="other", text="?", correct=False, question="?", group="").key
-    others = row(1), row(edit="3×0"), row(prompt_style="chat"), row(model="beef"), row(prompt="d1"), row(prompt="d2")
-    assert len({each.key for each in (row(), *others)}) == 7
-
-
 def test_an_answer_is_stored_once_and_the_first_stays(tmp_path):
     with Store.open(tmp_path, *STUDY) as store:
         assert store.keys() == set()
@@ -197,13 +189,6 @@ def test_answers_can_be_asked_for_one_model_or_task(tmp_path):
         assert set(store.answers(model="two")["model"]) == {"beef"}
         assert list(store.answers(model="bundled:one", task="gsm8k")["task"]) == ["gsm8k"]
         assert len(store.answers(task="absent")) == 0
-
-
-def test_an_empty_store_has_tables_with_their_columns(tmp_path):
-    with Store.open(tmp_path, *STUDY) as store:
-        assert {"edit", "correct", "group", "question"} <= set(store.answers().columns)
-        assert list(store.items().columns) == ["task", "item", "question", "gold", "group"]
-        assert len(store.answers()) == len(store.items()) == len(store.models()) == 0
 
 
 def test_all_rows_of_one_write_are_stored_or_none(tmp_path):
@@ -275,12 +260,6 @@ def test_a_second_process_is_refused_by_name_of_the_first_and_readers_are_not(tm
             assert list(store.answers()["item"]) == ["0"]
     with Store.open(tmp_path, *STUDY) as store:  # the child was killed: its lock died with it
         assert len(store) == 1
-
-
-def test_the_same_process_cannot_open_a_store_twice_but_can_after_closing(tmp_path):
-    with Store.open(tmp_path, *STUDY), pytest.raises(LesionError, match="already writing"):
-        Store.open(tmp_path, *STUDY)
-    Store.open(tmp_path, *STUDY).close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -398,11 +377,6 @@ def test_ranks_come_back_as_they_were_written(tmp_path):
     with Store.open(tmp_path, *STUDY) as store:
         store.write([row(0, scores=(-0.5, -2.0), ranks=(1, 50_000)), row(1)])
         assert list(store.answers()["ranks"]) == [(1, 50_000), ()]
-
-
-@given(st.lists(st.integers(min_value=1)).map(tuple))
-def test_ranks_survive_their_json(ranks):
-    assert ranks_from_json(ranks_to_json(ranks)) == ranks
 
 
 def test_a_store_of_an_earlier_format_is_refused(tmp_path):

@@ -61,12 +61,6 @@ def test_a_number_that_has_to_be_known_is_refused_where_it_is_made_not_where_it_
         Mean(mean=value)
 
 
-def test_numbers_of_numpy_are_python_s_own():
-    value = Estimate(value=np.float32(0.25), low=np.float64(0.125), high=np.int64(1))
-    assert (value.value, value.low, value.high) == (0.25, 0.125, 1)
-    assert all(type(number) in (float, int) for number in (value.value, value.low, value.high))
-
-
 def test_a_value_cannot_be_changed_and_equal_values_are_equal(made):
     with pytest.raises(ValidationError, match="frozen"):
         made.rows[0].name = "other"
@@ -126,12 +120,6 @@ def test_a_file_of_another_form_is_one_clear_error(text, place, tmp_path):
     assert "\n" not in message
     assert message.isprintable()
     assert len(message) < 400
-
-
-def test_bytes_that_are_no_text_are_a_clear_error(tmp_path):
-    (tmp_path / "summary.json").write_bytes(b'{"rows": "\xff"}')
-    with pytest.raises(LesionError, match=r"summary\.json is damaged \(it is not UTF-8 text\); run it again"):
-        read_summary(Made, tmp_path, "run it again")
 
 
 def test_a_folder_without_a_summary_has_none_and_one_with_a_summary_tells_its_kind(made, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from commandline import lesion, save, write
+from commandline import lesion
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
@@ -41,19 +41,6 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
             assert cell["accuracy"]["value"] == pytest.approx(np.mean(right)), (name, edit)
             accuracies.append(cell["accuracy"]["value"])
     assert len(set(accuracies)) > 2  # the checkpoint knows something, and the edits change it
-
-
-def test_where_no_token_tempts_apart_from_the_right_one_the_item_is_named(capsys, tmp_path):
-    row = {"id": "seven", "prompt": "two and two is", "answer": "four", "tempting": "fourteen"}
-    outcome = lesion(
-        capsys, "ablate", save(tmp_path / "m"), "--task", write(tmp_path / "x.jsonl", [row]), "--items", 1,
-        "--out", tmp_path / "out",
-    )  # fmt: skip
-    # The tiny tokenizer has a token a character, so that every word begins with its space.
-    assert outcome.code == 1
-    assert "'four' and 'fourteen' of item seven" in outcome.complaint
-    assert "has no tempting token apart from the right one; write another 'tempting' in its line" in outcome.complaint
-    assert not (tmp_path / "out/report.html").exists()
 
 
 def test_the_bundled_model_is_asked_offline(capsys, tmp_path):

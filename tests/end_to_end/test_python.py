@@ -95,23 +95,6 @@ def test_a_study_needs_no_folder_and_leaves_the_model_as_it_was(sums):
         assert torch.equal(tensor, before[name]), name
 
 
-def test_units_layers_and_factors_may_be_several(sums):
-    result = lesion.ablate(
-        model("gpt2"), sums, items=1, max_new_tokens=1, unit=["mlp", "attention"], layers="0,2", factor=[0.0, 1.0]
-    )
-    places = zip(result.table["unit"], result.table["factor"], result.table["layer"], strict=True)
-    assert set(places) == {(u, f, n) for u in ("mlp", "attention") for f in (0.0, 1.0) for n in (0, 2)}
-    answers = result.answers.set_index(["edit", "item"])["text"]
-    unchanged = [answers[edit].tolist() for edit in ("0.mlp×1", "2.attention×1")]
-    assert unchanged == [answers["baseline"].tolist()] * 2  # factor 1 changes nothing
-
-
-def test_models_in_memory_and_on_disk_go_side_by_side(sums, tmp_path):
-    place = str(save(tmp_path / "gpt2", "gpt2"))
-    result = lesion.ablate([model("llama"), place], sums, items=1, max_new_tokens=1, layers=[0])
-    assert result.table["model"].tolist() == ["tiny:llama", place]
-
-
 def test_the_command_and_the_function_give_the_same_answers(sums, tmp_path, capsys):
     from commandline import lesion as command
 
@@ -125,15 +108,6 @@ def test_the_command_and_the_function_give_the_same_answers(sums, tmp_path, caps
     )
     for name in ("layers.csv", "summary.json"):
         assert (tmp_path / "function" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
-
-
-def test_a_study_file_is_run_from_python_too(sums, tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        f'models = ["{save(tmp_path / "llama")}"]\ntasks = ["{sums}"]\nitems = 2\n[decoding]\nmax_new_tokens = 1\n'
-    )
-    result = lesion.study(file, tmp_path / "out")
-    assert (result.evaluated, result.summary.study.name) == (8, "mine")
 
 
 def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):

@@ -99,10 +99,3 @@ def test_a_story_model_goes_through_gsm8k_and_its_score_is_honest(capsys, tmp_pa
     shown = lesion(capsys, "show", place)
     assert shown.code == 0
     assert "5 (0 to 4)" in shown.out
-
-
-@pytest.mark.slow
-def test_every_gsm8k_question_fits_the_story_models_context(shared: Path):
-    model, task = load(shared / "models" / "stories260K"), find(f"gsm8k:{shared / 'data' / 'gsm8k' / 'test.jsonl'}")
-    longest = max(len(encode(model, task, item, max_new_tokens=1)) for item in task.load())
-    assert longest < model.context
