@@ -13,11 +13,10 @@ from transformers import AutoTokenizer
 from commandline import write
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import contrast
-from lesion.tasks.benchmarks.ioi import Ioi
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_choices, encode_contrast
 from lesion.tasks.prompts import encode
-from lesion.tasks.task import Answer, Item, Verdict
+from lesion.tasks.task import Answer, Verdict
 from oneencoding import contrasted
 from sentencepieces import KINDS, Speaker, speaker
 
@@ -35,10 +34,6 @@ ITEM = contrast.item("1", "The capital of France is", "Paris")
 )
 def test_an_answer_is_right_when_the_right_token_ranks_first(answer, verdict):
     assert contrast.verdict(ITEM, answer) == verdict
-
-
-def test_the_right_text_is_the_first_choice_and_the_solution():
-    assert Item("1", "The capital of France is", "Paris", choices=("Paris", " the"), solution="Paris") == ITEM
 
 
 def test_against_a_word_that_begins_like_the_another_tempts():
@@ -187,14 +182,6 @@ def test_of_a_file_the_line_is_what_to_change_where_a_text_cannot_tempt(tmp_path
         task = find(f"{head}{write(tmp_path / 'q.jsonl', rows)}")
         with pytest.raises(LesionError, match=r"of item cat \d .*write another 'tempting' in its line of the file"):
             encode_contrast(speaker("first"), task, task.load()[0])
-
-
-def test_a_tempting_text_is_needed():
-    with pytest.raises(UsageError, match="has no value; write tempting=subject"):
-        find("ioi?tempting=")
-    with pytest.raises(UsageError, match="half a character"):
-        Ioi(setting="\ud800")
-    assert find("ioi?tempting=\n").load()[0].choices[1] == "\n"
 
 
 @given(st.lists(st.floats(-20, 0), min_size=1, max_size=6))

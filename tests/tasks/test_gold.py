@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_choices, encode_gold, encode_solved
 from lesion.tasks.prompts import encode
@@ -74,8 +74,3 @@ def test_a_score_is_right_when_it_is_finite():
     task = find("gold:primer:atlas")
     assert task.judge(task.load()[0], Answer("", scores=(-3.0,))).correct
     assert not task.judge(task.load()[0], Answer("", finish="nonfinite")).correct
-
-
-def test_what_is_scored_already_has_no_gold_answers():
-    with pytest.raises(UsageError, match="primer:text is scored by its log-probability already"):
-        find("gold:primer:text")

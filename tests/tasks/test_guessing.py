@@ -25,11 +25,6 @@ def test_guessing_is_right_as_often_as_choices_are(name, share):
     assert guessing(task, task.load()) == share
 
 
-def test_four_options_are_guessed_in_a_quarter(shared):
-    task = find(f"mmlu:{shared}/data/mmlu")
-    assert guessing(task, task.load()) == 0.25
-
-
 @pytest.mark.parametrize(("often", "share"), [(60, 59.5 / 60), (54, 0.9), (38, 0.5), (30, 0.5)])
 def test_one_answer_to_all_items_is_a_guess_where_it_is_right_too_often_for_chance(tmp_path, often, share):
     rows = [

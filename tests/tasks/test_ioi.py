@@ -80,19 +80,12 @@ def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
     ("row", "says"),
     [
         ({"answer": "Ann"}, r"row 1: there is no field 'prompt'; there are 'answer'"),
-        ({"prompt": "Ann and"}, r"row 1: there is no field 'answer'"),
         ({"prompt": "Ann and", "answer": None}, r"row 1: 'answer' is empty \(null\)"),
         (
             {"text": "When Li and Ann met, Li gave Ann a drink.", "IO": "Ann"},
             r"row 1: the sentence must end in the answer 'Ann', and ends in 'drink\.'",
         ),
-        (
-            {"sentence": "When Li and Ann met, Li waved to Joann", "IO": "Ann"},
-            r"row 1: the sentence must end .* 'Joann'",
-        ),
         ({"sentence": "Ann?", "IO": "Ann"}, r"row 1: the prompt is nothing but the answer 'Ann'"),
-        ({"prompt": "Ann and", "answer": 3}, r"row 1: 'answer' must be a text"),
-        ({"prompt": "  ", "answer": "Ann"}, r"row 1: 'prompt' is empty"),
         ({"prompt": "Ann and Li. Li to", "answer": "Ann", "case_id": 0}, r"row 1: the id '0' is that of .*row 0"),
         ({"prompt": "Ann and Li went to", "answer": "Ann"}, r"row 1: there is no name besides 'Ann' that stands twice"),
     ],
@@ -122,8 +115,3 @@ def test_without_a_repeated_name_another_text_may_tempt(tmp_path):
     path = write(tmp_path / "ioi.json", {"prompt": "Ann and Li went to", "answer": "Ann"})
     (item,) = find(f"ioi:{path}?tempting= her").load()
     assert (item.choices, item.group) == (("Ann", " her", " the"), "")
-
-
-def test_the_option_of_facts_is_not_taken_for_a_word():
-    with pytest.raises(UsageError, match=r"ioi\?tempting=subject"):
-        find("ioi?tempting=frequent")

@@ -45,16 +45,6 @@ def test_a_line_without_an_id_is_known_by_its_number():
     assert [item.id for item in parse(f"{bare}\n\n{bare}\n{GOOD[:-1].replace('1', 'x', 1)}}}", "f")] == ["1", "3", "x"]
 
 
-def test_other_fields_are_kept_as_metadata():
-    assert parse(GOOD[:-1] + ', "source": "me"}', "f")[0].metadata["source"] == "me"
-
-
-def test_a_byte_order_mark_is_no_fault(tmp_path):
-    path = tmp_path / "bom.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
-    assert len(JsonLines.read(path).load()) == 1
-
-
 words = st.text(min_size=1, max_size=20).filter(str.strip)
 rows = st.lists(
     st.fixed_dictionaries(
@@ -112,7 +102,6 @@ def choose(**changes):
     ("text", "says"),
     [
         ("", "f is empty"),
-        ("\n  \n", "f is empty"),
         (GOOD + "\n{'id': 1}", "f, line 2: this is not JSON"),
         (GOOD + "\n[1, 2]", "f, line 2: this is not a JSON object"),
         ('{"id": "1", "answer": "4"}', "f, line 1: the field 'prompt' is missing"),
@@ -122,8 +111,6 @@ def choose(**changes):
             '{"id": "1", "prompts": "p", "answer": "4"}',
             "f, line 1: there is no field 'prompts'; did you mean 'prompt'?",
         ),
-        (GOOD[:-1] + ', "choice": ["a"]}', "did you mean 'choices'?"),
-        (GOOD[:-1] + ', "id": "2"}', "f, line 1: the field 'id' stands twice"),
         (GOOD + "\n\n" + GOOD, "f, line 3: the id '1' was used on line 1"),
         (GOOD + "\n" + choose(id="2"), "f, line 2: this item has 'choices', the first item (line 1) has neither"),
         (
@@ -138,19 +125,11 @@ def choose(**changes):
         (contrast() + "\n" + GOOD.replace('"1"', '"2"'), "put items of different kinds into two files"),
         (contrast(tempting=""), "f, line 1: 'tempting' is empty"),
         (contrast(tempting="Paris"), "f, line 1: 'tempting' is the answer itself"),
-        (contrast(tempting=["the"]), "f, line 1: 'tempting' must be a text"),
-        (contrast(aliases=["Lutetia"]), "f, line 1: an item with 'tempting' has one right text and no 'aliases'"),
-        (contrast(judge="exact"), "has one right text and no 'judge'"),
-        (GOOD[:-1] + ', "temptin": " the"}', "did you mean 'tempting'?"),
-        (GOOD[:-1] + ', "judge": "contrast"}', "there is no judge 'contrast'"),
         (GOOD[:-1] + ', "judge": "maths"}', "f, line 1: there is no judge 'maths' (nearest: math"),
         (choose(answer="A"), "f, line 1: the answer 'A' is not among the choices"),
         (choose(choices=["a", "a"]), "at least two different"),
-        (choose(choices=[]), "'choices' is empty"),
         (choose(choices="ab"), "'choices' must be a list of texts"),
         (choose(judge="math"), "'judge' is for generated answers"),
-        (GOOD.replace('"4"', "null"), "f, line 1: 'answer' must be a text"),
-        (GOOD.replace('"4"', "true"), "f, line 1: 'answer' must be a text"),
         (GOOD.replace('"4"', '" "'), "f, line 1: 'answer' is empty"),
         (GOOD.replace('"4"', "NaN"), "f, line 1: NaN is not JSON"),
         ("[" * 100_000, "f, line 1:"),
@@ -192,17 +171,6 @@ def task_of(tmp_path, line):
 def test_the_item_names_its_judge(tmp_path, rule, said, right):
     task = task_of(tmp_path, GOOD[:-1] + f', "judge": "{rule}"}}')
     assert task.judge(task.load()[0], Answer(said)).correct is right
-
-
-def test_a_choice_is_right_when_it_is_the_answer(tmp_path):
-    task = task_of(tmp_path, choose())
-    assert task.kind == "choose"
-    assert [task.judge(task.load()[0], Answer(text)).correct for text in ("a", "b")] == [True, False]
-
-
-def test_an_answer_broken_off_on_bad_logits_is_unread(tmp_path):
-    task = task_of(tmp_path, GOOD)
-    assert task.judge(task.load()[0], Answer("4", finish="nonfinite")).parsed is None
 
 
 @pytest.mark.parametrize("field", ["prompt", "answer", "choices"])

@@ -119,11 +119,6 @@ def test_from_the_hub_calibration_takes_the_other_splits(monkeypatch):
     assert [item.id.partition("-")[0] for item in pool] == ["validation", "validation", "dev"]
 
 
-def test_from_a_file_calibration_takes_its_own_items(tmp_path):
-    task = find(f"mmlu:{table(tmp_path / 'x_test.csv')}")
-    assert calibration_items(task) == task.load()
-
-
 @pytest.mark.parametrize("options", [{}, {"lineterminator": "\n"}, {"quoting": csv.QUOTE_ALL}])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_quoting_line_ends_and_a_byte_order_mark_change_nothing(tmp_path, options, mark):
@@ -142,23 +137,12 @@ def test_of_a_folder_every_test_file_is_read_and_a_pattern_names_others(tmp_path
     assert len(find(f"mmlu:{tmp_path / 'a_dev.csv'}").load()) == 2
 
 
-def test_a_name_reads_back(tmp_path):
-    path = table(tmp_path / "a_test.csv")
-    for name in ("mmlu", "mmlu?form=text", f"mmlu:{path}", f"mmlu:{tmp_path}?form=text"):
-        assert find(name).name == name
-    assert find("mmlu?form=letter").name == "mmlu"
-
-
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
         ([ROWS[0], ["q", "a", "b", "A"]], r"line 2: there are 4 cells; a row of MMLU has 6"),
-        ([["q", "a", "b", "c", "d", "e", "A"]], r"line 1: there are 7 cells"),
         ([ROWS[0], ["q", "a", "b", "c", "d", "E"]], r"line 2: the answer is 'E'; it must be a letter from A to D"),
         ([["question", "A", "B", "C", "D", "answer"]], r"line 1: the answer is 'answer'"),
-        ([["q", "a", "b", "c", "d", ""]], r"line 1: the answer is ''"),
-        ([["q", "a", "b", "c", "d", "b"]], r"line 1: the answer is 'b'"),
-        ([[" ", "a", "b", "c", "d", "A"]], r"line 1: 'question' is empty"),
         ([["q", "", "b", "c", "d", "A"]], r"line 1: option A is empty\.$"),
         ([["q", "a", " ", "", "", "A"]], r"line 1: all options but one are empty"),
         ([], r"x_test.csv is empty"),
@@ -180,7 +164,6 @@ def test_an_empty_option_can_stand_behind_a_letter_but_not_be_scored(tmp_path):
     ("data", "says"),
     [
         (b'"q,a,b,c,d,A\n', "this is not CSV"),
-        (b'"q"x,a,b,c,d,A\n', "line 1: this is not CSV"),
         (b"q,a,b,c,d,A\n\xff,a,b,c,d,A\n", "line 2: this is not UTF-8"),
         (b"\n\n", "is empty"),
         (b"x" * 200_000 + b",a,b,c,d,A\n", "line 1: this is not CSV .*limit"),
@@ -197,19 +180,11 @@ def test_a_file_that_is_no_csv_is_told(tmp_path, data, says):
     ("change", "says"),
     [
         ({"answer": 4}, "the answer is 4; it must be a letter from A to D, or a number from 0 to 3"),
-        ({"answer": -1}, "the answer is -1"),
         ({"answer": True}, "the answer is True"),
-        ({"answer": None}, "'answer' is empty"),
-        ({"answer": "AB"}, "the answer is 'AB'"),
-        ({"choices": "abcd"}, "must be a list of texts"),
         ({"choices": ["a", 2, "c", "d"]}, "must be a list of texts"),
         ({"choices": ["a"]}, "2 to 26 options, not 1"),
-        ({"choices": ["a"] * 27}, "2 to 26 options, not 27"),
         ({"choices": ["a", "\ud800", "c", "d"]}, "option B' holds half a character"),
         ({"question": 7}, "'question' must be a text"),
-        ({"question": "\ud800"}, "'question' holds half a character"),
-        ({"subject": ""}, "'subject' is empty"),
-        ({"choices": None}, "'choices' is empty"),
     ],
 )
 def test_a_malformed_row_in_the_schema_of_the_hub_is_told(tmp_path, change, says):
@@ -217,30 +192,6 @@ def test_a_malformed_row_in_the_schema_of_the_hub_is_told(tmp_path, change, says
     path.write_text("\n".join(map(json.dumps, [hub()[0], hub()[1] | change])), encoding="utf-8")
     with pytest.raises(UsageError, match=rf"x\.jsonl, row 1: .*{says}"):
         find(f"mmlu:{path}").load()
-
-
-def test_a_row_of_another_data_set_is_told_with_its_fields(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"question": "q", "answer": "a"}', encoding="utf-8")
-    with pytest.raises(UsageError, match="no field 'subject'; there are 'question', 'answer'"):
-        find(f"mmlu:{path}").load()
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("mmlu?form=letters", "There is no form 'letters' for mmlu (nearest: letter); there are letter, text."),
-        ("mmlu?from=text", "There is no option 'from' in 'mmlu?from=text' (nearest: form); there are form, as in"),
-        ("mmlu:", "write mmlu:PATH"),
-        ("mmlu:nowhere_test.csv", "There is no file nowhere_test.csv"),
-        ("mmlu:nowhere/*_test.csv", "no file that the pattern nowhere/*_test.csv describes"),
-        ("mmul", "nearest: mmlu"),
-    ],
-)
-def test_a_name_that_is_none_is_told(name, says):
-    with pytest.raises(UsageError) as error:
-        find(name)
-    assert says in str(error.value)
 
 
 def test_a_folder_without_a_test_file_is_told_with_a_pattern(tmp_path):
@@ -259,13 +210,6 @@ def test_the_prompt_ends_in_answer_and_the_letter_follows_after_a_space(tmp_path
         " C",
         " D",
     ]
-
-
-def test_as_text_the_prompt_is_that_of_a_base_model_and_an_option_follows(tmp_path, speaker):
-    task = find(f"mmlu:{table(tmp_path / 'fruit_test.csv')}?form=text")
-    item = task.load()[0]
-    assert speaker.tokenizer.decode(encode(speaker, task, item)[1:]) == "Question: Which is a fruit?\nAnswer:"
-    assert speaker.tokenizer.decode(encode_choices(speaker, task, item)[0]) == " Granite."
 
 
 @pytest.mark.parametrize("form", ["letter", "text"])
@@ -312,8 +256,3 @@ def test_the_real_files_are_read_whole(shared):
     assert [item.id for item in texts] == [item.id for item in items]
     assert all(item.gold == item.metadata["options"]["ABCD".index(other.gold)].strip()
                for item, other in zip(texts, items, strict=True))  # fmt: skip
-
-
-def test_the_real_dev_files_are_five_questions_each(shared):
-    items = find(f"mmlu:{shared / 'data/mmlu'}/*_dev.csv").load()
-    assert {group: sum(item.group == group for item in items) for group in COUNTS} == dict.fromkeys(COUNTS, 5)

@@ -61,15 +61,9 @@ def test_the_hub_and_a_file_give_the_same_items_and_calibration_takes_the_traini
     ("row", "says"),
     [
         ({"answer": ["a"]}, "no field 'question'"),
-        ({"question": "q"}, "no field 'answer'"),
-        ({"question": " ", "answer": ["a"]}, "'question' is empty"),
-        ({"question": 3, "answer": ["a"]}, "'question' must be a text"),
-        ({"question": "q", "answer": "a"}, "must be a list of at least one text"),
         ({"question": "q", "answer": []}, "must be a list of at least one text"),
-        ({"question": "q", "answer": [1]}, "must be a list of at least one text"),
         ({"question": "q", "answer": [" "]}, "there is an empty answer only"),
         ({"question": "\ud800", "answer": ["a"]}, "'question' holds half a character"),
-        ({"question": "q", "answer": ["\ud800"]}, "holds half a character"),
     ],
 )
 def test_a_malformed_row_is_told(tmp_path, row, says):

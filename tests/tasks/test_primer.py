@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.errors import UsageError
 from lesion.models.load import load
 from lesion.tasks.catalogue import find
 from lesion.tasks.gold_classes import classified
@@ -54,11 +53,6 @@ def test_a_document_is_a_function_of_seed_and_index_alone(seed, index):
     random.seed(index)  # nobody else's luck gets in
     document(seed + 1, index)
     assert document(seed, index) == first
-
-
-def test_other_seeds_and_other_indices_are_other_documents():
-    texts = [document(seed, index).text for seed in range(3) for index in range(200)]
-    assert len(set(texts)) > 0.9 * len(texts)
 
 
 def test_the_stream_holds_every_skill(documents):
@@ -190,14 +184,9 @@ def test_all_prompts_fit_the_bundled_models_context_with_their_answers():
         (" ####42 \n", "42", True),
         ("#### 7 no, #### 42", "42", True),
         ("14+7=21. #### 21", "21", False),
-        ("#### -42", "-42", False),
         ("#### 42 apples", None, False),
-        ("#### 42.", None, False),
         ("#### 4 2", None, False),
-        ("####", None, False),
         ("the answer is 42", None, False),
-        ("42", None, False),
-        ("", None, False),
     ],
 )
 def test_arithmetic_reads_the_number_behind_the_mark_at_the_end(said, parsed, correct):
@@ -215,9 +204,6 @@ def test_arithmetic_reads_the_number_behind_the_mark_at_the_end(said, parsed, co
         (" baker\n", "baker", True),
         ("Baker", "Baker", False),
         ("a baker", "a baker", False),
-        ("baker baker", "baker baker", False),
-        ("bake", "bake", False),
-        ("", None, False),
         (" \n", None, False),
     ],
 )
@@ -300,13 +286,6 @@ def test_the_tokens_of_a_biography_are_names_facts_and_form(tokenizer):
     }
 
 
-def test_an_unknown_skill_names_the_nearest():
-    with pytest.raises(
-        UsageError, match=r"no task 'atlass' \(nearest: atlas, .*\); it has arithmetic, atlas, .*reading"
-    ):
-        task("atlass")
-
-
 # -- words
 
 
@@ -331,37 +310,6 @@ def test_the_stream_says_hundreds_of_word_types_with_a_known_part_of_speech(docu
     assert sum(known.values()) >= 0.85 * len(parts)
     for part, least in {"noun": 150, "name": 60, "adjective": 60, "verb": 50, "adverb": 30, "preposition": 10}.items():
         assert known[part] >= least, part
-
-
-def test_the_part_of_speech_is_that_of_the_dictionary_and_none_where_there_are_two():
-    for word, part in {
-        "apples": "noun",
-        "apple": "noun",
-        "baker": "noun",
-        "The": "determiner",
-        "the": "determiner",
-        "quickly": "adverb",
-        "quick": "adjective",
-        "Ada": "name",
-        "walked": "verb",
-        "behind": "preposition",
-        "she": "pronoun",
-        "because": "conjunction",
-        "7": "digit",
-        "orange": None,  # a colour and a fruit
-        "xyzzy": None,
-    }.items():
-        assert part_of_speech(word) == part, word
-
-
-def test_a_singular_is_a_plural_without_its_ending():
-    for plural, singular in lexicon.SINGULAR.items():
-        assert plural in {
-            f"{singular}s",
-            f"{singular}es",
-            re.sub("fe?$", "ves", singular),
-            re.sub("y$", "ies", singular),
-        }
 
 
 def test_articles_agree_with_the_letter_that_follows(documents):

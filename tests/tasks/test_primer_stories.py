@@ -96,23 +96,6 @@ def test_every_training_story_is_solved_by_its_solution_too(seed, test):
     assert solution.endswith(f"#### {problem.result}")
 
 
-def test_some_stories_hold_a_number_that_is_none_of_their_business():
-    aside = [
-        item
-        for item in find("primer:arithmetic").load()
-        if len(re.findall(r"\d+", item.question)) > len(re.findall("=", item.solution)) + 1
-    ]
-    assert 0.15 < len(aside) / 1200 < 0.35
-
-
-def test_the_problems_use_all_four_operations_and_carry_beyond_two_digits():
-    items = find("primer:arithmetic").load()
-    for sign in "+-*/":
-        assert sum(sign in item.id for item in items) > 0.1 * len(items)
-    assert sum(int(item.gold) > 99 for item in items) > 0.2 * len(items)
-    assert len({item.gold for item in items}) > 200
-
-
 KINDS = {
     "Who": set(lexicon.FIRST_NAMES),
     "Where": set(lexicon.PLACES),

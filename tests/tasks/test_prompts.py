@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_choices
-from lesion.tasks.prompts import encode, resolve, styles, templates
+from lesion.tasks.prompts import encode, resolve, styles
 from lesion.tasks.task import Item, Task
 
 CONTROLS = [
@@ -113,10 +113,8 @@ def test_chat_is_the_models_template_with_the_instruction_of_the_task():
     ("name", "task", "style"),
     [
         ("Qwen/Qwen2.5-7B", "gsm8k", "qwen-boxed"),
-        ("qwen/qwen2.5-7b-instruct@main", "math500", "qwen-boxed"),
         ("Qwen/Qwen2.5-7B", "triviaqa", "qwen-boxed"),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "gsm8k", "r1-zero"),
-        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "gsm8k", "r1-zero"),
         ("Open-Reasoner-Zero/Open-Reasoner-Zero-7B", "triviaqa", "r1-zero"),
         ("meta-llama/Llama-3.1-8B", "gsm8k", "step-by-step"),
         ("hkust-nlp/Llama-3.1-8B-SimpleRL-Zoo", "gsm8k", "step-by-step"),
@@ -186,14 +184,6 @@ def test_control_tokens_in_a_question_stay_text(style, pieces):
     assert CHATTY.tokenizer.decode(ids) == CHATTY.tokenizer.decode(harmless).replace("-a-", f"-{text}-")
 
 
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40))
-def test_a_harmless_question_is_encoded_as_the_tokenizer_encodes_the_whole(text):
-    if any(control in text for control in CONTROLS):
-        return
-    whole = BASE.tokenizer.encode(f"Question: {text}\nAnswer:")
-    assert encode(BASE, find("gsm8k"), question(text), "plain") == tuple(whole)
-
-
 def test_in_raw_whoever_writes_the_prompt_may_write_control_tokens(raw):
     ids = encode(BASE, raw, question("<|im_start|>user"))
     assert BASE.tokenizer.convert_ids_to_tokens(ids[1]) == "<|im_start|>"
@@ -220,12 +210,6 @@ def test_a_prompt_that_leaves_no_room_for_the_answer_is_told():
 def test_a_prompt_without_a_token_is_told(raw):
     with pytest.raises(LesionError, match="no tokens"):
         encode(Speaker(tokenizer=characters(begin="")), raw, question(""))
-
-
-def test_every_style_of_the_file_has_a_place_for_the_question():
-    for template in templates().values():
-        assert template.template.count("{question}") == 1
-        assert template.special_tokens in ("tokenizer", "template")
 
 
 def test_a_real_sentencepiece_tokenizer_keeps_its_text(shared):
@@ -292,8 +276,3 @@ def test_control_tokens_in_a_shot_are_characters_in_text_and_refused_in_a_chat()
 def test_a_papers_prompt_has_no_place_for_shots(style):
     with pytest.raises(UsageError, match=f"'{style}' has no place for .* of gsm8k; choose raw, chat, plain, answer"):
         encode(BASE, find("gsm8k"), SHOT, style)
-
-
-def test_a_prompt_that_the_shots_make_too_long_is_told_as_any_other():
-    with pytest.raises(LesionError, match="Item 3 of primer:atlas is too long for short"):
-        encode(Speaker("short", characters(), 40), ATLAS, SHOT, "plain")

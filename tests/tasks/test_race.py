@@ -76,12 +76,6 @@ def test_every_question_of_a_passage_is_asked_with_its_passage_and_its_options(t
     assert {item.group for item in items} == {"high"}
 
 
-def test_as_text_the_options_are_chosen_among_and_do_not_stand_in_the_prompt(tmp_path):
-    item = find(f"race:{write(tmp_path / 'x.txt', FLOOD)}?form=text").load()[2]
-    assert item.question.endswith("\n\nQuestion: What came last?")
-    assert (item.gold, item.choices) == ("The river.", ("Rain.", "Snow.", "The river.", "Wind."))
-
-
 @pytest.mark.parametrize("form", ["letter", "text"])
 def test_every_option_can_be_right_and_only_the_right_one_is(tmp_path, form):
     task = find(f"race:{write(tmp_path / 'x.txt', FLOOD)}?form={form}")
@@ -90,11 +84,6 @@ def test_every_option_can_be_right_and_only_the_right_one_is(tmp_path, form):
     right = [[task.judge(item, Answer(choice)).correct for choice in item.choices] for item in task.load()]
     assert right == [[row == column for column in range(4)] for row in range(4)]
     assert task.judge(task.load()[0], Answer(task.load()[0].gold, finish="nonfinite")).parsed is None
-
-
-def test_a_question_may_have_another_number_of_options_than_four(tmp_path):
-    (item,) = find(f"race:{write(tmp_path / 'x.txt', SUN)}").load()
-    assert (item.choices, item.gold) == (("A", "B"), "B")
 
 
 @pytest.mark.parametrize("ending", ["txt", "json", "jsonl"])
@@ -155,31 +144,17 @@ def without(*fields):
     ("passage", "says"),
     [
         (without("article"), r"no field 'article'; there are 'id', 'questions', 'options', 'answers'"),
-        (without("questions"), r"no field 'questions'"),
-        (without("options"), r"no field 'options'"),
-        (without("answers"), r"no field 'answers'"),
         (FLOOD | {"article": " "}, r"'article' is empty"),
-        (FLOOD | {"article": ["x"]}, r"'article' must be a text"),
-        (FLOOD | {"article": "\udc00"}, r"'article' holds half a character"),
         (FLOOD | {"answers": ["A", "B"]}, r"there are 4 questions, options for 4 and 2 answers"),
-        (FLOOD | {"questions": ["q"]}, r"there are 1 questions, options for 4 and 4 answers"),
         (FLOOD | {"options": []}, r"there are 4 questions, options for 0 and 4 answers"),
         (FLOOD | {"questions": "How?"}, r"'questions' must be a list with an entry for each question"),
-        (FLOOD | {"answers": "ABCD"}, r"'answers' must be a list"),
         (FLOOD | {"questions": [], "options": [], "answers": []}, r"the passage has no questions"),
         (FLOOD | {"answers": ["A", "B", "E", "D"]}, r"question 2: the answer is 'E'; it must be a letter from A to D"),
-        (FLOOD | {"answers": ["A", "B", None, "D"]}, r"question 2: 'answer' is empty \(null\)"),
-        (FLOOD | {"questions": ["a", "", "c", "d"]}, r"question 1: 'question' is empty"),
         (FLOOD | {"options": [*FLOOD["options"][:3], ["a", "b", "c"]]}, r"question 3: the answer is 'D'; .* A to C"),
-        (FLOOD | {"options": [["", "b"], *FLOOD["options"][1:]]}, r"question 0: option A is empty"),
-        (FLOOD | {"options": ["abcd"] * 4}, r"question 0: the options must be a list of texts"),
         (FLOOD | {"options": [["a"]] * 4}, r"question 0: there must be 2 to 26 options, not 1"),
         ({"article": "a", "problems": "[{'question': 'q'}]"}, r"no field 'options'"),
         ({"article": "a", "problems": "__import__('os')"}, r"'problems' is no list of questions"),
         ({"article": "a", "problems": "[" * 5000}, r"'problems' is no list of questions"),
-        ({"article": "a", "problems": "{}"}, r"'problems' is no list of questions"),
-        ({"article": "a", "problems": "[]"}, r"the passage has no questions"),
-        ({"article": "a", "question": "q", "options": ["a", "b"]}, r"no field 'answer'"),
     ],
 )
 def test_a_malformed_passage_is_told_with_its_file_and_place(tmp_path, passage, says):
@@ -189,25 +164,6 @@ def test_a_malformed_passage_is_told_with_its_file_and_place(tmp_path, passage, 
     second = write(tmp_path / "two.jsonl", SUN, passage)
     with pytest.raises(UsageError, match=rf"two\.jsonl, row 1\b.*{says}"):
         find(f"race:{second}").load()
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is empty"),
-        ("[]", "is empty"),
-        ("no", "line 1: this is not JSON"),
-        ('{"id": 1}\n{', "line 2: this is not JSON"),
-        ("3", "row 0: this is a number, not a JSON object"),
-        ("[3]", "row 0: this is a number, not a JSON object"),
-        ("[" * 100_000, "nested"),
-    ],
-)
-def test_a_file_that_holds_no_passage_is_told(tmp_path, text, says):
-    path = tmp_path / "x.txt"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=says):
-        find(f"race:{path}").load()
 
 
 def test_a_passage_that_stands_twice_is_told_with_both_places(tmp_path):

@@ -17,7 +17,7 @@ from lesion.models.load import load
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_passage
 from lesion.tasks.primer import atlas, document
-from lesion.tasks.running import LAST, LONGEST, SHORTEST, WORDS, stretches
+from lesion.tasks.running import LAST, LONGEST, SHORTEST, stretches
 from lesion.tasks.task import Answer, Item, Task
 
 
@@ -51,21 +51,11 @@ def test_a_stretch_ends_with_the_first_paragraph_between_its_bounds():
     assert "w99\n\nw100" in cut[0]
 
 
-def test_without_a_paragraph_near_it_ends_after_two_hundred_words_also_at_single_line_breaks():
-    cut = list(stretches("\n".join(words(1000))))
-    assert [len(stretch.split()) for stretch in cut] == [WORDS] * 4 + [200]
-
-
 @pytest.mark.parametrize(
     ("count", "lengths"), [(1, [1]), (250, [250]), (251, [200, 51]), (449, [200, 249]), (451, [200, 200, 51]), (0, [])]
 )
 def test_what_is_left_at_the_end_is_no_scrap(count, lengths):
     assert [len(stretch.split()) for stretch in stretches(" ".join(words(count)))] == lengths
-
-
-def test_no_paragraph_leaves_a_scrap_either():
-    cut = list(stretches(" ".join(words(240)) + "\n\n" + " ".join(words(20, 240))))
-    assert [len(stretch.split()) for stretch in cut] == [200, 60]
 
 
 def test_a_script_without_spaces_is_cut_too():
@@ -104,13 +94,6 @@ def test_a_name_that_is_none_is_told(name, says):
         find(name)
 
 
-def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_bytes(b"one\ntwo \xff")
-    with pytest.raises(UsageError, match="line 2: this is not UTF-8"):
-        find(f"text:{path}").load()
-
-
 def test_wikitext_is_one_text_of_the_lines_of_the_hub(monkeypatch):
     lines = ["", " = Robert Boulter = \n", "", " ".join(words(300)) + " \n", " ".join(words(40, 300)), "last"]
     asked = []
@@ -123,17 +106,6 @@ def test_wikitext_is_one_text_of_the_lines_of_the_hub(monkeypatch):
     assert [word for item in (first, second) for word in item.question.split()] == " ".join(lines).split()
     assert calibration_items(task)[0].question == first.question
     assert asked == [("Salesforce/wikitext", "wikitext-2-raw-v1", split) for split in ("test", "validation")]
-
-
-def test_without_the_hub_a_text_file_is_advised(monkeypatch):
-    import datasets
-
-    def refuse(*args, **kwargs):
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(LesionError, match="text:PATH"):
-        find("wikitext").load()
 
 
 def test_the_verdict_says_only_whether_the_score_is_finite():

@@ -132,11 +132,6 @@ def test_questions_share_sets_of_solved_problems_that_show_neither_their_numbers
         assert item.gold not in [answer for _, answer in shots]
 
 
-def test_items_and_their_prompts_are_the_same_on_every_machine():
-    first = find("arithmetic:add?digits=2&shots=1").load()[0]
-    assert (first.id, first.question, first.gold) == ("14+86", "78 + 36 = 114\n14 + 86 =", "100")
-
-
 def test_groups_say_what_is_carried_and_borrowed():
     assert [carries(*pair) for pair in ((12, 34), (19, 1), (99, 1), (999, 999))] == [0, 1, 2, 3]
     for item in find("arithmetic:subtract").load()[:200]:
@@ -191,21 +186,6 @@ def test_the_whole_number_of_the_first_line_is_read(text, finish, parsed, correc
 def test_more_solved_problems_than_there_are_is_refused():
     with pytest.raises(UsageError, match=r"only 9 other problems .* write shots=9 or fewer"):
         find("arithmetic:words?digits=1&shots=10")
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("arithmetic", "nearest: arithmetic:add"),
-        ("arithmetic:substract", "nearest: arithmetic:subtract"),
-        ("arithmetic:add?", "Nothing stands behind the '\\?'"),
-        ("arithmetic:add?digits=0", "a whole number from 1 to 6"),
-        ("arithmetic:add?shots=17", "a whole number from 0 to 16"),
-    ],
-)
-def test_a_wrong_name_is_refused_with_the_nearest(name, says):
-    with pytest.raises(UsageError, match=says):
-        find(name)
 
 
 @pytest.mark.parametrize("member", MEMBERS)

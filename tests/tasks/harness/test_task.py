@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +18,7 @@ from lesion.edits.edit import ScaleBlock
 from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.tasks.catalogue import calibration_items, draw, find
+from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_gold, encode_solved
 from lesion.tasks.harness import library as harness_library
 from lesion.tasks.harness.rules import preferred
@@ -155,15 +154,6 @@ def test_few_shot_prompts_are_those_of_the_harness_s_command(model, folder, shot
     assert items[0].question.count("Question:") == shots + 1
 
 
-def test_items_are_the_same_each_time_and_have_ids_of_their_own(folder):
-    for name in (*GENERATED, *CHOSEN, "local_wikitext", "local_group"):
-        one, other = (find(f"harness:{name}?path={folder}").load() for _ in range(2))
-        assert one == other
-        assert [item.metadata for item in one] == [item.metadata for item in other]
-        assert len({item.id for item in one}) == len(one)
-        assert [item.id for item in draw(find(f"harness:{name}?path={folder}"), 3, 0)]
-
-
 def test_a_group_is_asked_as_one_task_whose_items_say_where_they_come_from(ours, folder):
     group = find(f"harness:local_group?path={folder}")
     assert isinstance(group, Task)
@@ -212,35 +202,6 @@ def test_the_choice_of_a_metric_is_the_largest_for_its_length():
         assert scores[norm] / len(choices[norm]) == max(s / len(c) for s, c in zip(scores, choices, strict=True))
         per_byte = [s / len(c.encode()) for s, c in zip(scores, choices, strict=True)]
         assert per_byte[size] == max(per_byte)
-
-
-def test_a_study_goes_on_where_it_stopped(model, folder, tmp_path):
-    names = [f"harness:local_arc?path={folder}", f"harness:local_winogrande?path={folder}"]
-    asked = [
-        lesion.ablate(model, names, items=items, layers=layers, out=tmp_path).evaluated
-        for items, layers in ((5, "1"), (5, "1"))
-    ]
-    assert asked == [20, 0]
-
-
-def test_the_command_asks_a_task_of_the_harness(folder, tmp_path, capsys):
-    name = f"harness:local_arc?path={folder}"
-    told = command(
-        capsys,
-        "ablate",
-        "bundled:llama-base",
-        "--task",
-        name,
-        "--items",
-        4,
-        "--layers",
-        0,
-        "--out",
-        tmp_path / "study",
-    )
-    assert told.code == 0, told.err
-    (row,) = json.loads((tmp_path / "study" / "summary.json").read_text())["models"][0]["tasks"]
-    assert row["task"] == name
 
 
 def test_broken_off_answers_are_read_by_nobody(folder):

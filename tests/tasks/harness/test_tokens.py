@@ -94,13 +94,6 @@ def test_a_tokenizer_that_puts_a_mark_before_every_text_is_used_as_in_the_harnes
     assert ours(name).generation(context, limit).prompt == tuple(int(one) for one in ids[0])
 
 
-def test_every_token_of_a_long_text_is_predicted_once():
-    tokens = replace(ours(MODELS[0]), context=7)
-    text = "the town " * 40
-    predicted = [token for part in tokens.rolling(text) for token in part.choices[0]]
-    assert predicted == tokens.encode(text)
-
-
 def test_choices_behind_one_prompt_are_one_part_and_those_behind_several_are_several():
     tokens = ours(MODELS[0])
     (together,) = tokens.likelihood([("Answer:", " red"), ("Answer:", " green")])
