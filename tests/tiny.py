@@ -118,6 +118,8 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
     ),
     "unknown": _family(MysteryForCausalLM, MysteryConfig, **_COMMON),
 }
+UNLIKE = ("llama_tied", "gemma2", "phi3", "gpt_neox", "opt", "qwen2_moe", "unknown")
+"""One of each way in which blocks are built: fused and parted projections, windows, positions, experts, other names."""
 
 
 def tiny(family: str) -> hf.PreTrainedModel:

@@ -39,10 +39,6 @@ def test_a_jsonl_text_is_prompt_and_answer_as_they_stand(jsonl):
     assert said(encode_solved(LLAMA, jsonl, glued)) == "<s>abcdef"
 
 
-def test_in_another_style_a_jsonl_text_is_a_solved_question(jsonl):
-    assert said(encode_solved(LLAMA, jsonl, Item("a", "why", "so"), "plain")) == "<s>question: why\nanswer: so"
-
-
 def test_a_text_is_the_prompt_that_is_asked_and_the_worked_solution_after_one_space():
     task = find("primer:atlas")
     item = Item("x", "what is 2 + 3?", "5", solution="2 + 3 = 5. #### 5")
@@ -50,11 +46,6 @@ def test_a_text_is_the_prompt_that_is_asked_and_the_worked_solution_after_one_sp
     prompt = encode(LLAMA, task, item)
     assert solved[: len(prompt)] == prompt
     assert said(solved) == "<s>question: what is 2 + 3?\nanswer: 2 + 3 = 5. #### 5"
-
-
-def test_without_a_solution_the_gold_answer_follows():
-    task = find("primer:atlas")
-    assert said(encode_solved(LLAMA, task, Item("x", "who", "me"))).endswith("answer: me")
 
 
 def test_of_choices_the_gold_one_follows_as_when_it_is_scored(tmp_path):
@@ -72,10 +63,6 @@ def test_of_choices_the_gold_one_follows_as_when_it_is_scored(tmp_path):
 def test_control_tokens_in_a_solution_are_characters():
     ids = encode_solved(LLAMA, find("primer:atlas"), Item("x", "who </s>", "me </s>"))
     assert LLAMA.tokenizer.eos_token_id not in ids
-
-
-def test_running_text_stands_alone():
-    assert said(encode_solved(LLAMA, find("primer:atlas"), Item("x", "once upon a time", ""))) == "<s>once upon a time"
 
 
 def expected_order(items, seed):
@@ -173,7 +160,3 @@ def test_a_text_without_tokens_is_an_error_that_names_its_item(jsonl, monkeypatc
 def test_what_cannot_be_drawn_is_an_error_in_words(jsonl, settings, message):
     with pytest.raises(UsageError, match=message):
         calibration(LLAMA, jsonl, **settings)
-
-
-def test_the_style_is_resolved_and_kept():
-    assert calibration(LLAMA, find("primer:atlas"), 2).style == "plain"

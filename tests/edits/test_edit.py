@@ -152,14 +152,6 @@ def test_a_layer_below_zero_and_a_factor_that_is_not_finite_are_refused():
             ScaleMlp(0, factor)
 
 
-def test_the_same_place_and_factor_in_another_unit_is_another_edit():
-    assert len({scale(1, 0.5) for scale in (ScaleBlock, ScaleAttention, ScaleMlp)}) == 3
-
-
-def test_zero_and_minus_zero_are_one_edit():
-    assert str(ScaleBlock(1, -0.0)) == str(ScaleBlock(1, 0.0))
-
-
 def test_an_edit_cannot_be_changed():
     with pytest.raises(AttributeError):
         ScaleBlock(1).factor = 0.5
@@ -190,11 +182,6 @@ def test_edits_of_weights_survive_their_text_and_json_beside_the_selections_that
     assert parse(str(edit), known(edit)) == edit
     assert hash(parse(str(edit), known(edit))) == hash(edit)
     assert from_json(json.loads(json.dumps(to_json(edit))), known(edit)) == edit
-
-
-@given(mixed, mixed)
-def test_edits_of_weights_are_equal_exactly_when_their_texts_are(one, other):
-    assert (one == other) == (str(one) == str(other))
 
 
 @given(mixed)
@@ -233,24 +220,12 @@ def test_what_does_not_name_a_selection_is_refused(name):
             read()
 
 
-def test_json_too_large_for_a_number_or_nested_without_end_is_refused():
-    nested: dict = {"scale": "3", "factor": 0}
-    for _ in range(100_000):
-        nested = {"compose": [nested]}
-    for value in (nested, {"scale": "3", "factor": 10**400}):
-        with pytest.raises(UsageError):
-            from_json(value)
-
-
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
         (ScaleBlock(1), ScaleBlock(1)),
         ("1×0 + 2.mlp×0.5", Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
-        ("1x0+2.mlp*0.5", Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
-        ("1 × 0", ScaleBlock(1)),
         ("1-3×0", Compose((ScaleBlock(1), ScaleBlock(2), ScaleBlock(3)))),
-        ("2-2x0", ScaleBlock(2)),
         ("0-1.mlp×1e+06+4.attention×1e-06", Compose((ScaleMlp(0, 1e6), ScaleMlp(1, 1e6), ScaleAttention(4, 1e-6)))),
         (["1×0"], ScaleBlock(1)),
         ((ScaleBlock(1), "2.mlp×0.5"), Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
@@ -268,19 +243,12 @@ def test_an_edit_its_text_and_several_of_them_are_one_thing(given, meant):
         ("nonsense", "not an edit; write"),
         ("3x0+", r"'3x0\+' is not an edit; write one on each side of \+"),
         ("3,4x0", r"'3,4x0' lists several blocks; join edits with \+: 3×0 \+ 4×0\."),
-        ("3, 4.mlp*0.5", r"join edits with \+: 3\.mlp×0\.5 \+ 4\.mlp×0\.5\."),
-        ("", "not an edit; write"),
         ("3-1×0", "no range of blocks; write the first and then the last"),
         ("0-999999999×0", "a range of more than 10,000 blocks"),
-        ("0-3.head×0", "not an edit; write"),
-        ("1×0+", "not an edit; write"),
-        ("1×0 2×0", "not an edit; write"),
         (Path("cut.edit"), "read_edit"),
         ("cut.edit", "read_edit"),
         (None, "An edit is a value such as"),
-        (5, "An edit is a value such as"),
         (True, "An edit is a value such as"),
-        (b"1x0", "An edit is a value such as"),
         ({"scale": "1", "factor": 0}, "An edit is a value such as"),
         (ScaleBlock, "An edit is a value such as"),
         ([], "No edit is given in an empty list"),
@@ -315,11 +283,6 @@ def test_a_factor_that_is_no_finite_number_is_refused(factor):
     for make in (lambda: ScaleBlock(0, factor), lambda: ScaleParameters(Magnitude(0.1), factor)):
         with pytest.raises(UsageError, match="factor must be a finite number"):
             make()
-
-
-def test_numbers_of_numpy_are_numbers():
-    assert str(ScaleBlock(np.int64(3), np.float32(0.5))) == "3×0.5"
-    assert type(ScaleBlock(np.int64(3)).layer) is int
 
 
 def test_only_a_selection_says_which_weights_are_multiplied():

@@ -13,7 +13,7 @@ from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, Sca
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
-from tiny import FAMILIES, model
+from tiny import FAMILIES, UNLIKE, model
 
 EDITS = [
     BASELINE,
@@ -29,6 +29,7 @@ EDITS = [
 STEPS = 8
 
 families = pytest.mark.parametrize("family", FAMILIES)
+unlike = pytest.mark.parametrize("family", UNLIKE)
 exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
 
 
@@ -72,7 +73,7 @@ def test_rows_under_different_edits_answer_as_each_would_alone(family):
         assert_close(torch.stack(logits)[:, row], alone_logits)
 
 
-@families
+@unlike
 def test_the_same_prompt_under_different_edits_gets_different_logits(family):
     subject, ids = model(family), prompts()[:1].expand(len(EDITS), -1)
     with gated(subject) as gates:
@@ -82,7 +83,7 @@ def test_the_same_prompt_under_different_edits_gets_different_logits(family):
     assert (distance + torch.eye(len(EDITS)) > 0.01).all()
 
 
-@families
+@unlike
 def test_rows_dropped_reordered_and_repeated_in_mid_answer_keep_their_edits(family):
     subject, ids = model(family), prompts()
     moves = {2: [8, 6, 4, 3, 2, 0], 4: [5, 0, 0, 3], 6: [2, 3]}
@@ -120,7 +121,7 @@ def test_rows_refilled_from_a_table_are_under_the_edits_of_the_table(family):
             assert torch.equal(subject.network(ids[chosen]).logits, logits)
 
 
-@families
+@unlike
 def test_a_row_whose_neighbour_breaks_its_numbers_is_not_touched(family):
     subject, ids = model(family), prompts(2)
     clean = without_block(subject.network, family, 1)(ids[1:]).logits
@@ -142,7 +143,7 @@ def break_off_between_gates(subject, ids: Tensor) -> None:
 
 
 @exact
-@families
+@unlike
 def test_the_hooks_are_gone_afterwards_also_after_an_exception(family):
     subject, ids = model(family), prompts()
     hooks, expected = everything_hooked(subject.network), subject.network(ids).logits
@@ -152,7 +153,7 @@ def test_the_hooks_are_gone_afterwards_also_after_an_exception(family):
     assert torch.equal(subject.network(ids).logits, expected)
 
 
-@families
+@unlike
 def test_a_batch_with_another_number_of_rows_is_refused(family):
     subject = model(family)
     with gated(subject) as gates:

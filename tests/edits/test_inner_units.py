@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from united import FUSED, NEURONS, experts, neurons, without_bias
 
-from lesion.edits.apply import applied, as_it_is
+from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
 from lesion.edits.units import ScaleExpert, ScaleHead, ScaleMatrix, ScaleNeuron
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from tiny import FAMILIES, model
 
 MOE = ("mixtral", "qwen2_moe")
@@ -167,17 +167,3 @@ def test_units_that_are_not_there_are_refused_with_what_is():
     assert "(nearest: 1.mlp.up" in refusal("llama", ScaleMatrix(1, "mlp.upp"))
     assert "Edit 1.mlp as a whole" in refusal("unknown", ScaleNeuron(1, 0))
     assert "Edit 1.mlp as a whole, or a matrix" in refusal("unknown", ScaleExpert(1, 0))
-
-
-def test_an_edited_unit_in_force_is_no_baseline():
-    for family, edit in (("phi3", "1.attention.q×0"), ("llama", "1.mlp.neuron.3×0"), ("mixtral", "1.mlp.expert.2×0")):
-        subject = model(family)
-        with applied(subject, edit), pytest.raises(UsageError, match="edit in force"):
-            as_it_is(subject)
-        assert as_it_is(subject) is subject
-
-
-def test_experts_that_are_not_given_routing_weights_are_refused():
-    subject = model("mixtral")
-    with applied(subject, ScaleExpert(1, 0)), pytest.raises(LesionError, match=r"experts of 1.mlp were not given"):
-        subject.network.model.layers[1].mlp.experts(torch.ones(3, 32), top_k_index=None, top_k_weights=None)

@@ -12,13 +12,13 @@ from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, Sca
 from lesion.edits.gates import gated
 from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
-from lesion.edits.replacing import Replacing, Vectors
 from lesion.edits.table import tabulate
 from lesion.edits.units import ScaleHead
-from lesion.errors import LesionError, UsageError
-from tiny import FAMILIES, model
+from lesion.errors import UsageError
+from tiny import FAMILIES, UNLIKE, model
 
 families = pytest.mark.parametrize("family", FAMILIES)
+unlike = pytest.mark.parametrize("family", UNLIKE)
 exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
 
 
@@ -58,7 +58,7 @@ def test_every_kind_at_every_unit_is_what_plain_hooks_do(family):
         assert not torch.allclose(expected, unedited, atol=0.01)
 
 
-@families
+@unlike
 def test_rows_replaced_scaled_and_unedited_share_a_batch(family):
     subject = model(family)
     reference = some_reference(subject)
@@ -74,7 +74,7 @@ def test_rows_replaced_scaled_and_unedited_share_a_batch(family):
             )
 
 
-@families
+@unlike
 def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family):
     subject, ids = model(family), tokens(2)
     reference = some_reference(subject)
@@ -84,7 +84,7 @@ def test_with_a_cache_each_token_gets_what_its_position_gets_in_one_pass(family)
     torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-4)
 
 
-@families
+@unlike
 def test_padding_on_the_left_moves_no_contribution(family):
     subject, ids = model(family), tokens(1, 9)
     reference = some_reference(subject)
@@ -105,21 +105,6 @@ def test_without_position_ids_they_are_counted_over_the_mask(family):
     torch.testing.assert_close(given[:, 4:], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "opt", "gemma3"])
-def test_rows_selected_from_a_batch_keep_their_replacements(family):
-    subject = model(family)
-    reference = some_reference(subject)
-    edits = [BASELINE, Replace("1", "mean", reference), Replace("0.mlp", "resample", reference), ScaleBlock(2, 0)]
-    chosen = torch.tensor([2, 0, 2, 1, 3])
-    ids = tokens(len(chosen))
-    with gated(subject) as gates:
-        gates.assign(edits)
-        gates.select(chosen)
-        given = logits(subject.network, ids)
-        gates.assign([edits[row] for row in chosen.tolist()])
-        torch.testing.assert_close(given, logits(subject.network, ids), rtol=1e-5, atol=1e-5)
-
-
 def break_off_under(subject, edit) -> None:
     with applied(subject, edit):
         logits(subject.network, tokens())
@@ -127,7 +112,7 @@ def break_off_under(subject, edit) -> None:
 
 
 @exact
-@families
+@unlike
 def test_the_network_is_as_it_was_afterwards_also_after_an_exception(family):
     subject, reference = model(family), some_reference(model(family))
     before = {name: tensor.clone() for name, tensor in subject.network.state_dict().items()}
@@ -207,11 +192,3 @@ def test_a_place_changed_twice_in_one_edit_or_unknown_is_refused():
     beyond = some_reference(model("gemma3"))  # has a fourth block
     with pytest.raises(UsageError, match="there is no block 3"):
         tabulate([Replace("3", "mean", beyond)], subject.anatomy)
-
-
-def test_positions_of_another_shape_than_the_tokens_are_refused():
-    part = Replace("1", "resample", some_reference(model("llama")))
-    put = Replacing(torch.zeros(3, dtype=torch.long), [part], False, Vectors())
-    for shape in ((2, 12), (3, 11)):
-        with pytest.raises(LesionError, match="give position_ids of the same shape"):
-            put(torch.zeros(3, 12, 32), None, torch.zeros(shape, dtype=torch.long))

@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from lesion.edits.apply import applied
-from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters
-from lesion.edits.selections.topk import Magnitude
 from lesion.edits.simplify import simplified
 from lesion.edits.text import parse
 from tiny import model
@@ -43,8 +41,3 @@ def test_the_model_does_the_same(text):
             return subject.network(ids).logits
 
     assert torch.allclose(logits(parse(text)), logits(simplified(parse(text))), atol=1e-5)
-
-
-def test_an_edit_with_a_selection_stays_as_it_is():
-    mixed = Compose((ScaleParameters(Magnitude(0.1), 0.5), ScaleBlock(1), ScaleBlock(0)))
-    assert simplified(mixed) is mixed

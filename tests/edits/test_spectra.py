@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -34,10 +32,6 @@ def counts(found: Spectra) -> tuple[int, int, int]:
 
 def files(folder) -> list[str]:
     return sorted(path.name for path in folder.glob("*/*"))
-
-
-def test_the_tests_have_a_cache_of_their_own(cache_of_the_tests):
-    assert cache_folder("spectra") == cache_of_the_tests / "spectra"
 
 
 def test_a_spectrum_is_computed_once_found_in_memory_and_read_by_another_process_in_the_same_bits(tmp_path):
@@ -116,17 +110,6 @@ def test_a_folder_that_is_full_gives_up_what_was_used_longest_ago_of_whatever_mo
     assert reader.read == 1
     Spectra("third", folder, room).of("0.mlp.up", weight(2))
     assert {path.parent.name for path in folder.glob("*/*")} == {"first", "third"}
-
-
-def test_what_is_larger_than_the_whole_folder_may_be_is_not_kept_and_evicts_nothing(tmp_path):
-    room = 1.5 * size_of_one(tmp_path) / 2**30
-    folder = tmp_path / "bounded"
-    Spectra("model", folder, room).of("0.mlp.up", weight())
-    large = Spectra("model", folder, room)
-    large.of("1.mlp.up", weight(1, (2 * SMALLEST, 2 * SMALLEST)))
-    assert large.computed == 1
-    assert len(files(folder)) == 1
-    assert files(folder)[0].startswith("0.mlp.up-")
 
 
 def test_what_a_killed_process_left_half_written_is_given_up_too(tmp_path):
@@ -269,13 +252,6 @@ def test_a_model_has_one_collection_for_every_keep_and_side_of_its_matrices():
     assert spectra(model).reused == 9 - 2
 
 
-def test_another_network_of_the_same_weights_does_not_share_memory_but_may_share_files():
-    one, two = tiny.model("llama"), tiny.model("llama")
-    assert spectra(one) is spectra(one)
-    assert spectra(one) is not spectra(two)
-    assert spectra(one).folder == spectra(two).folder
-
-
 def test_weights_that_an_outer_edit_has_changed_are_decomposed_as_they_are():
     model = tiny.model("llama")
     nested = Truncate("1.mlp.up", 0.5), Truncate("1.mlp.up", 0.5, "bottom")
@@ -293,24 +269,6 @@ def test_what_does_not_fit_the_memory_is_forgotten_but_stays_on_disk(monkeypatch
     for seed in (0, 1, 0):
         found.of(f"{seed}.mlp.up", weight(seed))
     assert counts(found) == (2, 1, 0)
-
-
-READ = """
-import sys, torch
-from pathlib import Path
-from lesion.cache import cache_folder
-from lesion.edits.spectra import Spectra, SMALLEST
-found = Spectra("model", Path(sys.argv[1]))
-found.of("0.mlp.up", torch.randn(SMALLEST, SMALLEST + 8, generator=torch.Generator().manual_seed(0)))
-print(found.computed, found.read)
-"""
-
-
-@pytest.mark.slow
-def test_another_process_reads_what_this_one_computed(tmp_path):
-    Spectra("model", tmp_path).of("0.mlp.up", weight())
-    done = subprocess.run([sys.executable, "-c", READ, tmp_path], capture_output=True, check=True, text=True)
-    assert done.stdout.split() == ["0", "1"]
 
 
 def test_a_spectrum_follows_its_matrix_to_another_device():

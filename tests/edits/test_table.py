@@ -22,17 +22,6 @@ def test_an_edit_begins_at_the_lowest_block_where_it_changes_anything():
     assert tabulate(edits, anatomy).first_edited().tolist() == [3, 0, 2, 3, 1, 1, 3, 0]
 
 
-def test_truncations_of_one_matrix_keep_what_all_of_them_keep():
-    anatomy = tiny.model("llama").anatomy
-    rank = min(anatomy.matrix("1.mlp.up").shape)
-    both = Compose((Truncate("1.mlp.up", 0.75), Truncate("1.mlp.up", 0.5, "bottom")))
-    neither = Compose((Truncate("1.mlp.up", 0.25), Truncate("1.mlp.up", 0.25, "bottom")))
-    kept = tabulate([both, neither, BASELINE], anatomy).kept["1.mlp.up"]
-    assert kept[0].tolist() == [rank - rank // 2, rank * 3 // 4]
-    assert kept[1, 0] == kept[1, 1]
-    assert kept[2].tolist() == [0, rank]
-
-
 def test_rows_take_the_columns_they_ask_for():
     anatomy = tiny.model("llama").anatomy
     table = tabulate([BASELINE, Truncate("0.mlp.up", 0), ScaleBlock(1)], anatomy)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lesion.edits.edit import Compose, ScaleAttention, with_factor
-from lesion.edits.simplify import simplified
+from lesion.edits.edit import Compose, ScaleAttention
 from lesion.edits.text import from_json, parse, to_json
 from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron, site_of
 from lesion.errors import UsageError
@@ -40,26 +39,6 @@ def test_heads_of_one_number_in_a_range_of_blocks():
         (ScaleMatrix(0, "attention.q", -2), ScaleMatrix(1, "attention.q", -2))
     )
     assert parse("2.mlp.expert.3*1.5+2.mlp.neuron.0 x 0") == Compose((ScaleExpert(2, 3, 1.5), ScaleNeuron(2, 0)))
-
-
-def test_a_head_and_a_group_of_one_number_are_different_edits():
-    assert ScaleHead(1, 0) != ScaleGroup(1, 0)
-    assert ScaleHead(1, 0) != ScaleHead(1, 1)
-    assert ScaleNeuron(1, 0) != ScaleExpert(1, 0)
-    assert len({ScaleHead(1, 0), ScaleHead(1, 0, 0.0), ScaleHead(1, 0, 1.0), ScaleHead(0, 1)}) == 3
-
-
-def test_another_factor_keeps_the_head():
-    assert with_factor(parse("3.attention.head.1×0"), 0.5) == ScaleHead(3, 1, 0.5)
-    assert with_factor(parse("3.attention.group.1×0"), 0.5) == ScaleGroup(3, 1, 0.5)
-    assert with_factor(parse("3.mlp.neuron.1×0 + 3.mlp.up×0"), 0.5) == parse("3.mlp.neuron.1×0.5 + 3.mlp.up×0.5")
-
-
-def test_factors_on_one_head_become_one():
-    given = "1.attention.head.2×0.5 + 1.mlp×0 + 1.attention.head.0×0 + 1.attention.head.2×0.5 + 1.attention.head.3×1"
-    assert str(simplified(parse(given))) == "1.attention.head.0×0 + 1.attention.head.2×0.25 + 1.mlp×0"
-    given = "1.mlp.up×0.5 + 1.mlp.neuron.9×0 + 1.mlp.gate×2 + 1.mlp.up×0.5 + 1.mlp.neuron.3×0 + 1.mlp.expert.0×1"
-    assert str(simplified(parse(given))) == "1.mlp.neuron.3×0 + 1.mlp.neuron.9×0 + 1.mlp.gate×2 + 1.mlp.up×0.25"
 
 
 @pytest.mark.parametrize("given", [lambda: ScaleHead(1, -1), lambda: ScaleGroup(-1, 0), lambda: ScaleNeuron(1, 10**9)])

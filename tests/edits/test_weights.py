@@ -23,6 +23,7 @@ from lesion.models.load import Model, wrap
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 families = pytest.mark.parametrize("family", tiny.FAMILIES)
+unlike = pytest.mark.parametrize("family", tiny.UNLIKE)
 LARGE, SOME = Magnitude(0.1), Random(Magnitude(0.2), 3)
 
 
@@ -89,15 +90,6 @@ def test_the_product_is_rounded_once_to_the_dtype_of_the_weight(dtype, values, f
         assert new == (0 if factor == 0 else nearest(product, dtype))
 
 
-def test_two_roundings_would_give_another_value_and_are_not_made():
-    # 1 + 2^-8 lies half way between two values of bfloat16; a little more must go up, but float32 drops the little.
-    weight = torch.ones(1, 1, dtype=torch.bfloat16)
-    factor = 1 + 2**-8 + 2**-40
-    assert float(torch.tensor(factor, dtype=torch.float64).to(torch.bfloat16)) == 1
-    found, _ = scaled(weight, [(torch.tensor([[True]]), factor)], "head")
-    assert float(found) == 1 + 2**-7
-
-
 def test_factors_on_one_weight_multiply_and_others_keep_their_bits():
     weight = torch.tensor([[1.0, 2.0, -3.0], [0.0, -0.0, 5.0]])
     first = torch.tensor([[True, True, False], [True, True, False]])
@@ -115,14 +107,6 @@ def test_where_the_factors_have_the_product_one_nothing_changes_and_nothing_is_d
     found, effect = scaled(weight, [(every, 2.0), (every, 0.5)], "head")
     assert torch.equal(bits(found), bits(weight))
     assert (effect.selected, effect.nonzero, effect.moved) == (3, 0, 0)
-
-
-def test_pruning_gives_plain_zeros():
-    weight = torch.tensor([[-1.0, 2.0, float("inf")]])
-    found, effect = scaled(weight, [(torch.ones(1, 3, dtype=torch.bool), 0.0)], "head")
-    assert torch.equal(bits(found), bits(torch.zeros(1, 3)))
-    assert effect.moved == effect.nonzero == 3
-    assert effect.after == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -175,12 +159,6 @@ def test_an_edit_that_does_not_do_what_it_says_is_refused_with_the_numbers(effec
 
 def test_ninety_nine_of_a_hundred_suffice():
     assert check_effects("E", [effect(moved=99)], "M") == 1.1
-
-
-def test_everything_is_refused_where_it_is_known_what_everything_is():
-    assert check_effects("E", [effect()], "M") == check_effects("E", [effect()], "M", total=101)
-    with pytest.raises(LesionError, match="every weight that M has"):
-        check_effects("E", [effect()], "M", total=100)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +274,7 @@ def test_patterns_that_are_no_plain_numbers_come_back_too(dtype):
     assert_restored(model, before)
 
 
-@families
+@unlike
 def test_an_error_inside_brings_everything_back(family):
     model = tiny.model(family)
     before = state(model)
@@ -374,14 +352,6 @@ def test_two_blocks_that_are_one_parameter_cannot_be_edited_apart():
     # An edit that touches neither is none of their business.
     with written(model, [ScaleParameters(Magnitude(0.1, ("1.mlp.up",)), 0.0)]) as effects:
         assert [found.address for found in effects] == ["1.mlp.up"]
-
-
-def test_no_edit_of_weights_changes_nothing():
-    model = tiny.model("llama")
-    before = state(model)
-    with written(model, []) as effects:
-        assert effects == ()
-        assert_restored(model, before)
 
 
 @pytest.mark.parametrize(("keep", "bytes_per_weight"), [(0.05, 0.05 * 12), (0.9, 1 + 0.9 * 4)])

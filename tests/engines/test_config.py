@@ -41,20 +41,6 @@ def test_a_library_that_is_not_installed_is_named(settings, library, told, monke
         pass
 
 
-def test_the_name_of_an_engine_is_a_choice():
-    assert EngineChoice.of("vllm") == EngineChoice("vllm")
-    assert EngineChoice.of(EngineChoice(workers=2)).workers == 2
-    assert [EngineChoice(**each).distributed for each in ({}, {"workers": 1}, {"ray": "auto"})] == [False, True, True]
-
-
-def test_without_workers_the_engine_is_the_one_that_is_its_own_class():
-    model = tiny.model("llama")
-    with opened(EngineChoice()) as make_engine:
-        engine = make_engine(model, 4)
-    assert isinstance(engine, TransformersEngine)
-    assert engine.work.batch_size == 4
-
-
 def test_one_engine_is_let_go_of_before_the_next_is_made(monkeypatch):
     events = []
 

@@ -88,13 +88,6 @@ def test_a_stop_string_that_ends_in_a_space_is_seen_though_a_text_would_not_begi
     assert StopStrings(tokenizer, ("the ",)).hit(said)
 
 
-def test_no_stop_string_and_an_empty_one_stop_nothing():
-    for stop in ((), ("",)):
-        strings = StopStrings(TOKENIZERS["characters"], stop)
-        assert not strings.hit([3])
-        assert strings.cut("all of it") == "all of it"
-
-
 @given(text=st.text("ab\n", max_size=12), stop=st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=3))
 def test_what_stands_before_the_first_stop_string_is_the_answer(text, stop):
     cut = StopStrings(TOKENIZERS["characters"], tuple(stop)).cut(text)

@@ -254,9 +254,3 @@ def test_a_network_without_a_stack_of_blocks_is_refused():
 
     with pytest.raises(LesionError, match="no list of decoder layers"):
         dissect(NoStack(MysteryConfig()).eval(), "flat")
-
-
-def test_watching_a_network_leaves_no_hooks_behind():
-    network = tiny("unknown")
-    dissect(network, "it")
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())

@@ -59,14 +59,6 @@ attention.tail = "norm"
     assert child.attention == (BranchPaths("norm", table["base"].attention[0].entries),)
 
 
-def test_alternatives_keep_their_order():
-    first, second = (
-        f'[[base.mlp]]\ntail = "mlp"\nmatrices = {{ {word} = "mlp.{word}" }}\n' for word in ("router", "gate")
-    )
-    text = BASE.replace(BASE[BASE.index("mlp = {") :], "") + first + second
-    assert [plan.entries[0].path for plan in parse(text)["base"].mlp] == ["mlp.router", "mlp.gate"]
-
-
 def test_a_layout_that_the_head_does_not_describe_is_refused():
     with pytest.raises(ValueError, match="'q k v' must be a path"):
         parse(BASE.replace('per = "head"', 'per = "row"'))

@@ -112,15 +112,6 @@ def test_a_file_is_converted_once_and_anew_when_it_changes(tmp_path, monkeypatch
     assert len(written) == 2
 
 
-def test_the_fingerprint_is_of_the_weights_not_of_their_storage(tmp_path):
-    network = llama()
-    as_folder = tmp_path / "folder"
-    first = load(write(tmp_path / "tiny.gguf", network))
-    first.network.save_pretrained(as_folder)
-    first.tokenizer.save_pretrained(as_folder)
-    assert load(as_folder).fingerprint == first.fingerprint
-
-
 def test_tokenizer_and_chat_template_are_those_of_the_file(tmp_path):
     model = load(write(tmp_path / "tiny.gguf", llama()))
     assert model.tokenizer("3+4= 7", add_special_tokens=False)["input_ids"] == [

@@ -137,8 +137,3 @@ def test_an_order_reads_back_from_its_text(text, order):
 def test_what_is_no_order_is_refused_in_a_sentence(make, text, said):
     with pytest.raises(UsageError, match=said):
         make(text, 3, "a")
-
-
-def test_a_swap_changes_two_places():
-    assert swapped("0,2", 3, "a") == (2, 1, 0)
-    assert permutation("2,0,1", 3, "a") == (2, 0, 1)

@@ -74,11 +74,6 @@ def test_storages_that_round_activations_are_known_and_noted(settings, rounds):
     assert any("activations are rounded" in note for note in notes) == rounds
 
 
-def test_plain_weights_have_no_storage():
-    assert quantisation({}) is None
-    assert quantisation(tiny("llama").config) is None
-
-
 @pytest.mark.parametrize("look", [load, blocks_of])
 def test_a_storage_without_its_package_is_refused_with_what_to_install(look, folder, monkeypatch):
     monkeypatch.setattr(storages, "_installed", lambda module: False)
@@ -128,13 +123,6 @@ def test_fused_interleaved_and_unknown_layers_are_told_apart_where_they_are_pack
     assert [[b.name for b in block.branches] for block in packed.blocks] == [
         [b.name for b in block.branches] for block in plain.blocks
     ]
-
-
-def test_packed_weights_are_neither_read_nor_written():
-    matrix = wrap(coded(tiny("llama")), tokenizer(), "it").anatomy.matrix("1.mlp.up")
-    for act in (matrix.read, matrix.view, lambda: matrix.write(torch.zeros(48, 32))):
-        with pytest.raises(LesionError, match=r"1\.mlp\.up is stored packed \(CodedLinear\).*such as 3×0.*--weights"):
-            act()
 
 
 def test_facts_name_the_storage_and_count_the_weights_it_stands_for():

@@ -59,11 +59,6 @@ def test_checkpoints_are_listed_in_the_order_of_their_steps_and_only_where_there
     assert revisions(training / "nowhere") == {}
 
 
-def test_a_folder_named_otherwise_than_model_has_no_checkpoints_beside_it(training):
-    model(training / "another")
-    assert "has no revisions" in refusal(training / "another", "step10")
-
-
 def test_the_present_folder_is_a_model_with_checkpoints_too(training, monkeypatch):
     monkeypatch.chdir(training / "model")
     assert Path(find(".", "step2").place).samefile(training / "checkpoints" / "step2")
@@ -74,16 +69,6 @@ def test_a_revision_that_does_not_exist_lists_those_there_are_with_the_nearest(t
     assert f"{training / 'model'} has no revision 'step101' (nearest: step10" in message
     assert message.endswith("There are: step2, step10, step100.")
     assert refusal(f"{training / 'model'}@step101") == message
-
-
-def test_a_revision_names_no_folder_elsewhere(training):
-    model(training.parent / "elsewhere")
-    for name in ("../elsewhere", str(training.parent / "elsewhere"), "..", ".", "", "checkpoints/step2"):
-        assert "has no revision" in refusal(training / "model", name)
-
-
-def test_two_revisions_of_one_model_contradict_each_other(training):
-    assert "names the revision step2, but step10" in refusal(f"{training / 'model'}@step2", "step10")
 
 
 def test_a_folder_with_an_at_in_its_name_is_that_folder(tmp_path):

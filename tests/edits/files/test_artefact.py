@@ -163,13 +163,6 @@ def test_shapes_that_do_not_fit_are_refused_with_the_first_matrix_even_with_forc
         gate.fit(tiny_model("gpt2"), force=True)
 
 
-def test_another_factor_keeps_the_selection(model, tmp_path):
-    file = read_edit(save_edit(tmp_path / "a.edit", ScaleParameters(mathneuro(model), 0.0), model))
-    assert file.with_factor(1.1).edit == ScaleParameters(mathneuro(model), 1.1)
-    with pytest.raises(UsageError, match="finite"):
-        file.with_factor(float("nan"))
-
-
 # -- what is not written
 
 
@@ -247,11 +240,6 @@ def remade(good: bytes, change=None, vectors=None) -> bytes:
     if vectors is not None:
         vectors(tensors)
     return encode(header, tensors)
-
-
-def test_the_way_of_remaking_a_file_is_right(good, tmp_path):
-    (tmp_path / "a.edit").write_bytes(remade(good))
-    assert read_edit(tmp_path / "a.edit").data == good
 
 
 def changes():
@@ -380,12 +368,6 @@ def test_other_files_are_refused_in_words(good, tmp_path):
     refused(tmp_path, len(nested).to_bytes(8, "little") + nested, "brackets")
     inner = json.dumps({"format": "something else", "version": 1})
     refused(tmp_path, save_tensors({"a": torch.ones(2)}, metadata={"lesion": inner}), "not an edit")
-
-
-def test_a_file_of_a_newer_format_says_what_to_install(good, tmp_path):
-    newer = good.replace(rb"\"version\": 1,", rb"\"version\": 3,")
-    assert newer != good
-    refused(tmp_path, newer, "format 3", "newer lesion")
 
 
 def test_a_name_that_is_no_file_names_the_files_that_are_near(good, tmp_path):

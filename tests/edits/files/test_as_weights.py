@@ -135,12 +135,6 @@ def test_the_card_names_the_biases_and_says_that_the_kept_file_has_none(tmp_path
     assert lesion.read_edit(next((tmp_path / "out" / "lesion").glob("*.edit"))).biases == {}
 
 
-def test_another_factor_is_that_of_the_biases_too(tmp_path):
-    source = checkpoint(tmp_path / "base", "gpt2")
-    lesion.apply(source, "1.mlp×0", tmp_path / "out", factor=0.25)
-    assert_same(tmp_path / "out", lesion.load(source), "1.mlp×0.25")
-
-
 def test_trying_an_edit_leaves_the_biases_as_they_were():
     base = model("gpt2")
     before = {name: tensor.clone() for name, tensor in base.network.state_dict().items()}
@@ -165,14 +159,3 @@ def test_what_is_another_function_as_weights_is_refused_and_its_obstacle_named(f
     refusal = f"'{edit}' cannot be written into the weights of tiny:{family}: {why}"
     with pytest.raises(lesion.UsageError, match=refusal):
         edit_files(edit, lambda: model(family))
-
-
-@pytest.mark.parametrize(("edit", "message"), [("banana", "'banana' is not an edit"), ([], "at least one edit")])
-def test_what_is_no_edit_is_refused(edit, message):
-    with pytest.raises(lesion.UsageError, match=message):
-        edit_files(edit, lambda: model("llama"))
-
-
-def test_a_place_is_tried_before_it_is_written():
-    written = as_weights(lesion.parse("1.mlp×0"), model("mixtral"))
-    assert written.edits[0].selection.addresses == tuple(f"1.mlp.expert{n}.down" for n in range(4))

@@ -72,13 +72,6 @@ def test_the_recipe_has_a_slice_for_every_run_and_the_card_says_what_was_done(sh
     assert "Left out: none. Repeated: 0-1." in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_the_recipe_of_a_bundled_model_names_the_folder_of_its_checkpoint(tmp_path):
-    save_reordered("bundled:llama-base", "0-6", tmp_path / "out")
-    recipe = yaml.safe_load((tmp_path / "out" / "mergekit.yaml").read_text())
-    (model,) = {one["sources"][0]["model"] for one in recipe["slices"]}
-    assert load(model).fingerprint == load("bundled:llama-base").fingerprint
-
-
 def test_a_checkpoint_with_further_blocks_and_a_folder_in_use_are_refused(sharded, tmp_path):
     config = json.loads((sharded / "config.json").read_text())
     for path in sharded.iterdir():

@@ -9,14 +9,12 @@ import pytest
 import torch
 import transformers as hf
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from lesion.edits.apply import applied
-from lesion.edits.cuts import Cut
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply
-from lesion.edits.files.truncated import counted
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
@@ -108,15 +106,6 @@ def test_several_edits_meet_in_one_checkpoint_and_truncations_of_one_matrix_keep
     assert {path.name for path in (tmp_path / "out" / "lesion").iterdir()} == {f"{file.label}.edit" for file in files}
 
 
-def test_a_matrix_that_keeps_everything_beside_a_truncated_one_is_not_written(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 1), Truncate("1.mlp.up", 0.5))))
-    done = apply(source, [edit], tmp_path / "out", thin=True)
-    assert [matrix.cut.address for matrix in done.truncated] == ["1.mlp.up"]
-    name = "model.layers.0.mlp.up_proj.weight"
-    assert torch.equal(state(source)[name], state(tmp_path / "out")[name])
-
-
 def test_what_is_kept_is_told_as_numpy_finds_it(tmp_path):
     source = checkpoint(tmp_path / "base")
     edit = kept(tmp_path, source, Truncate("1.mlp.up", 0.25))
@@ -126,33 +115,6 @@ def test_what_is_kept_is_told_as_numpy_finds_it(tmp_path):
     values = np.linalg.svd(before.double().numpy(), compute_uv=False)
     assert matrix.energy == pytest.approx((values[:8] ** 2).sum() / (values**2).sum(), rel=1e-9)
     assert matrix.moved == int((before != after).sum())
-
-
-def test_other_weights_are_refused_and_truncated_when_forced(tmp_path):
-    edit = kept(tmp_path, checkpoint(tmp_path / "base"), Truncate("1.mlp.up", 0.25))
-    other = tiny("llama")
-    other.model.layers[1].mlp.up_proj.weight[3, 4] += 1
-    other.save_pretrained(tmp_path / "other")
-    tokenizer().save_pretrained(tmp_path / "other")
-    with pytest.raises(LesionError, match=r"other weights in 1\.mlp\.up.*truncate these weights with --force"):
-        apply(tmp_path / "other", [edit], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
-    assert done.edits[0].afresh
-    assert_bitwise(state(tmp_path / "out"), in_memory(tmp_path / "other", edit.edit))
-    assert "it is these that were truncated" in (tmp_path / "out" / "README.md").read_text()
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_have_no_spectrum_and_nothing_is_written(bad, tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, Truncate("1.mlp.up", 0.25))
-    tensors = load_file(source / "model.safetensors")
-    tensors["model.layers.1.mlp.up_proj.weight"][0, 0] = bad
-    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(LesionError, match=r"1\.mlp\.up has weights that are not finite"):
-        apply(source, [edit], tmp_path / "out", force=True)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_truncation_that_leaves_every_weight_as_it_is_is_refused(tmp_path):
@@ -221,12 +183,6 @@ def test_the_file_of_factors_counts_and_the_model_still_loads(tmp_path):
     assert counts["0.mlp.up"]["shape"] == [48, 32]
     assert list((tmp_path / "out").glob("*.safetensors")) == [tmp_path / "out" / "model.safetensors"]
     assert_bitwise(state(tmp_path / "out"), in_memory(source, edit.edit))
-
-
-def test_factors_that_do_not_pay_are_said_to(tmp_path):
-    assert counted(Cut("a", (48, 32), 0, 8)).endswith("640 parameters in place of 1,536: 896 saved")
-    assert counted(Cut("a", (48, 32), 0, 28)).endswith("it does not pay, they are 704 more")
-    assert counted(Cut("a", (4, 4), 0, 2)).endswith("it does not pay")
 
 
 # -- the card

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load as load_bytes
-from synthetic import mathneuro
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleMlp, ScaleParameters, Truncate
@@ -17,9 +16,7 @@ from lesion.edits.files.combine import combined
 from lesion.edits.files.container import encode
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import wrap
 from tiny import model as tiny_model
-from tiny import tiny, tokenizer
 
 ONE = Truncate("1.mlp.up", 0.25)
 TWO = Compose((ONE, Truncate("0.attention.q", 0.5, "bottom")))
@@ -75,29 +72,6 @@ def test_a_label_names_what_is_truncated_in_letters_that_a_file_name_may_have(mo
     assert kept(model, tmp_path, MIXED).label == "magnitude-0.1_with_1.mlp.up-top-0.25"
     many = Compose(tuple(Truncate(address, 0.5) for address in model.anatomy.matrices))
     assert len(kept(model, tmp_path, many).label) == 80
-
-
-def test_files_without_truncations_stay_in_the_format_that_an_older_lesion_reads(model, tmp_path):
-    path = save_edit(tmp_path / "a.edit", ScaleParameters(mathneuro(model), 0.0), model)
-    with safe_open(path, "pt") as opened:
-        header = json.loads(opened.metadata()["lesion"])
-    assert header["version"] == 1
-    assert "truncated" not in header
-
-
-def test_the_same_weights_in_another_dtype_are_truncated_and_others_only_when_forced(tmp_path):
-    half = wrap(tiny("llama").to(torch.bfloat16), tokenizer(), "half")
-    wide = wrap(tiny("llama").to(torch.bfloat16).float(), tokenizer(), "wide")
-    file = kept(half, tmp_path, ONE)
-    assert not file.afresh(wide, file.fit(wide))
-    other = wrap(tiny("llama"), tokenizer(), "other")
-    with pytest.raises(LesionError, match=r"other weights.*truncate these weights with --force"):
-        file.fit(other)
-    forced = file.fit(other, force=True)
-    assert forced == ONE
-    assert file.afresh(other, forced)
-    with pytest.raises(LesionError, match=r"0\.attention\.q \(32 × 32.*64 × 32"):
-        kept(wrap(tiny("llama"), tokenizer(), "llama"), tmp_path, TWO).fit(tiny_model("qwen3"), force=True)
 
 
 def test_a_truncation_has_no_factor(model, tmp_path):

@@ -54,33 +54,16 @@ def test_a_matrix_that_is_not_there_is_refused_with_those_that_are(taken_away):
             pass
 
 
-def test_the_text_form_of_an_experts_weight_may_hold_an_x():
-    assert parse("3.mlp.experts.5.up[0,1]x2") == ScaleParameters(Listed(["3.mlp.experts.5.up[0,1]"]), 2.0)
-
-
 @pytest.mark.parametrize("text", ["1.mlp.up[2]×0", "1.mlp.up[2,3]", "1.mlp.up[2,3]×nan", "[2,3]×0", "0-1[2,3]×0"])
 def test_what_is_no_weight_and_factor_is_refused(text):
     with pytest.raises(UsageError):
         parse(text)
 
 
-def test_order_spaces_and_repetition_make_no_other_selection():
-    assert Listed([f"{UP}[2,3]", f"{UP}[0,1]"]) == Listed([f"{UP}[0, 1]", f"{UP}[ 2,3 ]", f"{UP}[0,1]"])
-    assert Listed([f"{UP}[2,3]"]) != Listed([f"{UP}[3,2]"])
-    # Numbers are not sorted as text.
-    assert Listed([f"{UP}[10,0]", f"{UP}[9,0]"]).weights == (f"{UP}[9,0]", f"{UP}[10,0]")
-
-
 @pytest.mark.parametrize("text", ["", UP, f"{UP}[1]", f"{UP}[-1,0]", f"{UP}[1,2,3]", "up[0,0]", f"{UP}[0,0]×0"])
 def test_what_names_no_weight_is_refused(text):
     with pytest.raises(UsageError, match="write MATRIX"):
         Listed([text])
-
-
-@pytest.mark.parametrize("name", ["", "a b", "ä", "1st", "x" * 41])
-def test_a_name_that_cannot_begin_a_label_is_refused(name):
-    with pytest.raises(UsageError, match="cannot name a selection"):
-        Listed([f"{UP}[0,0]"], name)
 
 
 def test_an_empty_list_is_refused():
@@ -116,12 +99,6 @@ def test_a_random_control_has_as_many_weights_and_never_one_that_was_taken_away(
     assert not (drawn & listed.mask(UP, weight)).any()
     # Elsewhere it is the draw that it would be anyway.
     assert torch.equal(Random(like, seed).mask("head", weight), Random(Magnitude(0.5), seed).mask("head", weight))
-
-
-def test_without_the_list_random_controls_do_draw_there():
-    listed = Listed([f"{UP}[{row},{column}]" for row in range(3) for column in range(2)])
-    drawn = [Random(Magnitude(0.5), seed).mask(UP, WEIGHT) & listed.mask(UP, WEIGHT) for seed in range(20)]
-    assert any(mask.any() for mask in drawn)
 
 
 def test_the_matched_controls_of_an_edit_without_listed_weights_spare_them_too():

@@ -394,17 +394,6 @@ def test_when_rays_own_process_is_gone_it_is_said_what_is_kept_and_how_to_go_on(
         list(responses)
 
 
-def test_without_requests_nobody_is_asked(monkeypatch):
-    cluster = StandInCluster()
-    monkeypatch.setattr(cluster, "order", lambda *_: pytest.fail("nothing was to be opened"))
-    assert list(RayEngine(cluster, MODEL, "auto").answer([])) == []
-
-
-def test_a_batch_size_below_1_is_refused():
-    with pytest.raises(UsageError, match="at least 1, not 0"):
-        RayEngine(StandInCluster(), MODEL, 0)
-
-
 def test_at_the_end_every_worker_is_told_of_or_of_many_the_slowest_and_the_fastest():
     cluster = StandInCluster(2)
     answered(cluster, questions())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lesion.engines.config import EngineChoice
-from lesion.engines.ray.placement import Node, Placement, planned, refuse_crowd
+from lesion.engines.ray.placement import Node, Placement, planned
 from lesion.errors import UsageError
 
 LAPTOP = [Node("laptop", 8, 0)]
@@ -74,9 +74,3 @@ def test_what_there_is_no_room_for_is_refused_with_both_numbers(nodes, asked, to
     with pytest.raises(UsageError) as refused:
         plan(nodes, **asked)
     assert told in str(refused.value)
-
-
-def test_more_workers_than_cores_are_refused_before_anything_is_started():
-    with pytest.raises(UsageError, match="5 workers are asked for, and this machine has 2 processor cores"):
-        refuse_crowd(EngineChoice(workers=5), 2, "this machine")
-    refuse_crowd(EngineChoice(workers=2), 2, "this machine")

@@ -95,8 +95,3 @@ def test_scored_choices_cost_less_than_generated_answers():
     scored = Request("a", (1,), choices=((1, 2), (3,)))
     assert expected(scored) < expected(Request("b", (1,), decoding=Decoding(4)))
     assert expected(Request("c", (1,), tokens=(4, 5))) < 1
-
-
-def test_a_unit_says_what_it_holds():
-    unit = cut(sweep([3, 4]), workers=1, rows=64)[0]
-    assert str(unit) == "8 requests, 1 prompt under baseline, 0×0, 1×0 and 5 more"

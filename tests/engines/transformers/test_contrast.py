@@ -11,7 +11,7 @@ import torch
 import tiny
 from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
-from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model, load
@@ -76,19 +76,6 @@ def test_equal_logits_share_the_better_rank():
     assert answer.scores == pytest.approx([-math.log(64)] * 2, abs=1e-9)
 
 
-def test_contrasts_choices_and_free_answers_may_be_asked_in_one_call():
-    model = tiny.model("llama")
-    mixed = [
-        *questions(count=1),
-        Request("free", (5, 6, 7), decoding=Decoding(3)),
-        Request("choice", (5, 6), choices=((7,), (8, 9))),
-    ]
-    found = ask(model, mixed)
-    assert found["free"].answer.ranks == found["choice"].answer.ranks == ()
-    assert 1 <= len(found["free"].token_ids) <= 3
-    assert len(found["choice"].answer.scores) == 2
-
-
 def test_the_edits_of_one_prompt_share_its_work():
     model = tiny.model("llama")
     engine = TransformersEngine(model, 16)
@@ -124,13 +111,9 @@ def stories(shared) -> Model:
 @pytest.mark.parametrize(
     "name",
     [
-        "ioi",
         "facts",
-        "ioi:{data}/ioi/ioi.json",
-        "facts:{data}/counterfact/known_1000.json",
         "facts:{data}/counterfact/counterfact-val.json",
         "fewshot:2:ioi:{data}/ioi/ioi.json",
-        "shuffled:ioi:{data}/ioi/ioi.json",
     ],
 )
 def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stories, name):

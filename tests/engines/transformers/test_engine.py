@@ -203,26 +203,6 @@ def test_any_end_of_text_token_ends_a_row_and_is_no_part_of_the_answer():
     assert (response.answer.tokens, response.answer.finish) == (first + 1, "stop")
 
 
-@pytest.mark.parametrize("limit", [1, 2, 9])
-def test_the_token_limit_ends_a_row_and_is_told_from_an_end(limit):
-    model = tiny.model("llama")
-    (text, edit, said), *_ = without_an_end(prompts(8, seed=6), model)
-    response = ask(model, [Request("it", text, edit, Decoding(limit))])["it"]
-    assert response.token_ids == said[:limit]
-    assert (response.answer.tokens, response.answer.finish) == (limit, "length")
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2", "opt"])
-def test_the_end_of_the_context_ends_a_row_also_beside_rows_and_slots_that_go_on(family):
-    model = tiny.model(family)
-    model.network.generation_config.eos_token_id = model.tokenizer.eos_token = None
-    long = [tuple([9] * length) for length in (255, 251, 246)]
-    requests = [Request(str(len(text)), text, decoding=Decoding(100)) for text in [*long, (7,), (8, 9), (5,) * 200]]
-    for key, response in ask(model, requests, batch_size=4).items():
-        assert response.answer.tokens == min(100, 256 - int(key) + 1), key
-        assert response.answer.finish == "length"
-
-
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "mixtral"])
 def test_an_edit_that_breaks_the_numbers_breaks_no_other_row_nor_the_next_one_in_its_slot(family):
     model = tiny.model(family)
@@ -260,21 +240,10 @@ def test_a_network_that_is_broken_altogether_is_reported_for_every_request(numbe
     assert {response.answer.finish for response in found.values()} == {"nonfinite"}
 
 
-def test_nothing_asked_is_nothing_answered():
-    assert ask(tiny.model("llama"), []) == {}
-
-
 def test_the_same_question_twice_is_answered_twice_and_the_same():
     model, text = tiny.model("llama"), (5, 6, 7)
     requests = [Request(f"{edit} {time}", text, edit, Decoding(8)) for edit in EDITS for time in range(3)]
     assert_greedy(model, requests, ask(model, requests, batch_size=5))
-
-
-@pytest.mark.parametrize("length", [257, 300])
-def test_a_prompt_that_leaves_no_room_for_a_token_is_refused_by_name_before_anything_is_answered(length):
-    requests = [Request("fits", (5, 6)), Request("item-3", (7,) * length)]
-    with pytest.raises(LesionError, match=f"item-3 has {length} tokens .* tiny:llama, 256 tokens"):
-        next(TransformersEngine(tiny.model("llama")).answer(requests))
 
 
 def test_an_empty_prompt_a_place_that_is_not_there_and_a_batch_of_none_are_refused():

@@ -32,7 +32,6 @@ from lesion.engines.transformers.prefixes import (
     cost_of_edit,
     shared,
 )
-from lesion.errors import LesionError
 
 OTHER = Decoding(8)
 FEW_SHOT = prompts(1, longest=60, shortest=60, seed=11)[0]
@@ -253,12 +252,6 @@ def test_an_edit_that_breaks_the_numbers_in_a_beginning_breaks_no_other_row(wort
     assert_greedy(model, [request for request in requests if request not in broken], found)
 
 
-def test_an_unknown_place_is_refused_before_any_beginning_is_computed():
-    model = tiny.model("llama")
-    with pytest.raises(LesionError):
-        answered(model, questions(edits=[ScaleBlock(99)], count=40))
-
-
 @pytest.mark.parametrize("fails", [1, 2])
 @pytest.mark.parametrize("kind", [{"decoding": OTHER}, {"choices": ((7, 8),)}, {"tokens": (7,)}])
 def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_shared(monkeypatch, kind, fails):
@@ -348,12 +341,6 @@ def test_prompts_that_are_the_beginning_of_others_share_what_leaves_each_a_token
     found = shared([Request("", text) for text in texts])
     assert all(len(tokens) < len(text) for tokens, text in zip(found, texts, strict=True))
     assert spared([Request("", text) for text in texts], found) == (len(texts) - 1) * 39 - COST
-
-
-def test_prompts_that_are_asked_under_an_edit_of_their_own_each_share_nothing():
-    requests = [Request(f"{token}", (*FEW_SHOT, token), ScaleBlock(token)) for token in range(5, 60)]
-    assert not any(shared(requests))
-    assert all(shared([*requests, *(replace(one, edit=ScaleBlock(5 + i % 55)) for i, one in enumerate(requests * 25))]))
 
 
 def test_beside_the_tokens_of_a_large_network_a_pass_of_its_own_costs_little(monkeypatch):

@@ -74,14 +74,6 @@ def test_choices_that_differ_in_their_last_token_alone_share_one_pass(choices, t
     assert engine.work.prompt == tokens
 
 
-def test_a_single_choice_is_chosen_and_scored():
-    model = tiny.model("llama")
-    prompt = (5, 6, 7)
-    answer = ask(model, [Request("one", prompt, choices=((9, 10),))])["one"].answer
-    assert answer.scores == pytest.approx([log_probability(model, prompt, (9, 10))], abs=1e-4)
-    assert answer.text == model.tokenizer.decode((9, 10))
-
-
 @pytest.mark.same_bits("logits that are equal are meant")
 def test_among_equally_likely_choices_the_first_is_the_answer():
     model = tiny.model("llama")
@@ -189,12 +181,3 @@ def test_when_memory_runs_out_the_batch_is_halved_and_every_request_is_still_sco
     for response in found:
         assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, abs=1e-4)
     assert engine.work.batch_size == 1
-
-
-def test_when_memory_does_not_suffice_for_one_question_that_is_said(monkeypatch):
-    def prefill(*args, **kwargs):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
-
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
-    with pytest.raises(LesionError, match=r"Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
-        ask(tiny.model("llama"), questions())

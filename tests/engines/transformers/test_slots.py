@@ -147,16 +147,6 @@ def test_any_sequence_of_arrivals_steps_and_departures_leaves_every_row_its_own_
         step(slots, naive)
 
 
-def test_a_longer_prompt_may_enter_after_a_shorter_one():
-    slots, naive = Slots(CONFIG), Naive()
-    insert(slots, naive, [0, 1], [2, 3])
-    step(slots, naive)
-    insert(slots, naive, [2], [3 * GROWTH])
-    step(slots, naive)
-    check(slots, naive)
-    assert slots.width == 3 * GROWTH + 1
-
-
 def test_a_batch_of_which_nothing_was_kept_starts_as_narrow_as_a_new_one():
     slots, naive = Slots(CONFIG), Naive()
     insert(slots, naive, [0], [30])
@@ -220,13 +210,3 @@ def test_rows_may_do_without_the_last_tokens_of_what_was_computed():
     check(slots, naive)
     for _ in range(GROWTH):
         step(slots, naive)
-
-
-def test_a_row_that_takes_the_place_of_a_longer_one_meets_nothing_of_it_when_the_window_widens_again():
-    slots, naive = Slots(CONFIG), Naive()
-    insert(slots, naive, [0, 1], [9, 3])
-    vacate(slots, naive, [0])
-    keep(slots, naive, [1])
-    insert(slots, naive, [1], [9])
-    step(slots, naive)
-    check(slots, naive)

@@ -138,16 +138,3 @@ def test_rows_of_every_head_share_the_blocks_below_theirs():
     requests = [Request(str(head), prompt, ScaleHead(2, head), choices=((4,),)) for head in range(4)]
     _, work = answered(model, [Request("baseline", prompt, choices=((4,),)), *requests])
     assert work.prompt <= (1 + 4 / 3 + 0.1) * 40 + 5
-
-
-def test_rows_of_matrices_and_experts_share_the_blocks_below_theirs_too():
-    for family, names in (("phi3", ("attention.q", "mlp.up", "mlp.down", "attention.o")), ("mixtral", range(4))):
-        model = tiny.model(family)
-        (prompt,) = prompts(1, longest=40, shortest=40)
-        edits = [ScaleMatrix(2, name) if isinstance(name, str) else ScaleExpert(2, name) for name in names]
-        requests = [Request(str(edit), prompt, edit, choices=((4,),)) for edit in edits]
-        found, work = answered(model, [Request("baseline", prompt, choices=((4,),)), *requests])
-        assert work.prompt <= (1 + 4 / 3 + 0.1) * 40 + 5
-        for request in requests:
-            log = forward(model, prompt, request.edit)[0][-1].double().log_softmax(-1)[4]
-            assert found[request.key].answer.scores[0] == pytest.approx(float(log), abs=2e-4)

@@ -16,7 +16,7 @@ from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model
 
 PRUNED = ScaleParameters(Magnitude(0.1), 0.0)
@@ -115,14 +115,6 @@ def test_each_edit_of_weights_is_written_once_and_the_unedited_come_first(monkey
     assert groups == entered == [(), (PRUNED,), (BOOSTED,), (PRUNED, BOOSTED)]
 
 
-def test_weights_are_those_of_the_group_until_the_answers_end():
-    model = tiny.model("llama")
-    before = state(model)
-    for response in TransformersEngine(model, 4).answer(keyed(questions(edits=(BASELINE, PRUNED)))):
-        assert unchanged(model, before) == response.key.endswith("baseline")
-    assert unchanged(model, before)
-
-
 @pytest.mark.parametrize("way", ["closed", "let go", "broken off"])
 def test_answers_that_are_not_taken_to_the_end_leave_the_weights_as_they_were(way):
     model = tiny.model("llama")
@@ -161,13 +153,6 @@ def test_memory_that_runs_out_halves_the_rows_and_keeps_the_weights(only_steps):
         assert response.token_ids == expected[response.key].token_ids
         assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, rel=1e-5)
     assert unchanged(model, before)
-
-
-def test_a_place_that_is_not_there_is_told_before_the_first_answer():
-    model = tiny.model("llama")
-    answers = TransformersEngine(model, 4).answer(keyed(questions(edits=(BASELINE, Compose((PRUNED, ScaleBlock(9)))))))
-    with pytest.raises(UsageError, match="no block 9"):
-        next(answers)
 
 
 def test_an_edit_that_does_not_take_hold_is_an_error_and_leaves_the_weights_as_they_were():
