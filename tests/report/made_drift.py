@@ -87,13 +87,6 @@ def changed(
     return DriftSummary.model_validate(data)
 
 
-def without_families(summary: DriftSummary, family: str = "", variant: str | None = None) -> DriftSummary:
-    """The summary with another family, and variant, of all models."""
-    for number in range(len(summary.models)):
-        summary = changed(summary, number, family=family, variant=variant)
-    return summary
-
-
 def near(model: DriftOfModel) -> DriftOfModel:
     """The model with the critical block that is nearest to each curve's hinge or step."""
     curves = []

@@ -47,25 +47,4 @@ def stopped_form(models: tuple[str, ...] = ("base",), *, finished: bool = True) 
     return summary
 
 
-SECONDS = {"base": {"screen": {"answers": 80, "seconds": 1.25}}}
 """What asking about the made screen took."""
-
-
-def with_screen(summary: Form) -> Form:
-    """The same with a screen of every task; block 3 has no numbers under it."""
-    for model in summary["models"]:
-        for task in model["tasks"]:
-            losses = [(0, 0.75, 2), (1, -0.004, 4), (2, 0.5, 3), (3, None, 1)]
-            task["screen"] = {
-                "items": 8, "scored": {"answers": 40, "tokens": 400}, "generated": {"answers": 35, "tokens": 245},
-                "baseline": -0.1,
-                "losses": [
-                    {"layer": layer, "unit": "block", "factor": 0.0, "rank": rank,
-                     "lost": {"value": lost} | ({} if lost is None else {"low": lost - 0.1, "high": lost + 0.1}),
-                     "lost_per_answer": None if lost is None else 5 * lost, "nonfinite": 0 if lost is not None else 8}
-                    for layer, lost, rank in losses
-                ],
-                "agreement": [{"unit": "block", "factor": 0.0, "layers": 4, "tied": 2,
-                               "rho": {"value": 0.8, "low": 0.4, "high": 0.95}}],
-            }  # fmt: skip
-    return summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_rows import made, task
+from made_rows import made
 
 from lesion.registry import methods
 from lesion.report.claims import MOST, RULES, Claim, rule
@@ -49,9 +49,3 @@ def test_every_rule_says_what_it_can_say_and_what_it_needs(rules):
         assert each.needs.strip(), key
         assert each.about, key
         assert len(set(each.says)) == len(each.says), key
-
-
-def test_claims_are_values():
-    assert Claim(("A.",), (task(),)) == Claim(("A.",), (task(),))
-    with pytest.raises(AttributeError):
-        Claim(("A.",)).subject = "b"  # type: ignore[misc]

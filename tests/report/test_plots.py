@@ -103,14 +103,6 @@ def test_a_guide_in_one_place_alone_answers_for_the_whole_axis():
     plots.guides(guide.iloc[:0], Axis("a"))
 
 
-def test_an_axis_of_whole_numbers_has_no_tick_between_them(curves):
-    line = layers(curves)["line"]["encoding"]
-    assert (line["x"]["axis"]["tickMinStep"], line["x"]["axis"]["format"]) == (1, "d")
-    assert line["y"]["axis"]["format"] == ".0%"
-    assert line["x"]["scale"]["domain"] == [0, 3]
-    assert Axis("a", ticks=(1.0, 10.0)).axis.to_dict()["values"] == [1.0, 10.0]
-
-
 def test_no_colour_is_written_but_by_role(curves):
     heat = heatmap.heat(
         pd.DataFrame([{"x": 1, "y": "a", "value": 0.1, "text": "10", "tip": "", "marked": False}]),

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, inflated, marks
 
-from lesion.errors import LesionError, UsageError
 from lesion.report import drawing, heatmap, plots, theme
 from lesion.report.axes import Axis
 from lesion.report.blocks import (
@@ -223,22 +222,6 @@ def test_texts_of_others_add_no_element_and_no_attribute_anywhere():
     shown = {row["series"] for chart in specifications(text)[1] for data in chart["datasets"].values() for row in data
              if "series" in row}  # fmt: skip
     assert {drawing.seen(name) for name in hostile} == shown
-
-
-def test_figures_of_hostile_names_are_written(tmp_path):
-    publish(tmp_path, "drift", page([name.replace("\ud800", "\ufffd") for name in HOSTILE]))
-    xml.dom.minidom.parse(str(tmp_path / "figures/curves.svg"))
-    assert (tmp_path / "figures/curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_folder_of_another_study_or_one_that_cannot_be_written_is_refused(tmp_path):
-    plain = Page("A study", "made", (Section("Findings", "Findings", ()),))
-    publish(tmp_path / "a", "drift", plain)
-    with pytest.raises(UsageError, match="belongs to `lesion drift`"):
-        publish(tmp_path / "a", "tuning", plain)
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(LesionError, match="--out"):
-        publish(tmp_path / "file", "drift", plain)
 
 
 def places(text: str) -> list[tuple[str, str]]:

@@ -52,11 +52,6 @@ def test_csv_has_every_line_unrounded_and_nothing_where_a_number_is_missing():
     assert second["drop"] == second["drop_low"] == second["share_kept"] == ""
 
 
-def test_a_file_of_no_lines_has_its_columns():
-    frame = Table.of(rows([])).frame
-    assert list(frame) == list(flat(made()[0], (MadeTask, MadeBlock)))
-
-
 def test_the_json_of_a_row_is_that_of_its_fields_alone():
     row = block(1, 0.5)
     assert set(row.model_dump()) == {"layer", "items", "drop", "score", "amount", "critical", "raw"}

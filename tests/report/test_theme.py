@@ -37,11 +37,6 @@ def test_series_are_told_apart_by_mark_as_well_and_begin_anew_after_the_last():
     ]  # fmt: skip
 
 
-def test_a_colour_by_role_becomes_the_light_one_and_what_is_no_role_stays():
-    text = '<path fill="var(--t1)" stroke="var(--nothing)" d="M0,0"/>'
-    assert theme.in_light(text) == '<path fill="#d55e00" stroke="var(--nothing)" d="M0,0"/>'
-
-
 def test_the_configuration_is_json_and_names_colours_by_role_alone():
     text = json.dumps(theme.config(), allow_nan=False)
     assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)

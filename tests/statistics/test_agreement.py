@@ -233,14 +233,3 @@ def test_children_that_agree_among_themselves_are_no_evidence_beyond_one_of_them
     assert joint_overlap(8, {3}, [{3}] * 3).p == pytest.approx(1 / 8)
     assert joint_overlap(8, {3}, [{3}, set()]).p == pytest.approx(1 / 8)  # an empty set says nothing
     assert joint_overlap(8, {0, 2, 5, 6, 7}, [{0, 2, 5, 6, 7}] * 3).p == pytest.approx(1 / 56)
-
-
-def test_empty_sets_have_no_p():
-    assert math.isnan(overlap(8, set(), {1}).p)
-    assert math.isnan(joint_overlap(8, {1}, [set()]).p)
-
-
-def test_no_layer_is_shared_by_all_where_one_has_none():
-    found = joint_overlap(8, {0, 1, 2}, [{0, 1, 2}, set()])
-    assert found.shared == ()
-    assert found.p == pytest.approx(1 / 56)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import t as student
 from scipy.stats import ttest_1samp, ttest_rel
 
 from lesion.errors import LesionError
@@ -52,16 +51,6 @@ def test_the_difference_the_other_way_round_is_its_mirror_image(one, other):
         nearly(-mirrored.value),
         nearly(-mirrored.high),
         nearly(-mirrored.low),
-    )
-
-
-@given(drops)
-def test_a_drop_known_without_doubt_only_shifts_the_other(one):
-    found = difference_of_drops(one, Contrast(0.25, 0.25, 0.25))
-    assert (found.value, found.low, found.high) == (
-        nearly(one.value - 0.25),
-        nearly(one.low - 0.25),
-        nearly(one.high - 0.25),
     )
 
 
@@ -209,12 +198,6 @@ def test_the_spread_of_a_perplexity_is_that_of_a_jackknife_over_stretches():
     assert math.log(found.high / found.value) == pytest.approx(1.959964 * spread, rel=0.02)
 
 
-def test_of_stretches_of_one_length_the_spread_is_the_standard_error_of_their_mean():
-    losses = np.array([1.0, 2.5, 2.0, 4.0])
-    found = perplexity(-10 * losses, np.full(4, 10))
-    assert math.log(found.high / found.value) == pytest.approx(student.isf(0.025, 3) * losses.std(ddof=1) / 2)
-
-
 def test_the_test_of_a_ratio_is_students_where_stretches_have_one_length():
     rng = np.random.default_rng(9)
     before, after = rng.normal(-20, 1, (2, 8))
@@ -269,11 +252,6 @@ def test_a_stretch_without_a_finite_score_makes_the_perplexity_infinite(broken):
         perplexity_ratio(np.array([-20.0, -20.0]), np.array([-20.0, broken]), tokens),
     ):
         assert (found.value, found.low, found.high) == (math.inf, math.inf, math.inf)
-
-
-def test_a_loss_beyond_what_an_exponential_can_hold_is_infinite_and_does_not_fail():
-    found = perplexity(np.array([-1e6, -1e6 - 10]), np.array([10, 10]))
-    assert (found.value, found.high) == (math.inf, math.inf)
 
 
 def test_one_stretch_alone_says_nothing_of_its_spread():

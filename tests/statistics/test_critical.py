@@ -21,7 +21,6 @@ from lesion.statistics.critical import (
     out_of_reach,
     p_critical,
     pairs,
-    rule,
     score,
     smallest_loss,
 )
@@ -154,12 +153,6 @@ def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_
     assert "whatever the number of items" in out_of_reach("a model", "a task", 0, 200, 8)
     assert out_of_reach("a model", "a task", 13, 200, 8) is None
     assert "(1 place is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
-
-
-def test_the_rule_in_words_states_its_thresholds():
-    sentence = rule(alpha=0.01, share=0.25)
-    assert "0.01" in sentence
-    assert "25 %" in sentence
 
 
 def test_what_is_no_share_and_counts_below_zero_are_refused():

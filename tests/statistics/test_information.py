@@ -30,12 +30,6 @@ def test_nmi_is_that_of_scikit_learn_for_every_normalisation(pairs, data):
     assert normalised_mutual_information(a, b, normalisation) == pytest.approx(expected, abs=1e-12)
 
 
-def test_nmi_does_not_ask_which_label_is_which_nor_for_numbers():
-    a = np.array(["digit", "word", "word", "digit", "sign"])
-    assert normalised_mutual_information(a, np.array([3, 0, 0, 3, 7])) == 1.0
-    assert normalised_mutual_information(a, np.zeros(5, dtype=int)) == 0.0
-
-
 def test_nmi_of_other_lengths_or_of_a_mean_that_does_not_exist_is_an_error():
     with pytest.raises(UsageError, match="3 and 2"):
         normalised_mutual_information(np.arange(3), np.arange(2))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.statistics.paired import (
     holm,
     mcnemar_exact,
@@ -47,18 +47,6 @@ def test_wilson_of_all_right_ends_at_exactly_one_and_still_has_width():
     assert high == 1.0
     assert low == pytest.approx(20 / (20 + z * z))  # the closed form at p̂ = 1
     assert wilson(0, 20)[0] == 0.0
-
-
-@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 5)])
-def test_wilson_refuses_counts_that_do_not_fit(successes, n):
-    with pytest.raises(LesionError, match="at least one answer"):
-        wilson(successes, n)
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
-def test_a_level_outside_zero_to_one_is_refused(level):
-    with pytest.raises(UsageError, match=r"for example 0\.95"):
-        wilson(1, 2, level)
 
 
 def _score_by_maximisation(difference: float, b: int, c: int, n: int) -> float:
@@ -177,11 +165,6 @@ def test_mcnemar_equals_counting_all_ways_the_pairs_could_have_split(b_only, e_o
     assert mcnemar_exact(b_only, e_only) == pytest.approx(as_uneven / len(ways))
 
 
-def test_mcnemar_refuses_negative_counts():
-    with pytest.raises(LesionError, match="negative"):
-        mcnemar_exact(-1, 2)
-
-
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 
 
@@ -205,10 +188,6 @@ def test_holm_never_lowers_keeps_order_and_does_not_care_about_the_order_given(p
         assert (one <= other) if first <= second else (one >= other)
     shuffled = random.sample(range(len(p)), len(p))
     assert holm([p[index] for index in shuffled]) == [corrected[index] for index in shuffled]
-
-
-def test_holm_of_a_textbook_family():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 def test_holm_refuses_what_is_no_p_value():

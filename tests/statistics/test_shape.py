@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import f as fisher
-from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from lesion.errors import UsageError
@@ -214,18 +213,6 @@ def test_exact_lines_are_lines_and_one_run_tests_nothing():
     assert one.departure is None
     assert one.step.layer == 3.5
     assert all(math.isnan(value) for value in (one.line.p, one.step.p, one.step.low, one.share))
-
-
-def test_the_same_seed_gives_the_same_intervals():
-    values = hinged(LAYERS, 4.5) + 0.05 * np.random.default_rng(0).normal(size=(5, 8))
-    assert shape(LAYERS, values, seed=1) == shape(LAYERS, values, seed=1)
-    assert shape(LAYERS, values, seed=1) != shape(LAYERS, values, seed=2)
-
-
-def test_the_smallest_p_of_two_runs_is_that_of_one_degree_of_freedom():
-    values = np.stack([stepped(LAYERS, 4.5), 1.1 * stepped(LAYERS, 4.5)])
-    t = 1.05 / (0.1 / math.sqrt(2)) * math.sqrt(2)
-    assert shape(LAYERS, values).step.p == pytest.approx(2 * student.sf(t, 1))
 
 
 @pytest.mark.parametrize(

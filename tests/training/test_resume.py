@@ -67,7 +67,3 @@ def test_a_curve_is_means_over_stretches_and_ends_where_the_training_does(losses
     ends = [point["step"] for point in found]
     for start, end, point in zip([0, *ends], ends, found, strict=False):
         assert point["loss"] == pytest.approx(sum(losses[start:end]) / (end - start), abs=1e-6)
-
-
-def test_no_points_are_no_curve():
-    assert curve([]) == []

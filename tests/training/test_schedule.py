@@ -25,10 +25,6 @@ def test_the_order_from_a_step_on_is_the_rest_of_the_whole_order(count, rows, st
         assert sorted(whole[start : start + count]) == list(range(count))
 
 
-def test_another_seed_is_another_order():
-    assert (order(50, 5, 10, 0) != order(50, 5, 10, 1)).any()
-
-
 @given(st.integers(1, 200), st.floats(0, 0.99), st.booleans())
 def test_the_rate_rises_over_the_warm_up_then_falls_or_stays_and_is_never_nothing(steps, warmup, falls):
     rates = [rate(step, steps, warmup, falls=falls) for step in range(steps)]
