@@ -1,7 +1,5 @@
 """What a model says to one prompt alone under one edit: no batch, no padding, no gates of other rows, no cache."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Batches of prompts under many edits, as an engine answers them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from lesion.edits.edit import Edit

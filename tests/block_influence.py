@@ -3,8 +3,6 @@
 It is what a package would hold; `test_block_influence.py` drives it. Nothing is generated: every prompt is read once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -6,8 +6,6 @@ every call, which takes longer than most of what is tested. Functions inside fun
 axes, since they would be wrapped anew whenever they are made; mypy reads the others.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

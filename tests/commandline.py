@@ -1,7 +1,5 @@
 """What the tests of commands share: a command run in this process, saved tiny models, files of questions."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Fixtures for all tests: where the shared files lie, tiny models, and shape checks switched on."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Small GGUF files, written with the package gguf from tiny networks as llama.cpp's converter writes them."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness on local files: its packaged YAML files, included, over questions of the primer."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

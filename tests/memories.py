@@ -1,7 +1,5 @@
 """Studies of the memory laboratory, as tests write them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lesion_labs.memory.study import MemoryStudy

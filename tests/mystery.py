@@ -4,8 +4,6 @@ It decodes with a cache and a padding mask like any other, but nothing in it is 
 families do it: blocks return tuples, the attention norm stands behind the attention, and the widths differ.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel

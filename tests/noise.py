@@ -6,8 +6,6 @@ test must pass. Tests marked `same_bits` run without noise: they compare one com
 shape, and say why it must give the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

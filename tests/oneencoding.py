@@ -1,7 +1,5 @@
 """Contrasts by one encoding of prompt and text by plain SentencePiece: what `encode_contrast` must find."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

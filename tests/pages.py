@@ -1,7 +1,5 @@
 """Fixtures of tests that write pages: coarse figures, except in the tests of drawings, and a tab of a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chromium

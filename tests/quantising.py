@@ -1,7 +1,5 @@
 """Quantised models for tests: a stand-in that needs no package, and real ones by the packages that are installed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the tests of workers share: Ray on this machine, started once for a process of tests."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

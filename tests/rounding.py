@@ -1,7 +1,5 @@
 """Summaries that are the same to rounding."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Files of rows, as data sets are published."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

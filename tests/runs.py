@@ -1,7 +1,5 @@
 """Running studies as tests do: a study, a folder, and models that are loaded already."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ pre-tokenizer does; `first`: it does so at the beginning of the whole alone; `sw
 tokens take away the white space behind them (Phi-3).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Known hidden states, spooled to disk as those of a model are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

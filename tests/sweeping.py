@@ -1,7 +1,5 @@
 """What the tests of killed sweeps share: a study that is small, and long enough to be caught at work."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -5,8 +5,6 @@ them, which are 13,000 calls and take a minute. Nothing is run: what begins a st
 replaced by what says that it was reached, so that a call either gets there or is refused before.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import os

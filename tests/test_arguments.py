@@ -1,7 +1,5 @@
 """Arguments of public functions: what is converted, what is refused, and in which words."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pace of a run is that of its last answers, and nothing is said about it before there is something to go by."""
 
-from __future__ import annotations
-
 import re
 import sys
 import types

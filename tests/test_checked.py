@@ -1,7 +1,5 @@
 """That the tests check types and shapes: what is wrong raises, what is right does not."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The errors: their text is safe to print, whatever somebody typed or sent stands in it."""
 
-from __future__ import annotations
-
 from lesion.errors import LesionError, UsageError, nearest
 
 

@@ -1,7 +1,5 @@
 """Files that somebody named: every way in which a path or its text can be wrong is one error that names it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

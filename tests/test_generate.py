@@ -1,7 +1,5 @@
 """What a model says to a prompt: what transformers' own `generate` says, also under edits of every form."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

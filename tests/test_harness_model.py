@@ -1,7 +1,5 @@
 """`lm_eval --model lesion` gives what the harness's own `hf` model gives on the network, edited or not."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

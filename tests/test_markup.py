@@ -1,7 +1,5 @@
 """What a notebook shows of models and results: escaped, without a request, in colours of its own."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Output folders: one kind of study each, no links out of them, nothing kept of killed runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Text made safe to print: what acts on a terminal is shown as an escape, everything else as it is."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which kind of study a file is."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

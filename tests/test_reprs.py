@@ -1,7 +1,5 @@
 """What `repr` shows of public objects: what it is, on one line, in at most 300 characters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """How threads wait: asleep, decided before torch is imported, never against the person's own setting."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Chat templates in the manner of models that think, written for these tests, and models that have them."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

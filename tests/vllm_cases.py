@@ -1,7 +1,5 @@
 """What the tests of vLLM share: requests, the comparison of engines, small models with heads that vLLM takes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 

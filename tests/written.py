@@ -1,7 +1,5 @@
 """Reports of summaries that tests make: written as a study writes its own, but of answers given here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Frames: the texts that stand in for an item share its solved problems, its form, and its tokens one by one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Calibration: what a text is, and which texts a draw has."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """A reference holds what plain hooks see, one text at a time: means over tokens, and those of some texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Hidden states: every family's stream as transformers or plain hooks see it, one text at a time, without padding."""
 
-from __future__ import annotations
-
 import shutil
 import tracemalloc
 

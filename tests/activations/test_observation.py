@@ -1,7 +1,5 @@
 """Observation: sums equal a naive float64 brute force, whatever the family, the padding and the batches."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 

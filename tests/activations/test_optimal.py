@@ -1,7 +1,5 @@
 """The constant that hurts least: where algebra knows it, and against a plain hook with torch's Adam."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

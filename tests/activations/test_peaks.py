@@ -1,7 +1,5 @@
 """Peaks equal the maxima that hooks of the test see, one text at a time, whatever the family and the batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

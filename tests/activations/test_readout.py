@@ -1,7 +1,5 @@
 """Readout: a frozen final norm and a head against the formulas of RMSNorm and LayerNorm, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The commands that make and show a study: `lesion ablate`, `run`, `demo` and `report`."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

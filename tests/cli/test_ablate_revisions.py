@@ -1,7 +1,5 @@
 """`lesion ablate --revisions`: a training over time, from the command line and from Python."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

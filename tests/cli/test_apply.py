@@ -1,7 +1,5 @@
 """`lesion apply`: an edited checkpoint that plain transformers loads, and answers as the edit in memory does."""
 
-from __future__ import annotations
-
 import pytest
 import transformers as hf
 

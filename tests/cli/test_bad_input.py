@@ -1,7 +1,5 @@
 """What bad input gets: one paragraph that says what to do, the right exit code, and nothing lost."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """The command `lesion drift`, and `run` and `report` on drift studies: what they leave, print and refuse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

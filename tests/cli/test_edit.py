@@ -1,7 +1,5 @@
 """`lesion edit`: an edit file shown in words, and two combined by what they select."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The commands `lesion isolate` and `lesion evaluate`, and `run` and `report` on what they leave."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

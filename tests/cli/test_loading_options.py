@@ -1,7 +1,5 @@
 """Options about loading a model, which every command that loads one has."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

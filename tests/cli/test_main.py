@@ -1,7 +1,5 @@
 """The command itself: help, exit codes, the traceback, and how soon it answers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

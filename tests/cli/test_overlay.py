@@ -1,7 +1,5 @@
 """`lesion overlay`: what it leaves and prints, `report` on its folder, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import made_profiles as made

@@ -1,7 +1,5 @@
 """`lesion perturb`: the base with noise of the size of a child's change, from the command line."""
 
-from __future__ import annotations
-
 import pytest
 
 from commandline import lesion, refused

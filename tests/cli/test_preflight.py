@@ -1,7 +1,5 @@
 """What is refused before a large library is loaded."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -12,6 +10,7 @@ from lesion.models.source import bundled
 
 ABLATE = ("ablate", "bundled:llama-base", "--task", "primer:atlas")
 EVALUATE = ("evaluate", "bundled:llama-base", "--task", "primer:atlas", "--out", "new")
+EFFECTS = ("effects", *EVALUATE[1:])
 REFUSED = {
     ("ablat",): "No such command 'ablat'",
     (*ABLATE, "--items", "many"): "items must be a whole number",
@@ -37,16 +36,7 @@ REFUSED = {
     ("apply", "bundled:llama-base", "--out", "new"): "Nothing to write is given",
     ("apply", "bundled:llama-base", "--swap", "0,1", "--thin", "--out", "new"): "--thin belongs to --edit",
     (*ABLATE, "--top-p", "0.5"): "temperature 0 is greedy",
-    (
-        "effects",
-        "bundled:llama-base",
-        "--task",
-        "primer:atlas",
-        "--study",
-        "nowhere",
-        "--out",
-        "new",
-    ): "nowhere is no folder",
+    (*EFFECTS, "--study", "nowhere"): "nowhere is no folder",
     ("overlay", "nowhere", "--out", "new"): "nowhere is no folder",
     ("show", "bundled:lama"): "There is no bundled model 'lama'",
     ("show", "bundled:llama-base", "--dtype", "float8"): "There is no dtype 'float8'",

@@ -1,7 +1,5 @@
 """`lesion lab recall`: what it writes and prints, that it goes on, and what it says of bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

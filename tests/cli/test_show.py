@@ -1,7 +1,5 @@
 """`lesion show` says what lies on the table, in numbers that the model itself confirms."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

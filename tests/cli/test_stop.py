@@ -1,7 +1,5 @@
 """`--stop`: texts that end an answer, a part of what decides it."""
 
-from __future__ import annotations
-
 import json
 
 import lesion as package

@@ -1,7 +1,5 @@
 """`--stop-loops` on every command that lets models answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

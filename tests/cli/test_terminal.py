@@ -1,7 +1,5 @@
 """What the command prints: nothing of anybody's acts on a terminal, and every encoding and a full disk will do."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

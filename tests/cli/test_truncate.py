@@ -1,7 +1,5 @@
 """The command `lesion truncate`, and `run` and `report` on searches: what they leave, print and refuse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

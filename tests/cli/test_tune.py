@@ -1,7 +1,5 @@
 """The command `lesion tune`, and `run` and `report` on tunings: what they leave, print and refuse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

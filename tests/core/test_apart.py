@@ -1,7 +1,5 @@
 """Items of a study kept apart from another share no value with anything that one asks or shows, whatever the seed."""
 
-from __future__ import annotations
-
 import pytest
 
 from commandline import write

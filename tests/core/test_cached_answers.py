@@ -1,7 +1,5 @@
 """A model evaluated in rounds: nothing twice, and every answer at hand as the store has it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

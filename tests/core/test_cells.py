@@ -1,7 +1,5 @@
 """Cells of a drift: kept with a checksum, and measured again where they are not as they were written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Items that an edit broke or repaired, against a count over the stored answers."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Sentences on clusters: when intervals widen, why one cannot be computed, and what would not stand."""
 
-from __future__ import annotations
-
 from lesion.core.clustered_intervals import OverClusters, Sharing, changes, widened
 from lesion.report import wording
 from lesion.report.values import Estimate

@@ -1,7 +1,5 @@
 """Cost: kept apart from what was found, part by part, and read without complaint."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """In what two studies differ is said key by key, in the values that a person typed."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.core.differences import differences, refuse_another, study_there

@@ -1,7 +1,5 @@
 """A folder goes on only with answers to the very prompts that are sent now."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Functions of Python made from methods: what they say of themselves, and the study that a call makes."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Inference: contrasts and gold answers from the name of a task to stored rows."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The integrity of a store: no changed row is ever believed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Layers in text form, against sets of numbers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a tokenizer alone shows to be wrong with a prompt is said before any weights are loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

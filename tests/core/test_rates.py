@@ -1,7 +1,5 @@
 """Loops are stopped where a study says so: how answers ended beside every accuracy, and what is said of it."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from hypothesis import given

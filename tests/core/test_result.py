@@ -1,7 +1,5 @@
 """A folder whose study has begun and has no result yet."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion import registry

@@ -1,7 +1,5 @@
 """The store: what is written stays, whatever happens to the process, the disk or the folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

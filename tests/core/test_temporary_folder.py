@@ -1,7 +1,5 @@
 """A study without a folder of its own leaves nothing behind; what a person has named, or may go on with, stays."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

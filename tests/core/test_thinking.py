@@ -1,7 +1,5 @@
 """Studies of models that think: trace and final answer are judged apart, and nothing is mixed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 

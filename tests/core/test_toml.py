@@ -1,7 +1,5 @@
 """TOML: lines of keys against texts written by hand, writing against the standard library's reader."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

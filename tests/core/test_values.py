@@ -1,7 +1,5 @@
 """Values of results: frozen, written as JSON and read back as they were; a file of another form is one clear error."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Literal

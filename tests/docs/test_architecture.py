@@ -1,7 +1,5 @@
 """Imports run one way: a room uses only rooms above it in the table of docs/architecture.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

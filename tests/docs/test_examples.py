@@ -3,8 +3,6 @@
 Blocks of a page run one after another in one namespace, in a folder of their own, with fewer items than they say.
 """
 
-from __future__ import annotations
-
 import ast
 import doctest
 import re

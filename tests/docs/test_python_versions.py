@@ -1,7 +1,5 @@
 """What Python 3.11 runs and Python 3.12 does not: where the suite runs on one of them alone, the source is read."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

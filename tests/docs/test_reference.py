@@ -1,7 +1,5 @@
 """The generated reference pages hold every command, option, key and public name, and say nothing by hand."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

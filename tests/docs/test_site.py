@@ -1,7 +1,5 @@
 """The documentation site: built strictly, and read without a network."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The tutorials run anew, and say what their stored outputs say."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import sys

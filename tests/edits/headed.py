@@ -1,7 +1,5 @@
 """Edited heads, independently: plain hooks on output projections named by hand, with head counts written down."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter

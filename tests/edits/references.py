@@ -3,8 +3,6 @@
 Nothing here knows of lesion's anatomy or hooks: where blocks and projections lie is written down by hand.
 """
 
-from __future__ import annotations
-
 import copy
 from operator import attrgetter
 

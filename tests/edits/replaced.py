@@ -1,7 +1,5 @@
 """Replaced contributions, independently: plain hooks on modules named by hand, and loops over texts and positions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter

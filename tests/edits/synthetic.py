@@ -1,7 +1,5 @@
 """Inputs as observing a model would give them, without observing: seeded vectors for every matrix."""
 
-from __future__ import annotations
-
 import torch
 
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance

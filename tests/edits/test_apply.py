@@ -1,7 +1,5 @@
 """`applied` does to every family what an independent computation does, and takes it back to the bit."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import accelerate
@@ -26,12 +24,12 @@ LAYERS = [0, 1, 2]
 families = pytest.mark.parametrize("family", FAMILIES)
 unlike = pytest.mark.parametrize("family", UNLIKE)
 # The blocks of most families are made alike: each is tested at one of them in turn, and these at all of theirs.
-UNLIKE = {"gemma2", "gemma3", "qwen2_moe"}
+VARIED = {"gemma2", "gemma3", "qwen2_moe"}
 PLACES = [
     (family, layer)
     for number, family in enumerate(FAMILIES)
     for layer in LAYERS
-    if family in UNLIKE or layer == number % len(LAYERS)
+    if family in VARIED or layer == number % len(LAYERS)
 ]
 places = pytest.mark.parametrize(("family", "layer"), PLACES)
 exact = pytest.mark.same_bits("one batch twice: factors of 0 and 1 and taking an edit back are exact by construction")

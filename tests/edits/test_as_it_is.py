@@ -1,7 +1,5 @@
 """As it is: a model that computes with more than its weights is refused as a baseline, or is another model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

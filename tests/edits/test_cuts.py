@@ -1,7 +1,5 @@
 """What truncations leave of a matrix, counted."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

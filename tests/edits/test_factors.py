@@ -1,7 +1,5 @@
 """Edits as numbers: the table of factors, and scaling a contribution with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every row of a batch under its own edit is the same row alone under `applied`, in every family."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from references import everything_hooked, without_block

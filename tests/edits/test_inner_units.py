@@ -1,7 +1,5 @@
 """Neurons, experts and matrices are what plain hooks make of them, in every known family, alone and as rows."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

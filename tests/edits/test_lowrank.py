@@ -1,7 +1,5 @@
 """Rows that truncate: each row of a batch is what the truncated weights make of it, and no other row notices."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from references import everything_hooked

@@ -1,7 +1,5 @@
 """A matched control is the same change, as large, at places drawn at random."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

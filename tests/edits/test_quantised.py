@@ -1,7 +1,5 @@
 """Edits of a quantised model: of places by hooks, exactly; of weights refused by name."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Replacements are values: they compare, hash, survive text, JSON and files, and are refused where they cannot be."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A replaced head gives what plain hooks put before the output projection, in every known family."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from headed import headed

@@ -1,7 +1,5 @@
 """A replaced contribution is what plain hooks put in its place, in every family, and is taken back to the bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from replaced import alone_and_padded, in_one_pass_and_with_a_cache, replaced, some_reference

@@ -1,7 +1,5 @@
 """One change has one spelling, under which its answers are stored."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

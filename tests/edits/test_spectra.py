@@ -1,7 +1,5 @@
 """Spectra are computed once, kept in memory and in a bounded folder, and never taken for those of other weights."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A truncation is a value; `applied` makes it so in the weights and takes it back to the bit."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A multiplied head is what a plain hook at the input of the output projection makes of it, in every known family."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from headed import GROUPS, HEADS, SIZE, headed

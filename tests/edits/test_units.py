@@ -1,7 +1,5 @@
 """Edits of inner units are values with a text form, and name units that are there."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.edits.edit import Compose, ScaleAttention

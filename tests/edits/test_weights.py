@@ -1,7 +1,5 @@
 """Weights are multiplied exactly where they are selected, what does not take hold is refused, and all comes back."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

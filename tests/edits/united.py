@@ -4,8 +4,6 @@ An expert's output is taken out of what the mixture gives: computed anew from th
 routing weights that the router says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter

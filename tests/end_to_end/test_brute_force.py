@@ -4,8 +4,6 @@ The brute force sees every input by hooks of its own, scores every weight by |W_
 scores. Vectors are rounded to float32 once, as documented; nothing else is rounded.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Contrasts by the command: the real files on a real checkpoint, and what is said where nothing can tempt."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

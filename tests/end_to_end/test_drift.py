@@ -1,7 +1,5 @@
 """A drift on the bundled model and on a real checkpoint: curves beside plain passes of the network, the whole page."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

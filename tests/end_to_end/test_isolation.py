@@ -1,7 +1,5 @@
 """On the bundled model: the weights that MathNeuro finds for arithmetic are those that arithmetic hangs on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python API: a model, a cut, a study, its table and its report."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

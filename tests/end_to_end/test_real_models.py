@@ -1,7 +1,5 @@
 """Studies on models that were really trained: the bundled one, and a small one that tells stories."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A sweep that is killed with kill -9 and started again ends with the table of one that was left in peace."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """A search as a person runs it: on real files with a real checkpoint, on the bundled model, and from Python."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

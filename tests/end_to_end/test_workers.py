@@ -1,7 +1,5 @@
 """A study on workers ends with the table of one process, though the driver and Ray are killed on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

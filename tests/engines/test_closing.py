@@ -1,7 +1,5 @@
 """A trace is closed at its limit: token for token what the model alone says behind the closing tag."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The choice of an engine: what cannot be is told before anything is loaded, and what is made is let go of."""
 
-from __future__ import annotations
-
 import pytest
 
 import tiny

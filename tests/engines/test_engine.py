@@ -1,7 +1,5 @@
 """The settings of decoding: what cannot be meant is refused, and their text tells answers apart."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.engines.engine import Decoding

@@ -1,7 +1,5 @@
 """The effect guard stops what edits nothing, what serves what is stale, and what does not come back; nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """A loop ends an answer where the definition says, in every engine at the same token; answers without one are whole."""
 
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import replace

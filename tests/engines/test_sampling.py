@@ -1,7 +1,5 @@
 """Sampling draws from the nucleus and nothing else, by noise that belongs to the item, and forgives rounding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Stop strings end an answer where they end, whatever tokens spell them."""
 
-from __future__ import annotations
-
 import pytest
 import transformers as hf
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 vLLM itself is compared with the transformers engine in `tests/engines/vllm`.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

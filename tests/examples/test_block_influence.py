@@ -1,7 +1,5 @@
 """A second study from outside, in one file: driven whole and compared with a plain forward pass."""
 
-from __future__ import annotations
-
 import csv
 import io
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The example of a study from outside: installed, driven from command, Python and study file, checked against torch."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import importlib.util

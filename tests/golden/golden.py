@@ -1,7 +1,5 @@
 """The golden studies: what is run, and what of their folders is recorded."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Write the record of the golden studies anew: `python tests/golden/record.py [NAME …]`."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -6,8 +6,6 @@ compared: those of selections and means, and of the keys of answers under them o
 `LESION_GOLDEN=exact` compares everything to the last digit, as holds on one machine.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

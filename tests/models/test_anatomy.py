@@ -1,7 +1,5 @@
 """The anatomy covers every parameter once, finds what each branch adds, and never guesses silently."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import transformers as hf

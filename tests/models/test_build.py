@@ -1,7 +1,5 @@
 """Build: a network whose modules or ties are others than when it was loaded is noticed at every use."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

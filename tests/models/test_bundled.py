@@ -1,7 +1,5 @@
 """The bundled models: two families of four, small enough to ship, each with a chat template, a card and its facts."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

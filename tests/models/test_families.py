@@ -1,7 +1,5 @@
 """The table of families reads as its head says, and covers what it must."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.models.families import BranchPaths, Entry, families, parse

@@ -1,7 +1,5 @@
 """The fingerprint follows the weights and what computes with them, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """GGUF files: read as their own dequantisation says, converted once, and refused in a sentence where they are wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 from pathlib import Path

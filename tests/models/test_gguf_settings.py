@@ -1,7 +1,5 @@
 """Settings of GGUF files: what a file states is computed, as by a forward pass of our own in float64, or refused."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

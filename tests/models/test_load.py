@@ -1,7 +1,5 @@
 """Loading: a folder becomes a model; what cannot become one gets a paragraph that says what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

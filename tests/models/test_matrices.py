@@ -1,7 +1,5 @@
 """Matrices are what the network computes with, whatever the storage, and can be written back bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

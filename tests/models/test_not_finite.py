@@ -1,7 +1,5 @@
 """Values that are not finite: found in every tensor that a checkpoint holds, counted, and told by name."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Blocks in another order: against a deep copy whose list of blocks is rebuilt by hand, in every family."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

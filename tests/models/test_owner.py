@@ -1,7 +1,5 @@
 """One owner at a time: threads, tasks, generators, copies, modes and modules that were replaced."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """Quantised storages: named, refused where nothing reads them, and taken apart like the plain model they came from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Checkpoints that cannot be what their config.json says are refused before a network is built."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

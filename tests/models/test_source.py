@@ -1,7 +1,5 @@
 """Sources: which folder a person means, above all by the revision of a folder: a checkpoint over training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

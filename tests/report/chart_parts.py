@@ -1,7 +1,5 @@
 """The parts of a drawn chart: its layers by their mark, their data, and what encodes a field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

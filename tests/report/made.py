@@ -1,7 +1,5 @@
 """A small study made for tests: two models, two tasks, four blocks, with verdicts counted naively."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Drift studies made for tests: curves with a hinge and noise, counted tokens, everything by a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A made layer study of two families and a training over time, with the invariance that the study tells of it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An isolation and its evaluation made for tests: numbers of the size that a small model gives, counted naively."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows made for tests: two models on two tasks, a number per block, some of it missing."""
 
-from __future__ import annotations
-
 from lesion.report.forms import POINTS, SHARE, ByUnit, decimals
 from lesion.report.rows import Row, Rows, column, derived
 from lesion.report.values import Estimate

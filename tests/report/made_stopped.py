@@ -3,8 +3,6 @@
 Item 9 alone is wrong without a cut, so that on the items of a cell asked fewer than ten the baseline is always right.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from made import Form, form, records, right, scores, valid
 

@@ -1,7 +1,5 @@
 """A truncation search made for tests: answers drawn item by item, everything else counted from them."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any

@@ -1,7 +1,5 @@
 """Summaries of tunings made up for tests of the page: any gains, names and number of seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lesion.core.rates import loops

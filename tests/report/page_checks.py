@@ -1,7 +1,5 @@
 """What tests of pages share: texts that would act on a page, its elements, and that it refers to nothing outside."""
 
-from __future__ import annotations
-
 import base64
 import html.parser
 import zlib

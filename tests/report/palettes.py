@@ -1,7 +1,5 @@
 """The colours of the style sheet, light and dark, and how well two of them stand out from each other."""
 
-from __future__ import annotations
-
 import re
 
 from lesion.report import theme

@@ -1,7 +1,5 @@
 """Axes have the ends and the ticks that they are given."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.report.axes import Axis

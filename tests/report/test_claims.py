@@ -1,7 +1,5 @@
 """Claims: at most three sentences, made by rules that say what they can say and what they need to."""
 
-from __future__ import annotations
-
 import pytest
 from made_rows import made
 

@@ -1,7 +1,5 @@
 """Charts drawn: as SVG in colours of the page, as files in light colours, and as what a browser draws again."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A figure as one specification: in a notebook it has the titles and the one legend that its files have."""
 
-from __future__ import annotations
-
 import json
 import xml.dom.minidom
 from collections import Counter

@@ -1,7 +1,5 @@
 """What every report writes: tables in which a spreadsheet finds no formula; and which errors are those of a folder."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

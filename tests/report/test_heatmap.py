@@ -1,7 +1,5 @@
 """Heat maps: what their cells hold, in which colours, and that their texts can be read."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

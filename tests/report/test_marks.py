@@ -1,7 +1,5 @@
 """Marks: what is drawn of rows, read from the charts as values."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

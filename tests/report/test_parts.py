@@ -1,7 +1,5 @@
 """Parts: a page, a terminal's text and a notebook's cell are made from one list of them."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """The plots that studies share: what data they hold, and how these are encoded."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A page published: its files, its policy, pictures and specifications of its charts, and texts that stay texts."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

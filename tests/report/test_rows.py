@@ -1,7 +1,5 @@
 """Rows: one declaration is the JSON, the file, the table on a page and the one in a terminal."""
 
-from __future__ import annotations
-
 import csv
 import io
 

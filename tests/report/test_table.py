@@ -1,7 +1,5 @@
 """Tables: one value is a sortable table on a page, text in a terminal, CSV and parquet."""
 
-from __future__ import annotations
-
 import io
 import math
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """The house style of charts: colours by role that the style sheet defines for light and dark pages."""
 
-from __future__ import annotations
-
 import json
 import re
 

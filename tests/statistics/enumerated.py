@@ -1,7 +1,5 @@
 """All outcomes of pairs of answers, and their chances where an edit keeps exactly a share of the accuracy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

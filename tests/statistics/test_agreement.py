@@ -1,7 +1,5 @@
 """Agreement of profiles against scipy, enumeration and simulation: rank correlation, its noise, permutations, sets."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

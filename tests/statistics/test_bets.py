@@ -1,7 +1,5 @@
 """Bets on a drop: worth 1 under their hypothesis, whoever looks when, by enumeration of all that can happen."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

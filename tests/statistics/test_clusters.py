@@ -1,7 +1,5 @@
 """Intervals over clusters: against a plain loop, the algebra of equal clusters, a bootstrap, and known coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Contrasts: what an edit does beyond its random controls, to a skill beyond a control, to a perplexity."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

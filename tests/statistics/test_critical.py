@@ -1,7 +1,5 @@
 """The rule of what is critical, against enumeration of the multinomial and numerical maximum likelihood."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a number of items can show, against simulated studies and SciPy's own tests."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tests of what is critical and spared where answers are chosen, against enumeration of the multinomial."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The half dose: against a curve whose half is known, a plain loop over drawn items, and what is never reached."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

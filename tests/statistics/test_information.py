@@ -1,7 +1,5 @@
 """Information: NMI as scikit-learn's, cosine and CKA by their definitions in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What places cost together beyond the sum, and Shapley values: against definitions written out, and in simulations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

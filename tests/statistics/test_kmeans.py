@@ -1,7 +1,5 @@
 """k-means: inertia at most scikit-learn's, labels of nearest centres, repeated points, the same from a seed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

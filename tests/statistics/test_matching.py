@@ -1,7 +1,5 @@
 """Matching finds as many pairs as any matching could, each within the caliper and no item twice."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

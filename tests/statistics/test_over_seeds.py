@@ -1,7 +1,5 @@
 """Differences over seeds and items: what they agree with, and how often their intervals hold the truth."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

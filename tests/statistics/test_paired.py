@@ -1,7 +1,5 @@
 """The statistics of a study, against scipy, numerical inversion, enumeration and simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Power of planned tests: against enumeration, simulated studies that run the tests, and the rule's own functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

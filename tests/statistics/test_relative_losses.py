@@ -1,7 +1,5 @@
 """Whether one task loses more than another, against its definition and its level."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2, norm

@@ -1,7 +1,5 @@
 """Evidence and decisions that may be looked at at any time: against naive loops, enumeration and simulated studies."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

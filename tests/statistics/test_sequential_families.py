@@ -1,7 +1,5 @@
 """Deciding cells together: against the definition over all subsets, a plain loop of gamblers, all orders of tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

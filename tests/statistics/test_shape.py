@@ -1,7 +1,5 @@
 """Shape of a curve: places by brute force, p values by hand, levels and power by simulation."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

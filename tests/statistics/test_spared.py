@@ -1,7 +1,5 @@
 """The rule of what is spared, against enumeration of the multinomial."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from enumerated import edge, outcomes

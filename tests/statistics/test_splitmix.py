@@ -1,7 +1,5 @@
 """SplitMix64 gives the numbers that are published for it."""
 
-from __future__ import annotations
-
 import torch
 
 from lesion.statistics.splitmix import GAMMA, mixed, shifted

@@ -1,7 +1,5 @@
 """Names of tasks, and seeded draws of their items."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Chat templates are programs of strangers: bounded in time, memory and text, and refused with the reason."""
 
-from __future__ import annotations
-
 import copy
 import time
 

@@ -1,7 +1,5 @@
 """Contents: a question that a chat template leaves out is never asked; one that it writes in its own way is."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Continuations: what follows a prompt has the ids that it has behind the prompt in one encoding of both."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Contrasts: what tempts against what is right, and when an answer counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

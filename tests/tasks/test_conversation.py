@@ -1,7 +1,5 @@
 """Thinking, system prompt and template arguments: what is sent, and what a chat template does not heed is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.errors import UsageError

@@ -1,7 +1,5 @@
 """Corrupted prompts: what each task changes, that another answer is right then, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

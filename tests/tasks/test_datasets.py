@@ -1,7 +1,5 @@
 """GSM8K, MATH-500 and TriviaQA from local files, the real ones where they are at hand."""
 
-from __future__ import annotations
-
 import json
 
 import pandas

@@ -1,7 +1,5 @@
 """Facts: the project's own, and the files of others in their several forms."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

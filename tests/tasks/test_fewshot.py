@@ -1,7 +1,5 @@
 """Few-shot prompts: solved questions of the task before each of its own, never the one that is asked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks given as Python objects: as a file with the same questions, with a judge of one's own, safe to continue."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Gold answers as scores: what is scored is what would be right to say, behind the prompt of the task."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

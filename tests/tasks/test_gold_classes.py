@@ -1,7 +1,5 @@
 """Classes of gold tokens: spans written by hand, tokenizers that cut a text in different ways, who names classes."""
 
-from __future__ import annotations
-
 import pytest
 
 import lesion

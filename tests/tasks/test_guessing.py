@@ -1,7 +1,5 @@
 """The accuracy of guessing."""
 
-from __future__ import annotations
-
 import pytest
 
 from commandline import write

@@ -1,7 +1,5 @@
 """IOI: the project's own sentences, and files of others."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What items share: templates of ioi found in its sentences, relations of facts, and groups that are no clusters."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """JSON Lines as a task: what a file may say, and how each fault of it is told."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

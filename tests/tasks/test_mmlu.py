@@ -1,7 +1,5 @@
 """MMLU from the original CSV files and in the schema of the hub, in both forms."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

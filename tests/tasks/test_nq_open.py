@@ -1,7 +1,5 @@
 """NQ-open: closed-book questions with several right answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.errors import UsageError

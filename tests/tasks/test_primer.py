@@ -1,7 +1,5 @@
 """The primer's documents and test splits: what is trained is never asked, and everything follows from a seed."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The readers here know English words, not the templates that the stories were made from.
 """
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Prompt styles: which one is used, what it writes, and that a question stays data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options behind the `?` of a task's name."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

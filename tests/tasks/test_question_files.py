@@ -1,7 +1,5 @@
 """Question files: the same questions in every format, in the form they were written, and every fault with its row."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import gzip

@@ -1,7 +1,5 @@
 """RACE: passages with several questions, from files, folders and the hub, in both forms."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A choice among a relation keeps an item's prompt and right text, and asks among the objects of its relation."""
 
-from __future__ import annotations
-
 import json
 
 from lesion.tasks.catalogue import find

@@ -1,7 +1,5 @@
 """Running text: stretches that lose no word, the same for every model, and the tokens of them that are scored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

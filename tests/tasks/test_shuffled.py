@@ -1,7 +1,5 @@
 """Shuffled gold answers: the same answers, dealt out so that as few items as can be keep their own."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The text form of a prompt style reads back, and what is none is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

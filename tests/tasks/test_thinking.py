@@ -1,7 +1,5 @@
 """Thinking: trace and final answer of a stored text, and prompts that end in the opening tag."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Items are one by what they ask: numbers in any order, questions in any spelling, also where they stand solved."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

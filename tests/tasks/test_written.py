@@ -1,7 +1,5 @@
 """Written prompts: names of control tokens in a question stay text, also under tokenizers that put `▁` before texts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Blocks that train: how many numbers, which modules take an adapter, and what cannot be trained alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.errors import LesionError, UsageError

@@ -1,7 +1,5 @@
 """Examples: prompts as a model is asked them, answers as they follow, and the token that ends them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a training leaves on its way: a file that is whole, and a curve of about a hundred points."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The schedule: rates, orders and luck that are functions of the step alone."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Supervised tuning: what is learned, what stays as it was, and interruptions that leave no trace."""
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Reinforcement: the reward rises, a step is that of the formula, and where there is nothing to learn it ends."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

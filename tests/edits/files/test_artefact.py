@@ -1,7 +1,5 @@
 """Edit files: what is written reads back as the same edit, and whatever is not whole, or not ours, is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

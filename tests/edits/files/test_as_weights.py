@@ -1,7 +1,5 @@
 """Edits of every form written into a checkpoint: it says what the model says under the edit in memory."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM

@@ -1,7 +1,5 @@
 """Checkpoints edited on disk: the same weights as an edit in memory gives, whole or not there at all."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

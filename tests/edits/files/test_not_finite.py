@@ -1,7 +1,5 @@
 """Exports never write a tensor that is not finite: it is named, whether the edit made it so or it was so before."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Checkpoints with their blocks in another order: what plain transformers loads is the model reordered in memory."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints truncated on disk: bit for bit the model truncated in memory, and thin factors whose product it is."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,12 +1,9 @@
 """Edit files that truncate: they say what is kept, read back with distrust, fit their model and join with others."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load as load_bytes
 
 from lesion.edits.apply import applied
@@ -38,32 +35,6 @@ def test_a_saved_truncation_reads_back_as_the_same_edit_and_fits_its_model(edit,
     assert file.edit == edit
     assert file.fit(model) == edit
     assert not file.afresh(model, file.fit(model))
-
-
-def test_the_header_tells_a_person_what_is_kept_of_which_matrix(model, tmp_path):
-    path = save_edit(tmp_path / "a.edit", TWO, model)
-    with safe_open(path, "pt") as opened:
-        header = json.loads(opened.metadata()["lesion"])
-        assert list(opened.keys()) == []
-    assert header["version"] == 2
-    assert header["edit"] == {
-        "compose": [
-            {"truncate": "1.mlp.up", "keep": 0.25, "side": "top"},
-            {"truncate": "0.attention.q", "keep": 0.5, "side": "bottom"},
-        ]
-    }
-    assert header["truncated"] == [
-        {
-            **{"address": "1.mlp.up", "keep": 0.25, "side": "top", "rank": 32, "kept": 8},
-            **{"parameters_dense": 48 * 32, "parameters_factors": 8 * (48 + 32)},
-        },
-        {
-            **{"address": "0.attention.q", "keep": 0.5, "side": "bottom", "rank": 32, "kept": 16},
-            **{"parameters_dense": 32 * 32, "parameters_factors": 16 * (32 + 32)},
-        },
-    ]
-    assert set(header["model"]["matrices"]) == {"0.attention.q", "1.mlp.up"}
-    assert header["selected"] == []
 
 
 def test_a_label_names_what_is_truncated_in_letters_that_a_file_name_may_have(model, tmp_path):
@@ -172,11 +143,6 @@ def test_edits_of_different_matrices_are_joined_where_one_truncates(loaded, mode
     with applied(model, first.fit(model)), applied(model, second.fit(model)):
         for address, matrix in model.anatomy.matrices.items():
             assert torch.equal(matrix.read(), together[address])
-
-
-def test_two_truncations_joined_select_nothing_and_say_so(model, tmp_path):
-    files = kept(model, tmp_path, ONE), kept(model, tmp_path, Truncate("2.mlp.up", 0.5), "b.edit")
-    assert read_edit(combined(*files, "or", tmp_path / "new.edit")).selected == ()
 
 
 @pytest.mark.parametrize(

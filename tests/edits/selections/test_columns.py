@@ -1,7 +1,5 @@
 """Columns of a matrix are selected whole, survive an edit file, and are refused where they are not there."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Listed weights are exactly those named; taken away from a selection, no random control of it draws them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,8 +1,6 @@
 """Matched controls: counts of every bin and matrix by a plain loop, none of the selection's own weights, and what
 magnitude alone does is unmasked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Selections hold exactly the weights that they say, ties included, and are values: they compare, combine and name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

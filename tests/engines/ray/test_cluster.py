@@ -1,7 +1,5 @@
 """Two workers of Ray say token for token what one process says, also when one of them is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

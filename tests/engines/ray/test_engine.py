@@ -3,8 +3,6 @@
 Workers run in this process here, behind a stand-in for Ray that lets them die when told to.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Ray on this machine: reached from this machine alone, private, and gone with its driver, however that ends."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

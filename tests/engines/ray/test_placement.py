@@ -1,7 +1,5 @@
 """Workers are given GPUs or a fair share of processor cores, and what there is no room for is refused with numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.engines.config import EngineChoice

@@ -1,7 +1,5 @@
 """The end of Ray's own process is noticed; one that is merely slow, or out of reach, is never taken for dead."""
 
-from __future__ import annotations
-
 import socket
 from types import SimpleNamespace
 

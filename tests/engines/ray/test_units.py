@@ -1,7 +1,5 @@
 """Requests are cut into units: each request once, prompts or edits together, large units first, all workers fed."""
 
-from __future__ import annotations
-
 import heapq
 
 from hypothesis import given, settings

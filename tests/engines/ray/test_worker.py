@@ -1,7 +1,5 @@
 """A worker, called in this process: it opens the model that was ordered, and answers its units as the engine does."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

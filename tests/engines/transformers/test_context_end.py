@@ -1,7 +1,5 @@
 """An answer may fill the context: its last token needs no position, as in transformers' own `generate`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import transformers as hf

@@ -1,7 +1,5 @@
 """Contrasts: probability and rank of tokens after a prompt are those of a plain pass under the edit alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drafts save steps and change no token: what a row says is what it says alone, wherever it leaves the draft."""
 
-from __future__ import annotations
-
 import pytest
 
 import tiny

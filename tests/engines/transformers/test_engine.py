@@ -1,7 +1,5 @@
 """The engine answers every row as plain decoding under that row's edit alone would, whoever shares its batch."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokens that no answer begins with: what is said instead, and how likely the others are."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

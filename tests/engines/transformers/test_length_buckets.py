@@ -1,7 +1,5 @@
 """Bands cover every row once, as wide as it needs, and attention by bands is attention over what each row holds."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

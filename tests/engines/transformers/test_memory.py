@@ -1,7 +1,5 @@
 """When memory runs out the engine goes on with half the rows and says the same; one row cannot be halved."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

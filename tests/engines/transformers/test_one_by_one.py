@@ -1,7 +1,5 @@
 """Networks that share no batch: every answer is that of plain greedy decoding with a hook of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """A prefill of many rows is the plain forward pass of each row alone under its edit, at the cost of the shared one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

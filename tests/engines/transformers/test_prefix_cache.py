@@ -1,7 +1,5 @@
 """What rows begin with may have been computed before: then each row is as if all of it had been computed now."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What many prompts begin with is computed once under each edit, and no answer is another for it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows whose contributions are replaced say token for token what each says alone: batched, padded, cached, drafted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from replaced import some_reference

@@ -1,7 +1,5 @@
 """A choice's score is the sum of its tokens' log-probabilities after the prompt; the best choice is the answer."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows that come and go in `Slots` keep exactly their own keys, values, mask and positions, whatever the others do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -1,7 +1,5 @@
 """A real checkpoint, stories260K, through the engine: what it says, and a sweep over its blocks against `generate`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Rows under edits of inner units say token for token what each says alone, under plain hooks: batched and drafted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from headed import headed

@@ -1,7 +1,5 @@
 """Networks outside the table of families, and tokenizers that do not fit: exact, or refused in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Requests under edits of weights: each answered as a network with those weights would, and none left edited."""
 
-from __future__ import annotations
-
 import gc
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """What is said where vLLM is not there or does not start; without vLLM."""
 
-from __future__ import annotations
-
 import importlib
 import os
 

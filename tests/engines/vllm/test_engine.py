@@ -1,7 +1,5 @@
 """vLLM says what the transformers engine says: token for token in float32, under every edit, and after it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What is set while vLLM starts is as it was afterwards, and only what is of no use to anybody is kept quiet."""
 
-from __future__ import annotations
-
 import logging
 import os
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Every family that vLLM knows: edits of each unit and kind of storage say what the transformers engine says."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

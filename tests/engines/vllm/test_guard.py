@@ -1,7 +1,5 @@
 """The effect guard on a running vLLM: broken edits and stale caches are made on purpose, and it must find each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Gates per token on layers built as vLLM builds them, against the same arithmetic token by token; without vLLM."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

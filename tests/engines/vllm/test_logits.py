@@ -1,7 +1,5 @@
 """What is read off logits on vLLM, against numpy and against all choices one by one; without vLLM."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

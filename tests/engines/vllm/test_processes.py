@@ -1,7 +1,5 @@
 """vLLM in processes of its own: one, and two that split every matrix; each writes its own slice and puts it back."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate

@@ -1,7 +1,5 @@
 """Replaced contributions are refused on vLLM by name, before any model runs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """However vLLM cuts the work up: prompts in chunks, requests thrown out of a full cache and computed again."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.edits.edit import BASELINE, ScaleBlock

@@ -1,7 +1,5 @@
 """Edits of inner units are refused on vLLM by name, before any model runs."""
 
-from __future__ import annotations
-
 import pytest
 
 import tiny

@@ -1,7 +1,5 @@
 """Generated arithmetic: every prompt, solved problems included, is checked by reading it and calculating anew."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections import Counter

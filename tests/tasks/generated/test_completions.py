@@ -1,7 +1,5 @@
 """Copying, induction, agreement and greater-than: what is right follows from the prompt as anybody reads it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

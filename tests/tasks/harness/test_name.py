@@ -1,7 +1,5 @@
 """Names of the harness's tasks read back as what they were made of; what is wrong with one is said."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness are asked and judged, item for item, as the harness does with its own `hf` model."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Token ids are those that the harness's own Hugging Face model sends, for every text and tokenizer."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A time limit that works in every thread and leaves nothing behind."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

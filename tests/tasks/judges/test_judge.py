@@ -1,7 +1,5 @@
 """Judges of text: exact, contains and the rules for trivia."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

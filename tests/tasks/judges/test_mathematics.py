@@ -1,7 +1,5 @@
 """Mathematical answers: where they are read in a text, when they are equal, and what may not hang."""
 
-from __future__ import annotations
-
 import json
 import time
 import tomllib

@@ -1,7 +1,5 @@
 """Numbers as people write them, compared with exact arithmetic."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 

@@ -3,8 +3,6 @@
 A line has a kind, the gold answer, what the model writes (`\\n` is a line break), and whether that is right.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Which number a piece of prose states."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
