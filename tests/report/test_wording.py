@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.report import wording
+from lesion.report.forms import FIGURES, POINTS, SHARE, WHOLE_SHARE
 
 
 def plain(text: str) -> str:
@@ -14,23 +15,23 @@ def plain(text: str) -> str:
 
 
 def test_a_percentage_and_its_interval_never_break_across_lines():
-    assert wording.percent(0.875) == f"87.5{wording.SPACE}%"
-    assert plain(wording.interval(-0.012, 0.25)) == "[−1.2, 25.0]"
+    assert SHARE.text(0.875) == f"87.5{wording.SPACE}%"
+    assert plain(SHARE.interval(-0.012, 0.25)) == "[−1.2, 25.0]"
 
 
 def test_an_interval_without_digits_is_rounded_outward_so_that_the_number_beside_it_lies_within():
-    assert plain(wording.interval(0.996, 0.999, 0)) == "[99, 100]"
-    assert plain(wording.interval(-0.012, 0.5, 0)) == "[−2, 50]"
-    assert plain(wording.interval(0.29, 0.57, 0)) == "[29, 57]"  # 100 × these are a rounding error off whole numbers
+    assert plain(WHOLE_SHARE.interval(0.996, 0.999)) == "[99, 100]"
+    assert plain(WHOLE_SHARE.interval(-0.012, 0.5)) == "[−2, 50]"
+    assert plain(WHOLE_SHARE.interval(0.29, 0.57)) == "[29, 57]"  # 100 × these are a rounding error off whole numbers
 
 
 def test_a_drop_that_rounds_to_nothing_has_no_sign():
-    assert wording.points(-0.0001) == "0.0"
+    assert POINTS(-0.0001) == "0.0"
 
 
 def test_what_is_not_known_is_a_dash():
-    assert wording.percent(None) == wording.points(None) == wording.p_value(None) == "–"
-    assert wording.interval(None, 1.0) == ""
+    assert SHARE.text(None) == POINTS(None) == wording.p_value(None) == "–"
+    assert SHARE.interval(None, 1.0) == ""
 
 
 def test_p_values_have_two_digits_and_a_floor():
@@ -77,5 +78,5 @@ def test_any_text_becomes_writable_and_keeps_its_other_characters(text):
     ("value", "text"), [(4.2593, "4.259"), (67170.0, "6.717e4"), (1e12, "1e12"), (2e-5, "2e-5"), (9999.4, "9999")]
 )
 def test_powers_of_ten_are_short(value, text):
-    assert wording.perplexity(value) == text
+    assert FIGURES(value) == text
     assert float(text) == pytest.approx(value, rel=1e-3)

@@ -19,7 +19,7 @@ from lesion.plain import plain
 
 if TYPE_CHECKING:
     from lesion.core.study_file import StudyFile
-    from lesion.report.blocks import Chapter
+    from lesion.report.story import Chapter
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 STUDIES = {
@@ -84,10 +84,8 @@ def demo(
     for chapter, _ in shown:
         say("")
         say(chapter.title)
-        for finding in chapter.findings:
-            if finding.headline:
-                lead = f"{finding.subject}: " if finding.subject else ""
-                for line in textwrap.wrap(plain(lead + " ".join(finding.headline)), 106):
-                    say(f"  {line}")
+        for claim in chapter.claims:
+            for line in textwrap.wrap(plain(claim.text), 106):
+                say(f"  {line}")
     say("")
     say(f"report: {path}")

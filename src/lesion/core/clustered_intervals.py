@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from lesion.report import wording
+from lesion.report.forms import POINTS
 from lesion.report.rows import Row, column
 from lesion.report.values import Estimate, Value
 
@@ -104,7 +105,7 @@ def verdicts(what: str, doubtful: Sequence[tuple[str, OverClusters, float, str]]
     if not doubtful:
         return "No verdict would change."
     parts = [
-        f"{name} ({wording.interval(of.low, of.high)} holds {bound}, {wording.points(value)})"
+        f"{name} ({POINTS.interval(of.low, of.high)} holds {bound}, {POINTS(value)})"
         for name, of, value, bound in doubtful
     ]
     return f"Over {what}s the verdict would not stand for {wording.listed(parts)}."

@@ -25,11 +25,12 @@ from lesion.reprs import described
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lesion.report.blocks import Chapter, Check, Page
+    from lesion.report.blocks import Check, Page
     from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
     from lesion.report.finding import Finding
     from lesion.report.parts import Part
+    from lesion.report.story import Chapter
     from lesion.report.table import Table
 
 S = TypeVar("S", bound=Summary, default=Any)

@@ -173,21 +173,6 @@ def brief(finding: Finding) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """What a study adds to the page over several studies: its question, its method in a sentence or two, findings.
-
-    `opening` is that of the whole page where the chapter is its first; `short` is its name in the contents.
-    """
-
-    title: str
-    method: str
-    findings: tuple[Finding, ...]
-    figures: tuple[Figure, ...] = ()
-    opening: Opening = Opening()
-    short: str = ""
-
-
-@dataclass(frozen=True)
 class Part:
     """A part of the page that is one study's own, as HTML: made by `lesion.report.files.fragment`, so escaped."""
 

@@ -126,7 +126,6 @@ def rendered(carried: browser.Carried, charts: Sequence[drawing.Specification], 
         compressed=compressed,
         browsable=bool(carried["cells"]),
         left_out=_left_out(carried),
-        wording=wording,
         policy=Markup(policy(style, script, drawing.bundle() if charts else "")),
         **values,
     )  # fmt: skip
@@ -140,7 +139,7 @@ def _library() -> str:
 
 def fragment(template: Path, **values: object) -> Markup:
     """A part of a page from a template of a study's own; every text is escaped."""
-    text = _environment().from_string(template.read_text("utf-8")).render(wording=wording, **values)
+    text = _environment().from_string(template.read_text("utf-8")).render(**values)
     return Markup(text)
 
 

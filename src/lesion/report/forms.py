@@ -81,9 +81,12 @@ SHARE = Form(1, 100.0, "%")
 """A share of 1 in percent."""
 POINTS = Form(1, 100.0, "points")
 """A difference of two shares in percentage points."""
+WHOLE_POINTS = Form(0, 100.0, "points")
 CHANGE = Form(1, 100.0, "points", signed=True)
 """A gain or loss in percentage points, with its sign."""
 NATS = Form(2, unit="nats", signed=True)
+FIGURES = Form(4, significant=True)
+"""Four significant digits."""
 WHOLE_SHARE = Form(0, 100.0, "%")
 """A share of 1 in whole percent, for sentences."""
 

@@ -14,9 +14,10 @@ import altair as alt
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from lesion.report import theme, wording
+from lesion.report import theme
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
+from lesion.report.forms import FIGURES
 
 unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
@@ -45,9 +46,8 @@ def readings(frame: pd.DataFrame, head: Callable[[float], str]) -> pd.DataFrame:
     """
     lines: dict[float, list[str]] = {}
     for row in frame.to_dict("records"):
-        spread = "" if pd.isna(row["low"]) else f" {wording.plain_interval(row['low'], row['high'])}"
-        value = wording.figures(row["y"], 4).replace("-", wording.MINUS)
-        lines.setdefault(row["x"], [head(row["x"])]).append(f"{row['series']}: {value}{spread}")
+        spread = "" if pd.isna(row["low"]) else f" {FIGURES.interval(row['low'], row['high'])}"
+        lines.setdefault(row["x"], [head(row["x"])]).append(f"{row['series']}: {FIGURES(row['y'])}{spread}")
     return pd.DataFrame([(place, "\n".join(texts)) for place, texts in lines.items()], columns=["x", "tip"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -22,23 +21,6 @@ WORTH_SAYING = 0.05
 def percent(value: float | None, digits: int = 1) -> str:
     """0.875 as `87.5 %`; an unknown value as a dash."""
     return DASH if value is None else f"{_signed(value, digits)}{SPACE}%"
-
-
-def points(value: float | None, digits: int = 1) -> str:
-    """A drop of 0.5 as `50.0`, in percentage points."""
-    return DASH if value is None else _signed(value, digits)
-
-
-def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """0.1 and 0.25 as `[10.0, 25.0]`, in percent or percentage points; empty when unknown.
-
-    Without digits it is rounded outward, so that a number beside it lies within: `99.7 [98, 100]`, never `[100, 100]`.
-    """
-    if low is None or high is None:
-        return ""
-    if digits == 0:
-        low, high = math.floor(100 * low + 1e-9) / 100, math.ceil(100 * high - 1e-9) / 100
-    return f"[{_signed(low, digits)},{SPACE}{_signed(high, digits)}]"
 
 
 def p_value(value: float | None) -> str:
@@ -81,19 +63,9 @@ def factor(value: float) -> str:
     return f"×{value:g}".replace("-", MINUS)
 
 
-def perplexity(value: float | None) -> str:
-    """A perplexity with four significant digits, beyond thousands in powers of ten: `4.259`, `6.717e4`."""
-    return DASH if value is None else figures(value, 4)
-
-
 def figures(value: float, digits: int) -> str:
     """A number with so many significant digits, its power of ten in short: `2e4`."""
     return re.sub(r"e\+?(-?)0*(\d)", r"e\1\2", f"{value:.{digits}g}")
-
-
-def plain_interval(low: float | None, high: float | None, digits: int = 4) -> str:
-    """`[1.02, 1.07]`, of numbers that are no shares; empty when unknown."""
-    return "" if low is None or high is None else f"[{figures(low, digits)},{SPACE}{figures(high, digits)}]"
 
 
 def layer_runs(layers: Iterable[int], last: str = ",") -> str:
@@ -176,24 +148,9 @@ def of_drawn(fewest: int, most: int, drawn: int | None) -> str:
     return f"{span(fewest, most)} of {drawn:,}{'' if fewest == drawn else ', stopped'}"
 
 
-def truncated(rate: float | None, looped: float | None, digits: int = 1) -> str:
-    """The share of answers that did not end themselves: `12.0 %`, or `12.0 %, 10.0 % looped` if some were in a loop."""
-    return percent(rate, digits) + (f", {percent(looped, digits)} looped" if looped else "")
-
-
-def unparsed(rate: float | None, unclosed: float | None, digits: int = 1) -> str:
-    """The share of answers in which none could be read: `2.0 %`, or `2.0 %, 10.0 % unclosed` if some thought on."""
-    return percent(rate, digits) + (f", {percent(unclosed, digits)} unclosed" if unclosed else "")
-
-
 def unended(looped: float | None) -> str:
     """What truncated answers did: `hit the token limit`, or, where loops were stopped, perhaps that."""
     return "hit the token limit or fell into a loop" if looped else "hit the token limit"
-
-
-def approximate(study: Mapping[str, Any]) -> str:
-    """What makes the numbers of a study approximate, as sentences; empty where nothing does."""
-    return str(study.get("approximate") or "")
 
 
 UNIT_NAMES = {
@@ -257,12 +214,6 @@ def edit_name(unit: str, factor: float | str) -> str:
     return f"{UNIT_NAMES[unit]} {f'→ {factor}' if isinstance(factor, str) else f'×{factor:g}'}"
 
 
-def rule(study: Mapping[str, Any]) -> str:
-    """The rule by which the study marks places, as a sentence; empty when the study does not say it."""
-    sentence = str(study.get("rule") or "").strip().rstrip(".")
-    return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
-
-
 def printable(text: str) -> str:
     """The text with lone surrogates and NULs as U+FFFD: UTF-8 or HTML cannot hold them."""
     return re.sub("[\ud800-\udfff\0]", "\N{REPLACEMENT CHARACTER}", text)
@@ -280,9 +231,3 @@ def short(name: str, longest: int) -> str:
 def _signed(value: float, digits: int) -> str:
     text = f"{abs(100 * value):.{digits}f}"
     return f"{MINUS}{text}" if value < 0 and float(text) != 0 else text
-
-
-def signed(value: float) -> str:
-    """A change in points with its sign: `+1.5`, `−0.4`."""
-    text = points(value)
-    return f"+{text}" if value > 0 and float(text) != 0 else text

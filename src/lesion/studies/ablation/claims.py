@@ -7,7 +7,7 @@ from itertools import chain
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE
+from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.rows import Record
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
@@ -127,8 +127,8 @@ def _largest(curves: Sequence[Curve]) -> str:
         ((curve, cell) for curve in curves for cell in curve.cells), key=lambda pair: pair[1].drop.value or 0.0
     )
     items = wording.item_count(cell.items, cell.decided, curve.drawn)
-    drop = f"{wording.points(cell.drop.value)} points {wording.interval(cell.drop.low, cell.drop.high)}"
-    return f"The largest drop is {drop}{f' ({items})' if items else ''} on {curve.task} {under(curve, cell)}."
+    drop = f"{POINTS.text(cell.drop)}{f' ({items})' if items else ''}"
+    return f"The largest drop is {drop} on {curve.task} {under(curve, cell)}."
 
 
 def _untold(curves: Sequence[Curve], tasks: Iterable[str]) -> str:
@@ -358,7 +358,7 @@ def loss(curve: Curve, cell: Cell, on: str = "") -> str:
     text = f"{under(curve, cell)} accuracy{on} falls from {before} to {after}{f' ({count})' if count else ''}"
     if cut_off(cell):
         ended = wording.unended(cell.looped)
-        text += f"; {wording.percent(cell.truncated, 0)} of the answers {ended}: part of the loss may be stopping"
+        text += f"; {WHOLE_SHARE.text(cell.truncated)} of the answers {ended}: part of the loss may be stopping"
     return text
 
 
@@ -374,4 +374,4 @@ def smallest_loss(material: Material) -> str:
         for reach in result.sensitivity
         if (drop := smallest_drop(result.items, reach.tests)) is not None
     ]
-    return f"Drops under about {wording.points(max(drops), 0)} points would be missed." if drops else ""
+    return f"Drops under about {WHOLE_POINTS.text(max(drops))} would be missed." if drops else ""

@@ -18,13 +18,13 @@ from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, parts, wording
-from lesion.report.blocks import Chapter, Check, Example, Opening, Page, Prose
+from lesion.report.blocks import Check, Example, Page, Prose
 from lesion.report.browser import Offered
-from lesion.report.finding import Finding
-from lesion.report.forms import WHOLE_SHARE
+from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Record, Rows
+from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.statistics.detectable import CEILING
 from lesion.studies.ablation import claims, gaps
@@ -187,11 +187,7 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        own_claims = [claim for part in self.shown_parts[:1] for claim in part.claims[:1]]
-        figures = tuple(self.shown_parts[0].figures()[:1])
-        opening = Opening(tuple(claim.text for claim in own_claims), figures[0] if figures else None)
-        findings = tuple(Finding(claim.subject, claim.sentences) for claim in own_claims)
-        return Chapter(QUESTION, METHOD, findings, figures, opening, "Layers")
+        return Chapter.of(self.shown_parts, METHOD, "Layers", QUESTION)
 
 
 def frame(summary: AblationSummary) -> pd.DataFrame:
@@ -375,7 +371,7 @@ def offered(summary: AblationSummary) -> list[Offered]:
         entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
         how = "off" if curve.factor == 0 else wording.changed(curve.factor)
         for cell in curve.cells:
-            label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {wording.points(cell.drop.value)}"
+            label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {POINTS(cell.drop.value)}"
             label += f", {wording.call(curve.stopped)}" if cell.marked else ""
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
     known = set(entries)

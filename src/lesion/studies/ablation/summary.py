@@ -12,8 +12,9 @@ from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS
+from lesion.report.forms import WHOLE_SHARE
 from lesion.report.values import Estimate
-from lesion.report.wording import counted, listed, percent
+from lesion.report.wording import counted, listed
 from lesion.statistics.critical import (
     POWER,
     SHARES,
@@ -323,9 +324,10 @@ def _unreachable(model: str, result: TaskResult) -> list[str]:
         return []
     cut = result.baseline.truncated or 0.0
     if cut >= CUT:
-        note += f" {percent(cut, 0)} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
+        share = WHOLE_SHARE.text(cut)
+        note += f" {share} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
         if (unclosed := result.baseline.unclosed) >= CUT:
-            note += f" {percent(unclosed, 0)} never closed their thinking: --thinking-tokens closes it for them."
+            note += f" {WHOLE_SHARE.text(unclosed)} never closed their thinking: --thinking-tokens closes it for them."
     if result.without_chat and (result.baseline.accuracy.value or 0.0) < 0.5:
         note += f" {WITHOUT_CHAT}"
     return [note]

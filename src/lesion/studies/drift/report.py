@@ -11,13 +11,14 @@ from typing_extensions import override
 
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import blocks as page_blocks
-from lesion.report import story, wording
-from lesion.report.blocks import Chapter, Check, Folded, Page, Prose
+from lesion.report import wording
+from lesion.report.blocks import Check, Folded, Page, Prose
 from lesion.report.files import fragment
-from lesion.report.forms import decimals
+from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Curves
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
+from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.wording import ALPHA
 from lesion.studies.drift import claims, token_drift
@@ -98,7 +99,7 @@ class DriftResult(StudyResult[DriftSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        return story.chapter(self.parts(), METHOD, "Drift")
+        return Chapter.of(self.parts(), METHOD, "Drift")
 
     @property
     @override
@@ -212,6 +213,12 @@ def _explorer(summary: DriftSummary) -> tuple[page_blocks.Block, ...]:
     if not summary.models:
         return ()
     template = Path(__file__).parent / "tokens.html.jinja"
-    markup = fragment(template, models=summary.models, shown=token_drift.shown, token_text=token_drift.token_text)
+    markup = fragment(
+        template,
+        models=summary.models,
+        share=WHOLE_SHARE,
+        shown=token_drift.shown,
+        token_text=token_drift.token_text,
+    )
     about = Prose(("Open a row to read occurrences that left; the vertical line is the share of all tokens.",))
     return (Folded("Every class and token, with occurrences that left", (about, page_blocks.Part(markup))),)

@@ -15,13 +15,14 @@ from lesion.core.changes import changed
 from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.edits.edit import BASELINE
 from lesion.report import browser, parts, wording
-from lesion.report.blocks import Block, Chapter, Check, Example, Folded, Page, entries
+from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
 from lesion.report.blocks import Choice as Chooser
-from lesion.report.finding import FEW, Finding
+from lesion.report.finding import FEW
 from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
+from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.wording import ALPHA, WORTH_SAYING
 from lesion.statistics.detectable import smallest_drop
@@ -166,14 +167,12 @@ class IsolationResult(StudyResult[IsolationSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        first = self.shown_parts[0]
-        return Chapter(
-            "Which single weights does arithmetic need that other skills do not?",
+        return Chapter.of(
+            self.shown_parts,
             "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
             " beside random ones, as many in every matrix.",
-            tuple(Finding(claim.subject, claim.sentences[:1], claim.sentences[1:]) for claim in first.claims[:1]),
-            tuple(first.figures()[:1]),
-            short="Weights",
+            "Weights",
+            "Which single weights does arithmetic need that other skills do not?",
         )
 
 

@@ -11,11 +11,11 @@ from typing_extensions import override
 from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Chapter, Check, Folded
+from lesion.report.blocks import Check, Folded
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Part, terminal
 from lesion.report.rows import Rows
-from lesion.report.story import chapter
+from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.wording import rho
 from lesion.studies.overlay import claims, result
@@ -125,7 +125,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def chapter(self) -> Chapter:
-        return chapter(self.parts(), METHOD, "Overlay")
+        return Chapter.of(self.parts(), METHOD, "Overlay")
 
 
 def _stack(*models: str) -> Mark:

@@ -13,12 +13,13 @@ from typing_extensions import override
 from lesion.core import cost
 from lesion.core.result import StudyResult
 from lesion.report import parts, wording
-from lesion.report.blocks import Block, Chapter, Check, Folded, Page, entries
-from lesion.report.finding import FEW, Finding
+from lesion.report.blocks import Block, Check, Folded, Page, entries
+from lesion.report.finding import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
+from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.values import Estimate
 from lesion.statistics.detectable import smallest_drop
@@ -127,13 +128,11 @@ class TruncationResult(StudyResult[TruncationSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        first = self.shown_parts[0]
-        return Chapter(
-            "Does removing a part of a matrix's spectrum make the model better?",
+        return Chapter.of(
+            self.shown_parts,
             "Truncations are tried on validation items; the best is tested on items that the search never saw.",
-            tuple(Finding(claim.subject, claim.sentences[:1], claim.sentences[1:]) for claim in first.claims[:1]),
-            tuple(first.figures()[:1]),
-            short="Truncation",
+            "Truncation",
+            "Does removing a part of a matrix's spectrum make the model better?",
         )
 
     @override

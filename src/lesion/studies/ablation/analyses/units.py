@@ -251,5 +251,5 @@ def offered(summary: AblationSummary) -> Iterator[Offered]:
         yield Offered(curve.model, curve.task, str(BASELINE), "unedited")
         for cell in sorted(curve.cells, key=lambda cell: -cell.size):
             place = parts.named([cell], curve.unit)
-            label = f"{place} {wording.changed(curve.factor)}, drop {wording.points(cell.drop.value)}"
+            label = f"{place} {wording.changed(curve.factor)}, drop {POINTS(cell.drop.value)}"
             yield Offered(curve.model, curve.task, cell.edit, label)
