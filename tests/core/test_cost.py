@@ -24,20 +24,14 @@ def test_where_the_cost_is_missing_or_damaged_nothing_is_known_of_it(text, tmp_p
     assert cost.read(tmp_path) == {}
 
 
-ASKED = {"model": {"screen": {"answers": 3, "seconds": 0.5}}}
-
-
 @pytest.mark.parametrize("damage", [None, "3", True, -1, [1], {}, "NaN", float("nan"), float("inf"), 10**400])
 def test_a_part_in_which_something_else_than_amounts_stands_counts_as_absent(damage, tmp_path):
-    sound = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}, "asking": ASKED}
+    sound = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}}
     (tmp_path / cost.FILE).write_text(json.dumps(sound))
     assert cost.read(tmp_path) == sound
     for part, broken in (
         ("training", {"all-full": damage}),
         ("decompositions", {"computed": 2, "seconds": damage}),
-        ("asking", {"model": {"screen": {"answers": 3, "seconds": damage}}}),
-        ("asking", {"model": {"screen": {"answers": 3}}}),
-        ("asking", {"model": [1]}),
         ("training", damage if damage != {} else []),
     ):
         (tmp_path / cost.FILE).write_text(json.dumps(sound | {part: broken}))

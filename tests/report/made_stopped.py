@@ -1,4 +1,4 @@
-"""The made study with asking stopped: block 0 left open, block 1 not, block 2 exceeding the effect on sums; a screen.
+"""The made study with asking stopped: block 0 left open, block 1 not, block 2 exceeding the effect on sums.
 
 Item 9 alone is wrong without a cut, so that on the items of a cell asked fewer than ten the baseline is always right.
 """
@@ -43,6 +43,3 @@ def stopped_form(models: tuple[str, ...] = ("base",), *, finished: bool = True) 
             task["baseline"]["items"] = 10
             task["stopping"] = {"effect": 0.3, "level": 0.05, "items": DRAWN, "finished": finished}
     return summary
-
-
-"""What asking about the made screen took."""

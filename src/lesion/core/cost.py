@@ -58,12 +58,4 @@ def _amounts_within(part: object) -> bool:
     return isinstance(part, dict) and all(_amount(value) or _amounts_within(value) for value in part.values())
 
 
-def _asking(part: object) -> bool:
-    """Whether it has answers and seconds by model and part of the study."""
-    if not isinstance(part, dict) or not all(isinstance(parts, dict) for parts in part.values()):
-        return False
-    spent = [amounts for parts in part.values() for amounts in parts.values()]
-    return all(_amounts(amounts) and {"answers", "seconds"} <= amounts.keys() for amounts in spent)
-
-
-_USABLE = {"decompositions": _amounts, "training": _amounts, "asking": _asking}
+_USABLE = {"decompositions": _amounts, "training": _amounts}

@@ -176,8 +176,8 @@ def place(unit: str, layer: int, part: int | str | None = None) -> str:
 
 
 def some_unit(unit: str) -> str:
-    """A place of a kind: `block`, `block's attention`, `block's MLP`."""
-    return "block" if unit == "block" else f"block's {UNIT_NAMES[unit]}"
+    """A place of a kind: `block`, `block's attention`, `block's MLP`, `head`."""
+    return f"block's {UNIT_NAMES[unit]}" if unit in ("attention", "mlp") else UNIT_NAMES[unit]
 
 
 def axis_name(unit: str, factor: float | str | None) -> str:

@@ -1,15 +1,14 @@
 """What a layer study claims: rows made for each outcome of its rules."""
 
-from __future__ import annotations
-
 import pytest
 from made import form, records, scores, study, valid
 
 from lesion.report import wording
 from lesion.report.claims import MOST
-from lesion.studies.ablation import claims, gaps
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation import claims
+from lesion.studies.ablation.analyses import unfinished
 from lesion.studies.ablation.report import AblationResult
+from lesion.studies.ablation.result import Material
 
 
 def told(summary) -> list[str]:
@@ -163,9 +162,9 @@ def test_what_is_missing_is_told_per_gap_and_nothing_of_a_complete_study():
     answers, items = records(models=("base",))
     fourth = (answers["edit"] == "3×0") & (answers["task"] == "sums")
     kept = answers[~fourth | (answers["item"].str[-1].astype(int) < 4)]
-    missing = [line.replace(wording.SPACE, " ") for line in gaps.missing(Material(valid(summary), kept, items))]
+    missing = [line.replace(wording.SPACE, " ") for line in unfinished.missing(Material(valid(summary), kept, items))]
     assert missing == ["base on sums: block 3: 4 of 10 items.", "base on facts: block 2 not measured."]
-    assert gaps.missing(Material(*study())) == []
+    assert unfinished.missing(Material(*study())) == []
 
 
 def unable(summary, model: int, task: int) -> None:

@@ -1,33 +1,18 @@
-"""The cells of a summary as curves and views: what is drawn together, and what is missing."""
+"""The cells of a summary as curves: which belong together, and what is missing."""
 
-import pytest
 from made import form, study, valid
 
-
-def test_several_models_share_a_view_with_one_curve_each_and_one_panel_per_task():
-    (view,) = study()[0].views
-    assert view.labels == ("base", "child")
-    assert list(view.panels) == ["sums", "facts"]
-    assert view.layers == (0, 1, 2, 3)
-    assert all(len(of_task) == 2 for of_task in view.panels.values())
+from lesion.studies.ablation.curves import alike
 
 
-@pytest.mark.parametrize(("other", "labels"), [(0.5, ("factor 0", "factor 0.5")), ("mean", ("zero", "mean"))])
-def test_one_model_with_several_factors_has_one_curve_per_factor(other, labels):
-    summary = form(models=("base",))
-    for task in summary["models"][0]["tasks"]:
-        task["cells"] += [{**cell, "factor": other} for cell in task["cells"]]
-    (view,) = valid(summary).views
-    assert view.factor is None
-    assert view.labels == labels
-
-
-def test_units_are_views_of_their_own():
+def test_curves_are_grouped_by_what_they_share():
     summary = form()
     for model in summary["models"]:
         for task in model["tasks"]:
             task["cells"] += [{**cell, "unit": "mlp"} for cell in task["cells"]]
-    assert [(view.unit, view.slug) for view in valid(summary).views] == [("block", "block-0"), ("mlp", "mlp-0")]
+    sweeps = alike(valid(summary).curves, "unit", "factor")
+    assert [(own[0].unit, own[0].factor, len(own)) for own in sweeps] == [("block", 0.0, 4), ("mlp", 0.0, 4)]
+    assert [[curve.task for curve in own] for own in alike(sweeps[0], "model")] == [["sums", "facts"]] * 2
 
 
 def test_a_cell_names_the_edit_under_which_its_answers_are_stored():

@@ -1,7 +1,5 @@
 """Where nothing can be critical, the person is told once, as soon as the baseline is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Forced answers: accuracy among the rivals beside the free one, and which of the two a cut takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

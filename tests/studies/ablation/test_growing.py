@@ -1,7 +1,5 @@
 """A layer study grows in its folder: only what is missing is asked, and a smaller one shows its part."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where loops were stopped, every table and page says that it is approximate, and how many answers were in one."""
 
-from __future__ import annotations
-
 import copy
 import io
 import re
@@ -22,8 +20,8 @@ from lesion.core.result import StudyResult
 from lesion.report import browser
 from lesion.report.publishing import html
 from lesion.studies.ablation import claims
-from lesion.studies.ablation.material import Material
-from lesion.studies.ablation.report import AblationResult, frame, offered
+from lesion.studies.ablation.report import AblationResult, offered
+from lesion.studies.ablation.result import Material
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.truncation.report import TruncationResult
@@ -96,9 +94,9 @@ def test_page_and_terminal_say_so_and_only_then(kind):
 
 
 def test_the_files_for_spreadsheets_have_the_share():
-    table = frame(made.valid(with_loops(made.form())))
+    table = layers(with_loops(made.form())).table
     assert set(table["looped"]) == set(table["baseline_looped"]) == {LOOPED}
-    assert set(frame(made.study()[0])["looped"]) == {0.0}
+    assert set(layers(made.form()).table["looped"]) == {0.0}
 
 
 def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
@@ -113,7 +111,7 @@ def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
 def test_the_item_browser_tells_how_a_looped_answer_ended():
     summary, answers, items = made.study()
     answers.loc[answers["finish"] == "length", "finish"] = "loop"
-    data = browser.data(offered(summary), answers, items, browser.BUDGET)
+    data = browser.data(offered(Material(summary)), answers, items, browser.BUDGET)
     endings = {letter for cell in data["cells"] for letter in cell["finish"]}
     assert endings == {"s", "r"}
     assert '"ended in a loop"' in html(layers(made.form()).page())

@@ -1,7 +1,5 @@
 """Margins: the loss of log p(right) − log p(tempting), with Student's test, corrected over the edits planned."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Running text in a layer study: perplexities against plain forward passes, and what is said of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache
@@ -21,9 +19,8 @@ from lesion.report.values import Estimate
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation.analyses import perplexity as analysis
-from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.perplexity import limits, measured, scored
-from lesion.studies.ablation.result import ModelResult, TextResult, TextUnderEdit
+from lesion.studies.ablation.result import Material, ModelResult, TextResult, TextUnderEdit
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 
@@ -140,7 +137,6 @@ def test_the_claim_names_what_raises_the_perplexity_and_where_there_is_no_number
         (
             f"The perplexity of t is multiplied by 2 [2, 2] {where[0]}, by 1.5 [1.5, 1.5] {where[1]} and by 1.25"
             f" [1.25, 1.25] {where[2]}; unedited 1 [1, 1].",
-            f"Least, it is multiplied by 1 [1, 1] {where[3]}.",
             f"It is not a finite number {without.format('block 0 or block 2')}.",
         )
     ]

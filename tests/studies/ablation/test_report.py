@@ -41,7 +41,11 @@ def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
     }  # fmt: skip
     assert read_layers(written.parent) == summary
     table = pd.read_csv(written.parent / "layers.csv")
-    pd.testing.assert_frame_equal(table, page.frame(summary).fillna(float("nan")), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        table,
+        page.AblationResult(tmp_path, summary, stored=(answers, items)).table.fillna(float("nan")),
+        check_dtype=False,
+    )
 
 
 def test_the_chapter_of_one_model_asks_about_no_family_and_has_its_findings_and_drops(tmp_path):

@@ -1,7 +1,5 @@
 """A run asks each cell once, keeps what it was told, and asks only for what is missing."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study file: what is right is read, what is wrong is named with its line and what would be right."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 

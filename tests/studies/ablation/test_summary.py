@@ -1,7 +1,5 @@
 """The numbers of a study are what a plain recomputation from its answers gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

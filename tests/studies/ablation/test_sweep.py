@@ -1,7 +1,5 @@
 """A sweep is one edit per unit, factor and layer, of places that the model has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -6,7 +6,7 @@ from pathlib import Path
 from made import form, records, study, valid
 from rich.console import Console
 
-from lesion.studies.ablation.report import AblationResult, frame
+from lesion.studies.ablation.report import AblationResult
 
 
 def shown(summary, width=120, *, every=True) -> str:
@@ -18,7 +18,7 @@ def shown(summary, width=120, *, every=True) -> str:
 
 def test_the_table_has_a_row_per_model_task_and_layer_with_the_baseline_beside_it():
     summary = study()[0]
-    table = frame(summary)
+    table = AblationResult(Path("nowhere"), summary).table
     assert len(table) == 2 * 2 * 4
     row = table[(table.model == "child") & (table.task == "sums") & (table.layer == 2)].iloc[0]
     assert (row["accuracy"], row["drop"], row["baseline_accuracy"]) == (0.0, 0.9, 0.9)
@@ -26,9 +26,9 @@ def test_the_table_has_a_row_per_model_task_and_layer_with_the_baseline_beside_i
 
 
 def test_a_study_without_any_answer_gives_an_empty_table_with_all_columns():
-    table = frame(valid(form((), ())))
+    table = AblationResult(Path("nowhere"), valid(form((), ()))).table
     assert table.empty
-    assert list(table.columns) == list(frame(study()[0]).columns)
+    assert list(table.columns) == list(AblationResult(Path("nowhere"), study()[0]).table.columns)
 
 
 def test_the_terminal_marks_critical_blocks_and_shows_few_rows_unless_all_are_wanted():

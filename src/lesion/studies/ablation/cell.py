@@ -27,6 +27,13 @@ def verdict_text(outcome: Outcome | None) -> str:
     return {"critical": "● critical", "spared": "○ spared"}.get(outcome or "", outcome or "")
 
 
+class Labels(Row):
+    """Which model and task a line of a layer study is about."""
+
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+
+
 class Scores(Endings):
     """Accuracy over items, and how their answers ended."""
 
@@ -126,6 +133,11 @@ class Cell(Place, Scores):
     def outcome(self) -> Outcome | None:
         """Critical, spared or cannot be told; None where evaluation stopped."""
         return None if self.critical is None else outcome(critical=self.critical, spared=bool(self.spared))
+
+    @property
+    def spares(self) -> bool:
+        """Whether it is spared; where evaluation stopped, whether its drop does not exceed the effect."""
+        return self.outcome == "spared" or self.decided == "not"
 
     @property
     def size(self) -> float:

@@ -14,7 +14,7 @@ from lesion.report.values import Estimate
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.paired import Contrast, holm
 from lesion.studies.ablation.result import TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import PlaceEdit, by_kind, complete, digest_of, number_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, complete, place_of_edit, text_of
 
 FEW = 5
 """Fewer texts than these are said to be few."""
@@ -56,11 +56,7 @@ def measured(
             known_p = {"p": p[place], "p_corrected": corrected[place]} if math.isfinite(p[place]) else {}
             cells.append(
                 TextUnderEdit(
-                    layer=edit.layer,
-                    unit=edit.unit,
-                    factor=edit.factor,
-                    reference=digest_of(edit, task),
-                    part=number_of(edit),
+                    **place_of_edit(edit, task),
                     perplexity=_estimate(perplexity(scores, tokens, level)),
                     ratio=ratio.model_copy(update=known_p),
                 )

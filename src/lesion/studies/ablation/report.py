@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 from typing_extensions import override
 
-from lesion.core import cost
 from lesion.core.changes import changed
 from lesion.core.clustered_intervals import OverClusters
 from lesion.core.database import FILE as DATABASE
@@ -18,16 +17,16 @@ from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, parts, wording
-from lesion.report.blocks import Check, Example, Page, Prose
+from lesion.report.blocks import Check, Example, Page
 from lesion.report.browser import Offered
 from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Part
-from lesion.report.rows import Record, Rows
+from lesion.report.rows import Rows
 from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.statistics.detectable import CEILING
-from lesion.studies.ablation import claims, gaps
+from lesion.studies.ablation import claims
 from lesion.studies.ablation.analyses import (
     dissociation,
     doses,
@@ -41,22 +40,22 @@ from lesion.studies.ablation.analyses import (
     screen,
     sensitivity,
     training,
+    unfinished,
     units,
 )
-from lesion.studies.ablation.cell import Cell, Unedited
-from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.cell import Cell, Labels, Unedited
+from lesion.studies.ablation.curves import alike, named, under
 from lesion.studies.ablation.forced import Forced
-from lesion.studies.ablation.material import Analysis, Labels, Material
 from lesion.studies.ablation.recall import recall
-from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screen.screening import ASKING
+from lesion.studies.ablation.result import AblationSummary, Material
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (
     "Each block in turn was changed alone; items, prompts and decoding are those of the unedited model, so that every"
     " drop is paired."
 )
-ANALYSES: tuple[Analysis, ...] = (
+ANALYSES: tuple[Callable[[Material], Part | None], ...] = (
+    unfinished.part,
     plan.part,
     units.part,
     kinds.part,
@@ -71,13 +70,11 @@ ANALYSES: tuple[Analysis, ...] = (
     groups.part,
     sensitivity.part,
 )
-"""What a layer study is looked at for besides its main table, in the order of the page."""
+"""What a layer study is looked at for besides its main table, in the order of the page; None where it has nothing."""
 FEW_TASKS = 3
 """Of more tasks the first figure is a map."""
 PROFILES = 6
 """So many panels of bars are drawn at most beside a map."""
-MOST_GAPS = 12
-"""Of an unfinished study so many gaps are named."""
 EXAMPLES = 3
 READABLE = 0.1
 """From this share of answers on that are cut off or unparsed, a loss may be one of form."""
@@ -106,7 +103,7 @@ class AblationResult(StudyResult[AblationSummary]):
     @override
     def table(self) -> pd.DataFrame:
         """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
-        return frame(self.summary)
+        return Table.of(cells(self.material)).frame
 
     @property
     def perplexity(self) -> pd.DataFrame:
@@ -116,7 +113,7 @@ class AblationResult(StudyResult[AblationSummary]):
     @property
     def units(self) -> pd.DataFrame:
         """One row per model, task, unit, factor, block and head, neuron, expert or matrix: what `parts.csv` holds."""
-        return Table.of(units.rows(self.summary)).frame
+        return Table.of(units.rows(self.material)).frame
 
     @property
     @override
@@ -132,19 +129,15 @@ class AblationResult(StudyResult[AblationSummary]):
         """What the analyses are made from; without answers where the folder is gone."""
         there = self.stored is not None or (self.folder / DATABASE).is_file()
         answers, items = self._stored if there else (pd.DataFrame(), pd.DataFrame())
-        return Material(self.summary, answers, items, cost.read(self.folder).get(ASKING) or {})
+        return Material(self.summary, answers, items)
 
     @override
     def parts(self) -> tuple[Part, ...]:
         material = self.material
         analyses = [part for analysis in ANALYSES if (part := analysis(material)) is not None]
         main = _main(material)
-        unfinished = _unfinished(material)
-        if not material.curves and analyses:
-            first = next((part for part in analyses if part.claims), analyses[0])
-            analyses.remove(first)
-            return (first, *unfinished, *analyses, main)
-        return (main, *unfinished, *analyses)
+        first = next((part for part in analyses if part.claims and not material.curves), main)
+        return (first, *(part for part in (*analyses, main) if part is not first))
 
     @property
     @override
@@ -182,7 +175,7 @@ class AblationResult(StudyResult[AblationSummary]):
             notes=self.summary.notes,
             reading=_reading(self.summary),
             approximate=self.approximate,
-            carried=browser.data(offered(self.summary), answers, items, browser.BUDGET),
+            carried=browser.data(offered(self.material), answers, items, browser.BUDGET),
         )
 
     @override
@@ -190,13 +183,9 @@ class AblationResult(StudyResult[AblationSummary]):
         return Chapter.of(self.shown_parts, METHOD, "Layers", QUESTION)
 
 
-def frame(summary: AblationSummary) -> pd.DataFrame:
-    """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds."""
-    return Table.of(cells(summary)).frame
-
-
-def cells(summary: AblationSummary) -> Rows:
+def cells(material: Material) -> Rows:
     """Every cell, with the unedited model on its items."""
+    summary = material.summary
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     caption = (
         f"Accuracies in %, drops in points, with {level} confidence sequences over the items of the cell until it was"
@@ -207,21 +196,15 @@ def cells(summary: AblationSummary) -> Rows:
         " the blocks of one model and task. Spared: it takes less than a quarter, by its own test."
     )
     return Rows(
-        "layers", [_line(curve, cell) for curve in summary.curves for cell in curve.cells],
+        "layers", [(curve.labels, *curve.columns(cell)) for curve in material.curves for cell in curve.cells],
         (Labels, Unedited, Forced, OverClusters, Cell), "Every cell", caption, "marked",
         f"only what {wording.call(True)}" if summary.stopped else "critical only", most="size",
         brief=("model", "task", "unit", "factor", "layer", "accuracy", "outcome", "decided"),
     )  # fmt: skip
 
 
-def _line(curve: Curve, cell: Cell) -> Record:
-    unedited = Unedited.of(curve.baseline_of(cell), curve.result.forced, curve.result.guessing)
-    return (Labels(model=curve.model, task=curve.task), unedited, cell.forced, cell.clustered, cell)
-
-
 def _main(material: Material) -> Part:
     """Which blocks each skill depends on."""
-    summary, rows = material.summary, cells(material.summary)
     own_claims = (
         *claims.unedited(material),
         *claims.which_blocks(material),
@@ -229,14 +212,13 @@ def _main(material: Material) -> Part:
         *claims.form_or_choice(material),
         *claims.what_was_decided(material),
     )
-    return Part(QUESTION, rows, tuple(_marks(summary)), own_claims, METHOD, "Blocks", wide=True)
+    return Part(QUESTION, cells(material), tuple(_marks(material)), own_claims, METHOD, "Blocks", wide=True)
 
 
-def _marks(summary: AblationSummary) -> Iterator[Mark]:
+def _marks(material: Material) -> Iterator[Mark]:
     """Bars per block for one model and edit on few tasks, a map for more; the other one behind it."""
-    models, edits = summary.several
-    tasks = {result.task for _, result in summary.results}
-    places = len({(curve.model, curve.task, curve.unit, curve.factor) for curve in summary.curves})
+    summary = material.summary
+    differing = {name for name in ("model", "unit", "factor") if len(alike(material.curves, name)) > 1}
     call = wording.call(summary.stopped)
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     bars = Profile(
@@ -245,29 +227,18 @@ def _marks(summary: AblationSummary) -> Iterator[Mark]:
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
         caption=f"Accuracy without each block, below the unedited model's, with {level} intervals.",
     )  # fmt: skip
-    rows = "model" if models else "factor" if edits else "task"
+    rows = "model" if "model" in differing else "factor" if differing else "task"
+    depth = " The same number is another depth in a model with more blocks." * (rows == "model")
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)
     cells_map = Map(
         "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop",
-        caption=f"Accuracy lost without each block, in points. Boxed: {call}."
-        + (" The same number is another depth in a model with more blocks." if models else ""),
+        caption=f"Accuracy lost without each block, in points. Boxed: {call}.{depth}",
     )  # fmt: skip
-    if models or edits or len(tasks) > FEW_TASKS:
+    if rows != "task" or len({curve.task for curve in material.curves}) > FEW_TASKS:
         yield cells_map
-        if places <= PROFILES:
-            yield bars
+        yield from [bars] * (len(material.curves) <= PROFILES)
     else:
         yield from (bars, cells_map)
-
-
-def _unfinished(material: Material) -> tuple[Part, ...]:
-    """What a study in progress has not measured yet."""
-    missing = gaps.missing(material)
-    if not missing:
-        return ()
-    more = [f"… and {len(missing) - MOST_GAPS} more."] if len(missing) > MOST_GAPS else []
-    own = (Prose(("The page shows what has been answered so far.",), (*missing[:MOST_GAPS], *more), quiet=False),)
-    return (Part("This study is not finished", own=own, short="Missing"),)
 
 
 def _checks(material: Material) -> Iterator[Check]:
@@ -290,42 +261,36 @@ def _checks(material: Material) -> Iterator[Check]:
         ended = " cut off or unparsed: read them before speaking of a lost skill."
         readable = "The answers without a critical block can still be read."
         yield Check("bad", unreadable + ended) if broken else Check("good", readable)
-    compared = kinds.compared(material.curves)
-    if compared:
-        stays = [of for of in compared if of.groups and of.groups[0][0] == tuple(of.marked)]
-        tasks = wording.listed(list(dict.fromkeys(of.task for of in stays)))
+    if compared := kinds.compared(material.curves):
+        stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
+            tasks = wording.listed(list(dict.fromkeys(stays)))
             yield Check("good", f"Blocks stay critical under every kind of ablation tried: {tasks}.")
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves:
-        yield Check("open", f"Another kind of ablation, such as the mean: {_command(summary)} --replace mean")
+        tasks = " ".join(f"--task {choice.name}" for choice in summary.study.tasks)
+        command = f"lesion ablate {summary.study.models[0].name} {tasks} --replace mean"
+        yield Check("open", f"Another kind of ablation, such as the mean: {command}")
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
         text = f"{len(marked)} of {len(places)} blocks are critical for some task; the others are controls."
-        yield Check("good", text) if 2 * len(marked) < len(places) else Check("bad", text)
-
-
-def _command(summary: AblationSummary) -> str:
-    models = " ".join(choice.name for choice in summary.study.models[:1])
-    tasks = " ".join(f"--task {choice.name}" for choice in summary.study.tasks)
-    return f"lesion ablate {models} {tasks}"
+        yield Check("good" if 2 * len(marked) < len(places) else "bad", text)
 
 
 def _examples(material: Material) -> Iterator[Example]:
     """The first answers that the largest loss broke."""
-    curves = [curve for curve in material.curves if not curve.untold]
-    first = [c for c in curves if (c.model, c.unit, c.factor) == (curves[0].model, curves[0].unit, curves[0].factor)]
-    example = claims.largest_loss(first, claims.grouped(first)) if first else None
-    if example is None or material.answers.empty:
-        return
-    curve, cell = example
-    broken = changed(material.answers, cell.edit, right=False, task=curve.task, model=curve.model)
-    for row in broken.head(EXAMPLES).to_dict("records"):
-        texts = {key: visible(browser.shortened(str(row[key]), 280)) for key in ("question", "gold")}
-        before, after = (visible(browser.shortened(str(row[f"answer_{when}"]), 280)) for when in ("before", "after"))
-        yield Example(**texts, before=before, after=after, edit=claims.under(curve, cell), task=curve.task)
+    for first in alike((curve for curve in material.curves if not curve.untold), "model", "unit", "factor")[:1]:
+        example = claims.largest_loss(first, claims.grouped(first))
+        if example is None or material.answers.empty:
+            return
+        curve, cell = example
+        broken = changed(material.answers, cell.edit, right=False, task=curve.task, model=curve.model)
+        for row in broken.head(EXAMPLES).to_dict("records"):
+            keys = {"question": "question", "gold": "gold", "before": "answer_before", "after": "answer_after"}
+            texts = {name: visible(browser.shortened(str(row[key]), 280)) for name, key in keys.items()}
+            yield Example(**texts, edit=under(named([cell]), cell.factor), task=curve.task)
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -364,15 +329,14 @@ def _facts(summary: AblationSummary) -> list[tuple[str, str]]:
     return [(name, visible(value)) for name, value in facts if value]
 
 
-def offered(summary: AblationSummary) -> list[Offered]:
-    """What the item browser offers: every model and task unedited, then under every edit."""
+def offered(material: Material) -> list[Offered]:
+    """What the item browser offers: every model and task unedited, then under every edit, of parts by falling drop."""
     entries = []
-    for curve in summary.curves:
+    for curve in (*material.curves, *material.maps):
         entries.append(Offered(curve.model, curve.task, str(BASELINE), "unedited"))
-        how = "off" if curve.factor == 0 else wording.changed(curve.factor)
-        for cell in curve.cells:
-            label = f"{wording.place(curve.unit, cell.layer)} {how}, drop {POINTS(cell.drop.value)}"
-            label += f", {wording.call(curve.stopped)}" if cell.marked else ""
+        cells = curve.cells if curve in material.curves else sorted(curve.cells, key=lambda cell: -cell.size)
+        for cell in cells:
+            label = f"{named([cell])} {wording.changed(curve.factor)}, drop {POINTS(cell.drop.value)}"
+            label += f", {wording.call(curve.stopped)}" * cell.marked
             entries.append(Offered(curve.model, curve.task, cell.edit, label))
-    known = set(entries)
-    return [*entries, *(entry for entry in units.offered(summary) if entry not in known)]
+    return list(dict.fromkeys(entries))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 from pydantic import Field
 
 from lesion.core.clustered_intervals import Sharing
@@ -20,7 +23,7 @@ from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.cell import Cell, Place, Scores
-from lesion.studies.ablation.curves import Curve, View, of_model, views
+from lesion.studies.ablation.curves import Curve, curves
 from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.plan.result import Planned
@@ -161,11 +164,6 @@ class TextResult(Value):
     planned: int
     cells: tuple[TextUnderEdit, ...]
 
-    def of(self, unit: Unit, factor: Factor) -> tuple[TextUnderEdit, ...]:
-        """The cells of one unit and factor by layer."""
-        chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
-        return tuple(sorted(chosen, key=lambda cell: cell.layer))
-
 
 class ModelResult(Value):
     """One model on all tasks of which its baseline is complete; those of running text apart."""
@@ -212,18 +210,36 @@ class AblationSummary(Summary):
     @property
     def curves(self) -> tuple[Curve, ...]:
         """Every model on every task under one unit and factor, in the order of the summary."""
-        return tuple(curve for model in self.models for curve in of_model(model))
+        return curves(self.models)
 
-    @property
-    def several(self) -> tuple[bool, bool]:
-        """Whether there are several models, and several units or factors."""
-        curves = self.curves
-        return len({curve.model for curve in curves}) > 1, len({(curve.unit, curve.factor) for curve in curves}) > 1
 
-    @property
-    def views(self) -> tuple[View, ...]:
-        """What is drawn together."""
-        return views(self.curves)
+@dataclass(frozen=True)
+class Material:
+    """A layer study as its analyses see it.
+
+    Attributes:
+        summary: its numbers.
+        answers: every answer, as `Store.answers`; empty where they are not at hand.
+        items: every item; likewise.
+    """
+
+    summary: AblationSummary
+    answers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    items: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """Every model on every task under one unit and factor."""
+        return self.summary.curves
+
+    @cached_property
+    def maps(self) -> tuple[Curve, ...]:
+        """The same of heads, matrices, experts and neurons: curves whose cells are by block and part."""
+        return curves(self.summary.models, inner=True)
+
+    def among(self, model: str) -> str:
+        """The name of a model, where there are several."""
+        return model * (len(self.summary.models) > 1)
 
 
 def read_layers(folder: Path) -> AblationSummary | None:

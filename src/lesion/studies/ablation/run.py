@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 
 from lesion.core.inference import PendingAnswer, answer_cells
 from lesion.core.layers import parse_layers
@@ -21,7 +20,7 @@ from lesion.studies.ablation.kinds.references import References, pending_of, ref
 from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised
 from lesion.studies.ablation.report import AblationResult
-from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, screen, timed
+from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, screen
 from lesion.studies.ablation.stopping.run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.stopping.stopping import Stopping
 from lesion.studies.ablation.study import Study
@@ -141,8 +140,7 @@ def _evaluate(
         return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
     what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"
-    with timed(evaluation, chosen.name, "study") if study.screens else nullcontext():
-        evaluation.answer(chosen, model, pending, what, by=answers)
+    evaluation.answer(chosen, model, pending, what, by=answers)
     if stopping is not None:
         note(f"{chosen.name}: {stopping.progress()}")
     evaluation.planned += pending.total if stopping is None else stopping.answers

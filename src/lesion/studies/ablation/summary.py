@@ -47,7 +47,7 @@ from lesion.studies.ablation.screen.screening import chosen_edits, limited, no_s
 from lesion.studies.ablation.stopping.result import Stopped
 from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 
 Right = Bool[np.ndarray, " items"]
@@ -210,11 +210,7 @@ def _cells(
         drop = paired_drop(right, _right(frame), level)
         cells[edit] = Cell(
             **dict(_scores(frame, level)),
-            layer=edit.layer,
-            unit=edit.unit,
-            factor=edit.factor,
-            reference=digest_of(edit, task),
-            part=number_of(edit),
+            **place_of_edit(edit, task),
             drop=Estimate.of(drop, p[place], corrected[place]),
             lost=counts[place].lost,
             won=counts[place].won,
@@ -273,11 +269,7 @@ def _stopped_task(
         cells.append(
             Cell(
                 **dict(_scores(edited, study.level, stopped=True)),
-                layer=edit.layer,
-                unit=edit.unit,
-                factor=edit.factor,
-                reference=digest_of(edit, task),
-                part=number_of(edit),
+                **place_of_edit(edit, task),
                 drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
                 decided=decisions[task, text],
                 baseline=baselines[count],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -114,6 +114,12 @@ def text_of(edit: PlaceEdit, task: str) -> str:
 def number_of(edit: PlaceEdit) -> Part | None:
     """The number or name of the part of its block that an edit changes; None of a block or branch."""
     return edit.part if isinstance(edit, Replacement) else part_of(edit)
+
+
+def place_of_edit(edit: PlaceEdit, task: str) -> dict[str, Any]:
+    """The fields of `cell.Place`: what an edit changes, and of a replacement the task's own reference."""
+    about = {"layer": edit.layer, "unit": edit.unit, "factor": edit.factor}
+    return about | {"reference": digest_of(edit, task), "part": number_of(edit)}
 
 
 def made(edit: PlaceEdit, reference: Reference | None, *, draw: int | None = None, name: str = "") -> Edit:

@@ -1,13 +1,12 @@
 """Accuracy by group, counted from the answers."""
 
-import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 from made import ITEMS, right, study
 
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.analyses import groups
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.result import Material
 
 
 def test_groups_are_counted_as_a_naive_loop_counts_them():
@@ -34,12 +33,6 @@ def test_verdicts_stored_as_numbers_count_the_same():
     as_numbers = answers.assign(correct=answers["correct"].astype(int))
     first, other = (groups.shares(Material(summary, frame, items)) for frame in (answers, as_numbers))
     assert first == other
-
-
-def test_answers_are_counted_per_cell_and_item_once():
-    _, answers, _ = study()
-    doubled = pd.concat([answers, answers])
-    assert groups.answered(doubled)["base", "sums", "2×0"] == ITEMS
 
 
 @given(st.lists(st.integers(0, 300), min_size=1))

@@ -1,23 +1,18 @@
 """Kinds of ablation: what is critical whatever stands in for a place, and what under some kinds only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 
 import pandas as pd
 import pytest
+from made_counts import counted, sentences
 
 from lesion.edits.edit import ScaleBlock
-from lesion.report import wording
 from lesion.report.table import Table
 from lesion.studies.ablation.analyses import kinds
-from lesion.studies.ablation.material import Material
-from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.summary import summarise
-from lesion.studies.ablation.sweep import Replacement, text_of
+from lesion.studies.ablation.result import AblationSummary, Material
+from lesion.studies.ablation.sweep import Replacement
 
-ITEMS = 100
 DIGEST = "0123456789abcdef"
 LAYERS = range(4)
 
@@ -30,28 +25,13 @@ def edits(*factors: float | str) -> list:
     ]
 
 
-def summary(right: dict[float | str, list[int]], models=("m",), baseline: int = 80):
-    """A summary in which so many items are right under each factor, block after block: the first ones."""
-    swept = edits(*right)
-    counts = {"baseline": baseline}
-    counts |= dict(zip((text_of(edit, "sums") for edit in swept), chain(*right.values()), strict=True))
-    rows = [
-        {
-            "model_name": model, "task": "sums", "edit": edit, "item": f"i{item}", "correct": item < count,
-            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
-        }
-        for model in models
-        for edit, count in counts.items()
-        for item in range(ITEMS)
-    ]  # fmt: skip
-    items = pd.DataFrame([{"task": "sums", "item": f"i{item}"} for item in range(ITEMS)])
-    study = Study.make(models=list(models), tasks=["sums"], items=ITEMS)
-    return summarise(study, dict.fromkeys(models, swept), pd.DataFrame(rows), items)
+def summary(right: dict[float | str, list[int]], models=("m",), baseline: int = 80) -> AblationSummary:
+    """So many items are right under each factor, block after block."""
+    return counted(edits(*right), {"sums": [baseline, *chain(*right.values())]}, models).summary
 
 
 def told(of) -> list[str]:
-    claims = kinds.survive(kinds.compared(of.curves))
-    return [sentence.replace(wording.SPACE, " ") for claim in claims for sentence in claim.sentences]
+    return sentences(kinds.survive(kinds.compared(of.curves)))
 
 
 def table_of(of) -> pd.DataFrame:

@@ -1,7 +1,5 @@
 """Matched in difficulty: a dissociation is looked at again on items that are equally hard for the unedited model."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,7 +13,7 @@ from lesion.statistics.critical import Pairs, p_critical
 from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.analyses import matched
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -43,7 +41,7 @@ def study_of(sums: dict, words: dict, *, contrast: bool = False):
 
 
 def compared(summary, answers) -> list:
-    return matched.compared(summary.views, answers, 0.95)
+    return matched.compared(summary.curves, answers, 0.95)
 
 
 # Words are far easier but for their first twenty items, which are as hard as sums; block 1 breaks exactly these.
@@ -54,39 +52,38 @@ WORDS = {"odds": [1.1] * 20 + [9.0] * 40, "lost": [set(), HARD, set()]}
 
 @pytest.mark.parametrize("contrast", [False, True])
 def test_a_block_that_breaks_the_hard_items_of_both_tasks_does_not_stand(contrast):
-    (of,) = compared(*study_of(SUMS, WORDS, contrast=contrast))
-    assert (of.skill, of.other, of.layers, of.count) == ("sums", "words", (0, 1), 20)
-    assert of.difficulty == pytest.approx((1.0, 1.1))
-    assert of.standing == [0]
-    assert [place.lost.value for place in of.places] == [1.0, 1.0]
-    assert [place.other.value for place in of.places] == [0.0, 1.0]
+    ((tasks, places),) = compared(*study_of(SUMS, WORDS, contrast=contrast))
+    assert (tasks.skill, tasks.other, tasks.pairs) == ("sums", "words", 20)
+    assert (tasks.nats, tasks.other_nats) == pytest.approx((1.0, 1.1))
+    assert [(place.layer, place.stands) for place in places] == [(0, True), (1, False)]
+    assert [place.lost.value for place in places] == [1.0, 1.0]
+    assert [place.other_lost.value for place in places] == [0.0, 1.0]
 
 
 def test_both_tests_are_the_exact_ones_on_the_pairs_corrected_over_the_blocks_compared():
     sums = {"odds": [1.0] * ITEMS, "lost": [set(range(44)), set(range(58)), set()]}
     words = {"odds": [1.0] * ITEMS, "lost": [set(range(3)), set(range(9)), set()]}
-    (of,) = compared(*study_of(sums, words))
-    assert of.count == ITEMS
+    ((tasks, places),) = compared(*study_of(sums, words))
+    assert tasks.pairs == ITEMS
     harmed = holm([p_critical(Pairs(44, 16, 0)), p_critical(Pairs(58, 2, 0))])
     kept = holm([p_spared(Pairs(3, 57, 0)), p_spared(Pairs(9, 51, 0))])
-    assert [place.stands for place in of.places] == [a <= 0.05 and b <= 0.05 for a, b in zip(harmed, kept, strict=True)]
+    assert [place.stands for place in places] == [a <= 0.05 and b <= 0.05 for a, b in zip(harmed, kept, strict=True)]
     right = np.ones(ITEMS, dtype=bool)
     drop = paired_drop(right, np.arange(ITEMS) >= 44, 0.95)
-    assert (of.places[0].lost.low, of.places[0].lost.high) == pytest.approx((drop.low, drop.high))
-    assert of.places[0].difference.value == pytest.approx(44 / 60 - 3 / 60)
+    assert (places[0].lost.low, places[0].lost.high) == pytest.approx((drop.low, drop.high))
+    assert places[0].difference.value == pytest.approx(44 / 60 - 3 / 60)
 
 
 def test_items_that_are_wrong_without_an_edit_take_no_part():
-    sums = SUMS | {"wrong": set(range(40))}
-    (of,) = compared(*study_of(sums, WORDS))
-    assert of.available == (20, 60)
-    assert of.count == 20
+    """Of the sums only twenty are right, all as hard as some word; of the words all."""
+    ((tasks, _),) = compared(*study_of(SUMS | {"wrong": set(range(40))}, {**WORDS, "odds": [1.0] * ITEMS}))
+    assert tasks.pairs == 20
 
 
 def test_where_no_items_are_equally_hard_nothing_is_tested_and_that_is_said():
-    (of,) = compared(*study_of(SUMS, WORDS | {"odds": [9.0] * ITEMS}))
-    assert (of.count, of.places) == (0, ())
-    (claim,) = matched.at_equal_difficulty([of])
+    ((tasks, places),) = every = compared(*study_of(SUMS, WORDS | {"odds": [9.0] * ITEMS}))
+    assert (tasks.pairs, places) == (0, [])
+    (claim,) = matched.at_equal_difficulty(every)
     assert claim.text == "sums and words: no comparison, since only 0 pairs of items are alike."
 
 

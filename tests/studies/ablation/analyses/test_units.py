@@ -1,7 +1,5 @@
 """What is claimed of inner units whose margins are known, an outcome each."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.report import wording
@@ -27,7 +25,7 @@ def margin(value: float, p: float = 0.001) -> Estimate:
 def claimed(*cells: Cell) -> list[str]:
     scores = Scores(items=100, accuracy=Estimate(value=0.9), truncated=0.0, unparsed=0.0)
     result = TaskResult(task="ioi", items=100, baseline=scores, cells=cells)
-    (claim,) = which_units([Curve("m", "m", result, "head", 0.0, cells)])
+    (claim,) = which_units([Curve("m", result, "head", 0.0, cells)])
     assert claim.subject == ""
     return [text.replace(wording.SPACE, " ") for text in claim.sentences]
 

@@ -1,7 +1,5 @@
 """Families of models: by their labels, by the names of bundled models, and by the revisions of one source."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.core.study_file import ModelChoice

@@ -1,7 +1,5 @@
 """Parts of a page about families: their rows and marks, from the numbers of a made study."""
 
-from __future__ import annotations
-
 import itertools
 import re
 
@@ -18,8 +16,7 @@ from lesion.report.publishing import html
 from lesion.report.table import Table
 from lesion.studies.ablation.analyses import invariance, other_tasks, training
 from lesion.studies.ablation.invariance.result import FamilyResult, Member, Verdict
-from lesion.studies.ablation.material import Material
-from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.result import AblationSummary, Material
 
 BASE = "bundled:llama-base"
 
@@ -71,10 +68,10 @@ def test_every_block_of_every_variant_is_drawn_and_boxed_where_it_is_critical(su
                 own = [row for row in of_task if row["y"] == family.labels[member.model]]
                 assert tuple(row["x"] for row in own if row["marked"]) == task.critical(member.model)
     results = {(model, result.task): result for model, result in summary.results}
-    for cell in part.rows.records:
-        result = results[cell.model, cell.task]
+    for place, cell in part.rows.records:
+        result = results[place.model, place.task]
         drop = next(each.drop.value for each in result.cells if each.layer == cell.layer)
-        assert cell.lost == pytest.approx(drop / result.baseline.accuracy.value)
+        assert place.lost_share == pytest.approx(drop / result.baseline.accuracy.value)
 
 
 def test_children_and_controls_stand_in_one_table_and_bases_of_other_seeds_each_against_each():

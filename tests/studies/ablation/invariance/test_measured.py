@@ -1,7 +1,5 @@
 """What a task asks for is read from its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.studies.ablation.invariance.measured import subject

@@ -1,7 +1,5 @@
 """Onset: the first checkpoint from which on a layer is critical to the end, and the model able."""
 
-from __future__ import annotations
-
 from lesion.studies.ablation.invariance.measured import Measured
 from lesion.studies.ablation.invariance.result import Axis, Member, Onset, Skill
 from lesion.studies.ablation.invariance.summary import onsets

@@ -1,7 +1,5 @@
 """`--revisions`: a model behind its checkpoints, and what cannot be meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.errors import UsageError

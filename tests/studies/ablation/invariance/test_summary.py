@@ -1,7 +1,5 @@
 """Invariance of made-up models whose true profiles are known: verdicts, pairs, sets, onsets and what is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words and claims of a family, one threshold and one outcome at a time, on numbers set by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -124,7 +122,7 @@ def test_everything_in_favour_holds():
     assert verdict(FAMILY, [told()], []) == Verdict(word="holds", by_task={"gsm8k": "holds"}, between=None)
     assert claimed(told()) == (
         "All 2 blocks critical for gsm8k in rlvr are critical in the base too; chance would give 0.5 (p .03).",
-        "The order of all blocks agrees as well (ρ 0.95 [0.80, 1.00] without noise).",
+        "The order of all blocks is least like the base's in rlvr (ρ 0.95 [0.80, 1.00] without noise).",
         "Every control is less like the base than every child (nearest: noise, ρ 0.95 [0.00, 0.09] without noise, 0 of"
         " 2 critical blocks kept).",
     )

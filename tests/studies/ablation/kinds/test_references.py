@@ -1,7 +1,5 @@
 """Replaced contributions in a layer study: each task under its own reference, which the folder keeps."""
 
-from __future__ import annotations
-
 import pytest
 
 import lesion

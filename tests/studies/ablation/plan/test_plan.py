@@ -1,7 +1,5 @@
 """A plan is written before any answer, holds the study to it, and its tests are corrected for each other alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from lesion.statistics.paired import holm
 from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.analyses import plan as analysis
-from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.plan.plan import FILE, planned, prospects, read, register
 from lesion.studies.ablation.plan.result import Outcome
 from lesion.studies.ablation.recall import recall
+from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from runs import run_ablation as run

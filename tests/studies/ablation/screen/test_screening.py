@@ -1,7 +1,5 @@
 """The screen: gold solutions scored under every edit, kept as `gold:TASK`, and told beside what was generated."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from oracle import Listener, Oracle
 from scipy.stats import spearmanr
 
 from commandline import write
-from lesion.core import cost
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.errors import LesionError, UsageError
@@ -150,11 +147,6 @@ def test_a_killed_screen_goes_on_and_ends_the_same(sums, tinies, tmp_path):
             run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle(lives, LesionError("no power")))
     rest = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
     assert rest.summary == whole.summary
-    spent = cost.read(tmp_path / "out")["asking"]["tiny:llama"]
-    for part in ("screen", "study"):
-        # Summed over the runs; not those that were on their way when the engine died.
-        assert 4 * ITEMS - 8 <= spent[part]["answers"] <= 4 * ITEMS
-        assert spent[part]["seconds"] > 0
 
 
 def test_with_stopping_the_screen_changes_no_decision(sums, tinies, tmp_path):

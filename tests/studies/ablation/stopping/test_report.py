@@ -1,6 +1,6 @@
 """A stopped table says so: in its claims, in files and on the page, and claims nothing that only a full table shows."""
 
-from __future__ import annotations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +8,10 @@ from made import study, valid
 from made_stopped import ASKED, DRAWN, stopped, stopped_form
 
 from lesion.report import wording
-from lesion.studies.ablation import claims, gaps
-from lesion.studies.ablation.analyses import groups
-from lesion.studies.ablation.material import Material
-from lesion.studies.ablation.report import frame
+from lesion.studies.ablation import claims
+from lesion.studies.ablation.analyses import groups, unfinished
+from lesion.studies.ablation.report import AblationResult
+from lesion.studies.ablation.result import Material
 from written import write_layers
 
 
@@ -40,7 +40,7 @@ def test_the_first_screen_says_what_exceeds_and_the_page_how_to_get_the_full_tab
 
 
 def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
-    table = frame(stopped()[0])
+    table = AblationResult(Path("nowhere"), stopped()[0]).table
     for row in table.to_dict("records"):
         assert row["items"] == ASKED[row["layer"]]
         assert row["baseline_items"] == row["items"]
@@ -52,7 +52,7 @@ def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
     assert table["critical"].isna().all(), "only a full table says what is critical"
     assert [decided["facts", layer] for layer in (0, 1)] == ["open", "not"]
     assert dict(zip(table["layer"], table["baseline_accuracy"], strict=True)) == {0: 0.9, 1: 1.0, 2: 1.0, 3: 1.0}
-    full = frame(study()[0])
+    full = AblationResult(Path("nowhere"), study()[0]).table
     assert full["decided"].isna().all()
     assert set(full["items"]) == set(full["baseline_items"]) == {10}
 
@@ -68,8 +68,8 @@ def test_a_block_left_open_on_a_task_is_not_said_to_be_spared_by_it():
 
 
 def test_a_stopped_cell_is_not_a_missing_one_but_a_study_that_goes_on_is_not_finished():
-    assert gaps.missing(Material(*stopped())) == []
-    assert gaps.missing(Material(*stopped(finished=False))) == [
+    assert unfinished.missing(Material(*stopped())) == []
+    assert unfinished.missing(Material(*stopped(finished=False))) == [
         f"base on {task}: not decided after 10 of {DRAWN} items." for task in ("sums", "facts")
     ]
 

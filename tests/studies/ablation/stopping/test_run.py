@@ -1,7 +1,5 @@
 """A study that stops asking: fewer answers, the same decisions whatever happens, and the full table any time later."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rounds of a stopped study: what is asked, and that decisions depend on the answers of whole rounds alone."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -16,9 +16,8 @@ from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
-from lesion.studies.ablation.claims import places
-from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.curves import Curve, alike, manner, places, plural
+from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 
 MOST = 3
@@ -52,18 +51,16 @@ class Dissociation(Row):
         return bool(self.first_layers and self.second_layers)
 
 
-def dissociations(views: Sequence[View]) -> list[Dissociation]:
-    """Every pair of tasks with a place in one direction at least, by view and model; none where evaluation stopped."""
-    found = []
-    for view in views:
-        for label in view.labels:
-            curves = [curve for curve in view.curves if curve.label == label and not curve.stopped]
-            for first, second in combinations(curves, 2):
-                ends = {"first_layers": _alone(first, second), "second_layers": _alone(second, first)}
-                if any(ends.values()):
-                    where = {"model": first.model, "unit": view.unit, "factor": first.factor}
-                    found.append(Dissociation(**where, first=first.task, second=second.task, **ends))
-    return found
+def dissociations(curves: Iterable[Curve]) -> list[Dissociation]:
+    """Every pair of tasks with a place in one direction at least, by unit, factor and model; of full tables only."""
+    pairs = []
+    for sweep in alike((curve for curve in curves if not curve.stopped), "unit", "factor"):
+        for first, second in (pair for own in alike(sweep, "model") for pair in combinations(own, 2)):
+            ends = {"first_layers": _alone(first, second), "second_layers": _alone(second, first)}
+            if any(ends.values()):
+                where = {"model": first.model, "unit": first.unit, "factor": first.factor}
+                pairs.append(Dissociation(**where, first=first.task, second=second.task, **ends))
+    return pairs
 
 
 def _alone(skill: Curve, other: Curve) -> tuple[int, ...]:
@@ -74,7 +71,7 @@ def _alone(skill: Curve, other: Curve) -> tuple[int, ...]:
 
 def part(material: Material) -> Part | None:
     """Every pair of tasks that comes apart in one direction at least; None where there is none."""
-    pairs = dissociations(material.views)
+    pairs = dissociations(material.curves)
     if not pairs:
         return None
     caption = f"Blocks. {spared_rule()} Both tests of a place have to pass; they are not corrected over pairs of tasks."
@@ -90,8 +87,7 @@ def part(material: Material) -> Part | None:
 def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
     """The double dissociations, the first ones of every model."""
     for model in dict.fromkeys(pair.model for pair in pairs):
-        own = [pair for pair in pairs if pair.model == model and pair.double]
-        for pair in own[:MOST]:
+        for pair in [pair for pair in pairs if pair.model == model and pair.double][:MOST]:
             yield Claim(
                 (
                     f"{pair.first} and {pair.second} come apart in both directions.",
@@ -99,13 +95,12 @@ def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
                     _direction(pair, pair.second_layers, pair.second, pair.first),
                 ),
                 (pair,),
-                model if len({pair.model for pair in pairs}) > 1 else "",
+                model * (len({other.model for other in pairs}) > 1),
             )
 
 
 def _direction(pair: Dissociation, layers: Sequence[int], skill: str, other: str) -> str:
     """`Block 13 is critical for sums and spares induction.`"""
-    one = pair.unit != "block" or len(layers) == 1
-    how = "" if pair.factor == 0 else f" {wording.changed(pair.factor)}"
-    verbs = ("is", "spares") if one else ("are", "spare")
-    return f"{wording.capital(places(pair.unit, layers))}{how} {verbs[0]} critical for {skill} and {verbs[1]} {other}."
+    several = plural(pair.unit, len(layers))
+    where = wording.capital(places(pair.unit, layers)) + manner(pair.factor)
+    return f"{where} {wording.called(False, 1 + several)} for {skill} and spare{'s' * (not several)} {other}."

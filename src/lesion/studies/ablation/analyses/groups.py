@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-
-import pandas as pd
 
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
@@ -17,7 +14,8 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import Estimate
 from lesion.statistics.paired import wilson
-from lesion.studies.ablation.material import Labels, Material
+from lesion.studies.ablation.cell import Labels
+from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 
 MOST_GROUPS = 24
@@ -91,12 +89,6 @@ def part(material: Material) -> Part | None:
     few = figure is not None and len(figure.panels) <= FEW
     own = () if few or figure is None else (Folded("The maps of all models and tasks", (figure,)),)
     return Part("Accuracy by group of items", table, (mark,) if few else (), (), about, "Groups", own, wide=True)
-
-
-def answered(answers: pd.DataFrame) -> dict[tuple[str, str, str], int]:
-    """(model, task, edit) → number of items answered."""
-    each = answers.drop_duplicates([*CELL, "item"])
-    return dict(Counter(zip(*(each[name].astype(str) for name in CELL), strict=True)))
 
 
 def natural(label: str) -> list[tuple[int, int, str]]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from lesion.report import wording
 from lesion.report.blocks import Block, Folded, Prose
 from lesion.report.claims import Claim, Standing, rule
-from lesion.report.forms import POINTS, SHARE, WHOLE_SHARE, Form
+from lesion.report.forms import WHOLE_SHARE, Form
 from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import Estimate, Number
+from lesion.report.values import Number
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.invariance.judged import (
     RULE,
     claimed,
@@ -26,8 +27,8 @@ from lesion.studies.ablation.invariance.judged import (
     sets_with,
     with_base,
 )
-from lesion.studies.ablation.invariance.result import RHO, FamilyResult, FamilyTask, Joint, Overlap, Pair, Word
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.invariance.result import RHO, FamilyResult, FamilyTask, Overlap, Pair, Word
+from lesion.studies.ablation.result import Material
 
 Role = Literal["child", "control", "sibling", "end"]
 STANDING: dict[Word, Standing] = {"holds": "holds", "does not hold": "fails", "cannot tell": "unknown"}
@@ -56,26 +57,21 @@ class Compared(InFamily):
     accuracy: Number = column("Accuracy", WHOLE_SHARE, default=None)
 
 
-class FamilyCell(InFamily):
-    """One block of one model of a family, switched off.
+class FamilyPlace(InFamily):
+    """Which block of which model of a family a cell is about.
 
     Attributes:
-        name: of the model in its family.
+        name: of the model in its family; model: its own.
         depth: of the block: 0 is the first, 1 the last.
-        lost: share of the model's own accuracy that is lost.
+        lost_share: of the model's own accuracy.
         depths_differ: whether the family has models of different depth.
     """
 
     name: str = column("Model", label=True)
-    layer: int = column("Block", label=True)
     depth: Number = column("Depth of the block", WHOLE_SHARE)
-    accuracy: Estimate = column("Accuracy", SHARE)
-    drop: Number = column("Drop", POINTS)
-    lost: Number = column("Accuracy lost", WHOLE_SHARE)
-    critical: bool = column("Critical")
+    lost_share: Number = column("Accuracy lost", WHOLE_SHARE)
     depths_differ: bool
     model: str
-    edit: str
 
 
 def compared(family: FamilyResult, task: FamilyTask) -> Iterator[tuple[Compared, Pair, Overlap]]:
@@ -120,35 +116,24 @@ def _tables(families: Sequence[FamilyResult], level: str) -> Iterator[Table]:
                 )
 
 
-def cells(material: Material) -> Iterator[tuple[FamilyResult, FamilyCell]]:
+def cells(material: Material) -> Iterator[tuple[FamilyResult, FamilyPlace, Cell]]:
     """Every block of every model of the families, under the unit and factor that are compared."""
     shared = material.summary.invariance
     for family in shared.families if shared else ():
-        assert shared is not None
-        members = {member.model: member for member in family.members}
+        blocks = {member.model: member.blocks or 1 for member in family.members}
         for curve in material.curves:
-            if curve.model in members and (curve.unit, curve.factor) == (shared.unit, shared.factor):
-                for cell in _cells(family, curve, members[curve.model].blocks):
-                    yield family, cell
-
-
-def _cells(family: FamilyResult, curve: Curve, blocks: int | None) -> Iterator[FamilyCell]:
-    whole = curve.result.baseline.accuracy.value
-    for cell in curve.cells:
-        yield FamilyCell(
-            family=family.family,
-            task=curve.task,
-            name=family.labels[curve.model],
-            layer=cell.layer,
-            depth=cell.layer / (blocks - 1) if blocks and blocks > 1 else None,
-            accuracy=cell.accuracy,
-            drop=cell.drop.value,
-            lost=cell.drop.value / whole if whole and cell.drop.value is not None else None,
-            critical=bool(cell.critical),
-            depths_differ=family.depths_differ,
-            model=curve.model,
-            edit=cell.edit,
-        )
+            if (
+                curve.model not in blocks
+                or shared is None
+                or (curve.unit, curve.factor) != (shared.unit, shared.factor)
+            ):
+                continue
+            whole = curve.result.baseline.accuracy.value or math.nan
+            of_family: dict[str, Any] = {"family": family.family, "task": curve.task, "model": curve.model}
+            of_family |= {"name": family.labels[curve.model], "depths_differ": family.depths_differ}
+            last = blocks[curve.model] - 1 or math.nan
+            for cell in curve.cells:
+                yield family, FamilyPlace(**of_family, depth=cell.layer / last, lost_share=cell.size / whole), cell
 
 
 @rule(
@@ -163,28 +148,22 @@ def same_blocks(families: Sequence[FamilyResult]) -> Iterable[Claim]:
     """Of every family, whether its children depend on the blocks of the base, and whether that could have failed."""
     for family in families:
         words = family.verdict.by_task
-        tasks = claimed(family.tasks)
-        if not tasks:
-            continue
-        task = next((task for task in tasks if words[task.task] == family.verdict.word), tasks[0])
-        word, every = words[task.task], facts(family, task)
-        why = "; ".join(fact.text for fact in decided(every)[:2])
-        agreed = all(fact.side in ("favour", "uncontrolled") for fact in every)
-        shared = _shared(family, task)
-        if word == "does not hold":
-            sentences = [f"{why}.", shared, _controls(family, task, agreed=False)]
-        elif agreed:
-            sentences = [shared, _order(family, task), _controls(family, task, agreed=True)]
-        else:
-            names = wording.listed([family.labels[child.model] for child in family.children])
-            lead = (
-                f"Whether {task.task} depends on the same blocks in {names or 'children'} as in the base cannot be told"
-            )
-            sentences = [f"{lead}: {why}.", shared, shared and _controls(family, task, agreed=True)]
-        rows = tuple(row for row in compared(family, task) if row[1].a == family.base)
-        about = [InFamily(family=each.family, task=task.task) for each in families]
-        named = subject(InFamily(family=family.family, task=task.task), about)
-        yield Claim(tuple(filter(None, sentences)), rows, named, standing=STANDING[word])
+        tasks = sorted(claimed(family.tasks), key=lambda task: words[task.task] != family.verdict.word)
+        for task in tasks[:1]:
+            every, shared = facts(family, task), _shared(family, task)
+            why = "; ".join(fact.text for fact in decided(every)[:2])
+            agreed = all(fact.side in ("favour", "uncontrolled") for fact in every)
+            names = wording.listed([family.labels[child.model] for child in family.children]) or "children"
+            question = f"Whether {task.task} depends on the same blocks in {names} as in the base cannot be told"
+            sentences = [f"{question}: {why}.", shared, shared and _controls(family, task, agreed=True)]
+            if words[task.task] == "does not hold":
+                sentences = [f"{why}.", shared, _controls(family, task, agreed=False)]
+            elif agreed:
+                sentences = [shared, _order(family, task), _controls(family, task, agreed=True)]
+            rows = tuple(row for row in compared(family, task) if row[1].a == family.base)
+            about = [InFamily(family=each.family, task=task.task) for each in families]
+            named = subject(InFamily(family=family.family, task=task.task), about)
+            yield Claim(tuple(filter(None, sentences)), rows, named, standing=STANDING[words[task.task]])
 
 
 def _shared(family: FamilyResult, task: FamilyTask) -> str:
@@ -195,16 +174,11 @@ def _shared(family: FamilyResult, task: FamilyTask) -> str:
     count = sum(len(task.critical(child)) for child in joint.children)
     of = f"All {count}" if joint.shared == count else f"{joint.shared} of the {count}"
     children = "the children" if len(joint.children) > 1 else family.labels[joint.children[0]]
+    p = f"p{wording.SPACE}{wording.p_value(joint.p)}{', the smallest possible' * joint.smallest}"
     return (
         f"{of} blocks critical for {task.task} in {children} are critical in the base too; chance would give"
-        f" {joint.expected:.1f} ({p_text(joint)})."
+        f" {joint.expected:.1f} ({p})."
     )
-
-
-def p_text(joint: Joint | Overlap) -> str:
-    """`p .018`, `p .018, the smallest possible`: of agreement that could not have given a smaller one."""
-    least = joint.p is not None and joint.p_least is not None and joint.p <= joint.p_least * (1 + 1e-9)
-    return f"p{wording.SPACE}{wording.p_value(joint.p)}{', the smallest possible' * least}"
 
 
 def _order(family: FamilyResult, task: FamilyTask) -> str:
@@ -216,41 +190,36 @@ def _order(family: FamilyResult, task: FamilyTask) -> str:
         for child in orders
         if child in sets and sets[child].lost
     ]
+    known = [pair for pair, p in orders.values() if p is not None]
     if lost:
         return f"No longer needed: {wording.listed(lost)}."
-    known = [pair for pair, p in orders.values() if p is not None]
     if not known:
         return "The drops over all blocks are too alike or too noisy to be ranked."
     least = min(known, key=lambda pair: pair.rho.value or 0.0)
-    lead = "The order of all blocks agrees as well"
-    if len(orders) > 1:
-        lead = f"The order of all blocks is least like the base's in {family.labels[least.b]}"
-    return f"{lead} ({_agreeing(least)})."
+    return f"The order of all blocks is least like the base's in {family.labels[least.b]} ({_agreeing(least)})."
 
 
 def _agreeing(pair: Pair) -> str:
     """`ρ 0.94 [0.92, 1.00] without noise`; as measured where the noise cannot be taken out."""
-    if pair.true.low is None:
-        return f"ρ {RHO(pair.rho.value)}"
-    return f"ρ {RHO.text(pair.true)} without noise"
+    return f"ρ {RHO.text(pair.true)} without noise" if pair.true.low is not None else f"ρ {RHO(pair.rho.value)}"
 
 
 def _controls(family: FamilyResult, task: FamilyTask, *, agreed: bool) -> str:
     """What the control that is most like the base does; noise of the same size is missed where it was not measured."""
     every = controls(family, task)
-    missing = f"not compared with noise of the same size (lesion perturb {family.base} --like CHILD)"
+    missing = f"ot compared with noise of the same size (lesion perturb {family.base} --like CHILD)"
     if not every:
-        return f"{wording.capital(missing)}: whether it could have come out otherwise cannot be told." if agreed else ""
+        return f"N{missing}: whether it could have come out otherwise cannot be told." * agreed
     nearest = every[0]
-    sets = nearest.sets
-    kept = f", {len(sets.shared)} of {len(sets.first)} critical blocks kept" if sets and sets.first else ""
+    kept = ""
+    if nearest.sets and nearest.sets.first:
+        kept = f", {len(nearest.sets.shared)} of {len(nearest.sets.first)} critical blocks kept"
     numbers = f"{_agreeing(nearest.pair)}{kept}"
     if nearest.less:
-        text = f"Every control is less like the base than every child (nearest: {nearest.name}, {numbers})"
-        only_seeds = agreed and all(control.seed for control in every)
-        return f"{text}; {missing}." if only_seeds else f"{text}."
+        only_seeds = f"; n{missing}" * (agreed and all(control.seed for control in every))
+        return f"Every control is less like the base than every child (nearest: {nearest.name}, {numbers}){only_seeds}."
     text = f"The nearest control, {nearest.name}, is not shown to be less like the base ({numbers})"
-    return f"{text}, so this is no evidence of what training keeps." if agreed else f"{text}."
+    return f"{text}{', so this is no evidence of what training keeps' * agreed}."
 
 
 def part(material: Material) -> Part | None:
@@ -259,7 +228,7 @@ def part(material: Material) -> Part | None:
     if shared is None or not shared.families:
         return None
     finished = {member.model for family in shared.families for member in family.finished}
-    strips = [cell for _, cell in cells(material) if cell.model in finished]
+    strips = [(place, cell) for _, place, cell in cells(material) if place.model in finished]
     records = [row for family in shared.families for task in family.tasks for row in compared(family, task)]
     level = f"{100 * shared.level:g}{wording.SPACE}%"
     ranks = Map(
@@ -276,13 +245,13 @@ def part(material: Material) -> Part | None:
     own: list[Block] = [Prose(notes)] if notes else []
     own.append(Folded("Every two models of a family", (*([ranks] if ranks else []), *_tables(shared.families, level))))
     own.append(Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)))
-    place = "block" if shared.unit == "block" else wording.UNIT_NAMES[shared.unit]
+    place = wording.UNIT_NAMES[shared.unit]
     return Part(
         "The same blocks in base and children?",
-        Rows("invariance", strips, (FamilyCell,)),
+        Rows("invariance", strips, (FamilyPlace, Cell)),
         (
             Map(
-                "lost", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
+                "lost_share", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
                 caption=f"Share of the model's own accuracy that is lost without a {place}. Boxed: critical.",
             ),
             Curves(

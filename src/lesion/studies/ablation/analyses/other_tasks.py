@@ -15,7 +15,7 @@ from lesion.studies.ablation.analyses.invariance import STANDING
 from lesion.studies.ablation.invariance.judged import between_claimed
 from lesion.studies.ablation.invariance.measured import FAR
 from lesion.studies.ablation.invariance.result import BetweenTasks, FamilyResult
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.result import Material
 
 
 class InModel(Row):

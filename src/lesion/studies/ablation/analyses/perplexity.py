@@ -11,8 +11,9 @@ from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.values import Estimate
-from lesion.studies.ablation.material import Labels, Material
-from lesion.studies.ablation.result import PERPLEXITY, RATIO, AblationSummary, TextResult, TextUnderEdit
+from lesion.studies.ablation.cell import Labels
+from lesion.studies.ablation.curves import under
+from lesion.studies.ablation.result import PERPLEXITY, RATIO, AblationSummary, Material, TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import Factor
 
 MOST = 3
@@ -38,33 +39,28 @@ class Scored(Labels):
     )
 
 
-Sweep = tuple[Scored, TextResult, Unit, Factor]
-"""A text with a unit and factor under which it has cells."""
+Sweep = tuple[Scored, TextResult, list[TextUnderEdit]]
+"""A text with its cells under one unit and factor."""
 
 
 def sweeps(summary: AblationSummary) -> list[Sweep]:
     """Every text with every unit and factor under which it has cells."""
-    return [
-        (
-            Scored(model=model.model, task=text.task, texts=text.texts, tokens=text.tokens, baseline=text.baseline),
-            text,
-            unit,
-            factor,
-        )
-        for model in summary.models
-        for text in model.texts
-        for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in text.cells)
-    ]
+    every = []
+    for name, text in ((model.model, text) for model in summary.models for text in model.texts):
+        scored = Scored(model=name, task=text.task, texts=text.texts, tokens=text.tokens, baseline=text.baseline)
+        by_edit: dict[tuple[Unit, Factor], list[TextUnderEdit]] = {}
+        for cell in text.cells:
+            by_edit.setdefault((cell.unit, cell.factor), []).append(cell)
+        every += [(scored, text, cells) for cells in by_edit.values()]
+    return every
 
 
 def rows(summary: AblationSummary) -> Rows:
     """One line per model, text, unit, factor and place: `perplexity.csv`."""
-    scored = {(of.model, of.task): of for of, *_ in sweeps(summary)}
-    texts = [(scored.get((model.model, text.task)), text) for model in summary.models for text in model.texts]
-    records = [(of, cell) for of, text in texts for cell in text.cells]
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     return Rows(
-        "perplexity", records, (Scored, TextUnderEdit), "Running text under every cut",
+        "perplexity", [(of, cell) for of, _, cells in sweeps(summary) for cell in cells], (Scored, TextUnderEdit),
+        "Running text under every cut",
         f"Perplexity and its ratio to that of the unedited model, with {level} intervals from the spread between texts."
         " p: the ratio is 1 (Student's test on the same texts), Holm-corrected over the places of one model, text, unit"
         " and factor.", most="size",
@@ -73,41 +69,34 @@ def rows(summary: AblationSummary) -> Rows:
 
 @rule(
     "The perplexity of T is multiplied by N without block L and by M without block K.",
-    "Least, it is multiplied by M without block K.",
     "It is not a finite number without block K.",
     needs="the largest ratios, with their intervals from the spread between texts",
 )
 def what_raises_it(every: Sequence[Sweep]) -> Iterable[Claim]:
-    """The places without which a text is hardest to predict, and the one that matters least."""
+    """The places without which a text is hardest to predict."""
     scored = [of for of, *_ in every]
-    edits = {(unit, factor) for _, _, unit, factor in every}
-    for of, text, unit, factor in every:
-        cells = text.of(unit, factor)
+    edits = {(cells[0].unit, cells[0].factor) for *_, cells in every}
+    for of, text, cells in every:
+        unit, factor = cells[0].unit, cells[0].factor
         known = sorted((cell for cell in cells if cell.ratio.value is not None), key=lambda cell: -cell.size)
-        broken = [wording.place(unit, cell.layer, cell.part) for cell in cells if cell.ratio.value is None]
-        so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" if len(text.cells) < text.planned else ""
+        broken = [_place(cell) for cell in cells if cell.ratio.value is None]
         sentences = []
         if known:
-            most = wording.listed([f"by {RATIO.text(cell.ratio)} {_under(cell)}" for cell in known[:MOST]])
-            unedited = f"unedited {PERPLEXITY.text(of.baseline)}"
-            sentences.append(f"The perplexity of {of.task} is multiplied {most}; {unedited}{so_far}.")
-        if len(known) > MOST:
-            sentences.append(f"Least, it is multiplied by {RATIO.text(known[-1].ratio)} {_under(known[-1])}.")
+            so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" * (len(text.cells) < text.planned)
+            most = [f"by {RATIO.text(cell.ratio)} {under(_place(cell), factor)}" for cell in known[:MOST]]
+            text_and_ratios = f"The perplexity of {of.task} is multiplied {wording.listed(most)}"
+            sentences.append(f"{text_and_ratios}; unedited {PERPLEXITY.text(of.baseline)}{so_far}.")
         if broken:
-            more = f" and {len(broken) - MOST} more" if len(broken) > MOST else ""
+            more = f" and {len(broken) - MOST} more" * (len(broken) > MOST)
             where = wording.listed(broken[:MOST], "or") + more
-            sentences.append(f"It is not a finite number {_changed(where, factor)}.")
+            sentences.append(f"It is not a finite number {under(where, factor)}.")
         about = subject(of, scored).removesuffix(of.task).removesuffix(" · ")
-        how = wording.edit_name(unit, factor) if len(edits) > 1 else ""
+        how = wording.edit_name(unit, factor) * (len(edits) > 1)
         yield Claim(tuple(sentences), tuple((of, cell) for cell in cells), " · ".join(filter(None, (about, how))))
 
 
-def _under(cell: TextUnderEdit) -> str:
-    return _changed(wording.place(cell.unit, cell.layer, cell.part), cell.factor)
-
-
-def _changed(place: str, factor: Factor) -> str:
-    return f"without {place}" if factor == 0 else f"with {place} {wording.changed(factor)}"
+def _place(cell: TextUnderEdit) -> str:
+    return wording.place(cell.unit, cell.layer, cell.part)
 
 
 def part(material: Material) -> Part | None:
@@ -127,5 +116,5 @@ def part(material: Material) -> Part | None:
             caption="Perplexity without each part, as many times that of the unedited model.",
         ),
     )  # fmt: skip
-    told = what_raises_it(every)
-    return Part("What do the cuts do to running text?", rows(material.summary), marks, told, METHOD, "Text")
+    lines = rows(material.summary)
+    return Part("What do the cuts do to running text?", lines, marks, what_raises_it(every), METHOD, "Text")

@@ -12,9 +12,9 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
 from lesion.statistics.critical import POWER
-from lesion.studies.ablation.material import Material
 from lesion.studies.ablation.plan.plan import RULE
 from lesion.studies.ablation.plan.result import Outcome, Planned, Prospect
+from lesion.studies.ablation.result import Material
 
 
 @rule(
@@ -29,11 +29,11 @@ def planned(plan: Planned) -> Iterable[Claim]:
     confirmed = [outcome for outcome in known if outcome.confirmed]
     pending = len(plan.outcomes) - len(known)
     expected = wording.counted(len(plan.outcomes), "expectation")
-    lead = f"Confirmed: {len(confirmed)} of {expected} written down before any answer"
+    when = " written down before any answer"
     if plan.answers:
-        came = wording.counted(plan.answers, "answer")
-        lead = f"Confirmed: {len(confirmed)} of {expected}; written down after {came} came, so that this is no plan"
-    sentences = [f"{lead}{f' ({pending} not measured yet)' * bool(pending)}."]
+        when = f"; written down after {wording.counted(plan.answers, 'answer')} came, so that this is no plan"
+    so_far = f" ({pending} not measured yet)" * bool(pending)
+    sentences = [f"Confirmed: {len(confirmed)} of {expected}{when}{so_far}."]
     if confirmed:
         clearest = min(confirmed, key=lambda outcome: outcome.p or 0.0)
         sentences.append(f"{wording.capital(_named(clearest, plan.outcomes))}: {_drop(clearest)}.")
@@ -47,7 +47,7 @@ def planned(plan: Planned) -> Iterable[Claim]:
 
 def _named(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
     several = len({other.model for other in outcomes}) > 1
-    return f"in {outcome.model}, {outcome.expected}" if several else outcome.expected
+    return f"in {outcome.model}, " * several + outcome.expected
 
 
 def _drop(outcome: Outcome) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
@@ -11,9 +10,9 @@ from lesion.report.forms import decimals
 from lesion.report.marks import Map, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
-from lesion.studies.ablation.material import Labels, Material
-from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screen.result import Loss, Screen
+from lesion.studies.ablation.cell import Labels
+from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.screen.result import Agreement, Loss, Screen
 from lesion.studies.ablation.sweep import is_inner
 
 METHOD = (
@@ -32,63 +31,42 @@ class Screened(Labels):
 Of = tuple[Screened, Screen]
 
 
-def screens(summary: AblationSummary) -> list[Of]:
-    """Every screen of a summary; none where the study has no screen."""
-    return [
-        (Screened(model=model, task=result.task, items=result.screen.items), result.screen)
-        for model, result in summary.results
-        if result.screen is not None
-    ]
-
-
 @rule(
     "The order of N blocks by what gold solutions of A lose agrees with that by drops: ρ.",
     "… is not shown to agree with that by drops: ρ.",
     "Whether … agrees with that by drops cannot be told: one side ranks nothing.",
-    "The screen scored N solutions in S seconds; M answers took T seconds.",
+    "N solutions were scored beside M answers.",
     needs="Spearman's ρ over the places that have both, with a bootstrap interval over items that lies above 0",
 )
-def foretells(every: Sequence[Of], seconds: dict[str, Any]) -> Iterable[Claim]:
-    """How well each screen foretells the drops of generated accuracy, and what that saved."""
+def foretells(every: Sequence[Of]) -> Iterable[Claim]:
+    """How well each screen foretells the drops of generated accuracy, and what it cost."""
     labels = [of for of, _ in every]
     for of, screen in every:
-        sentences = []
-        for agreement in screen.agreement[:2]:
-            noun = wording.UNIT_NAMES[agreement.unit] if is_inner(agreement.unit) else "block"
-            where = f"{wording.counted(agreement.layers, noun)}"
-            if len(screen.agreement) > 1:
-                where += f" ({wording.edit_name(agreement.unit, agreement.factor)})"
-            order = f"the order of {where} by what gold solutions of {of.task} lose"
-            agrees = "agrees" if (agreement.rho.low or 0.0) > 0 else "is not shown to agree"
-            text = f"{wording.capital(order)} {agrees} with that by drops: ρ {RHO.text(agreement.rho)}"
-            if agreement.rho.value is None:
-                text = f"Whether {order} agrees with that by drops cannot be told: one side ranks nothing"
-            tied = f" ({agreement.tied} have equal drops)" if agreement.tied else ""
-            sentences.append(f"{text}{tied}.")
-        own = [(other, of_task) for other, of_task in every if other.model == of.model]
-        cost = _cost(of, [of_task for _, of_task in own], seconds) if own[0][0] is of else ""
+        sentences = [_agreement(of, each, several=len(screen.agreement) > 1) for each in screen.agreement[:2]]
+        solutions, answers = screen.scored.answers, screen.generated.answers
+        cost = f"{wording.counted(solutions, 'solution')} were scored beside {wording.counted(answers, 'answer')}."
         about = subject(of, labels).removesuffix(of.task).removesuffix(" · ")
-        yield Claim((*sentences, *([cost] if cost else [])), (of,), about)
+        yield Claim((*sentences, cost), (of,), about)
 
 
-def _cost(of: Screened, own: Sequence[Screen], seconds: dict[str, Any]) -> str:
-    """What the screens of a model cost beside what was generated."""
-    spent = seconds.get(of.model) or {}
-
-    def part(verb: str, name: str, what: str, answers: int) -> str:
-        measured = spent.get(name)
-        if not measured:
-            return f"{verb} {wording.counted(answers, what)}"
-        return f"{verb} {wording.counted(measured['answers'], what)} in {measured['seconds']:,.1f} seconds"
-
-    scored = part("The screen scored", "screen", "solution", sum(screen.scored.answers for screen in own))
-    generated = part("the study generated", "study", "answer", sum(screen.generated.answers for screen in own))
-    return f"{scored}; {generated}."
+def _agreement(of: Screened, agreement: Agreement, *, several: bool) -> str:
+    noun = wording.UNIT_NAMES[agreement.unit] if is_inner(agreement.unit) else "block"
+    edits = f" ({wording.edit_name(agreement.unit, agreement.factor)})" * several
+    order = f"the order of {wording.counted(agreement.layers, noun)}{edits} by what gold solutions of {of.task} lose"
+    tied = f" ({agreement.tied} have equal drops)" * bool(agreement.tied)
+    if agreement.rho.value is None:
+        return f"Whether {order} agrees with that by drops cannot be told: one side ranks nothing{tied}."
+    agrees = "agrees" if (agreement.rho.low or 0.0) > 0 else "is not shown to agree"
+    return f"{wording.capital(order)} {agrees} with that by drops: ρ {RHO.text(agreement.rho)}{tied}."
 
 
 def part(material: Material) -> Part | None:
     """What the gold solutions lose under every cut; None where the study has no screen."""
-    every = screens(material.summary)
+    every = [
+        (Screened(model=model, task=result.task, items=result.screen.items), result.screen)
+        for model, result in material.summary.results
+        if result.screen is not None
+    ]
     if not every:
         return None
     records = [(of, loss) for of, screen in every for loss in screen.losses]
@@ -108,5 +86,4 @@ def part(material: Material) -> Part | None:
             caption="Nats that a token of the gold solutions loses without each part, a row per block.",
         ),
     )  # fmt: skip
-    told = foretells(every, material.seconds)
-    return Part("Did the screen foretell the drops?", rows, marks, told, METHOD, "Screen")
+    return Part("Did the screen foretell the drops?", rows, marks, foretells(every), METHOD, "Screen")

@@ -15,11 +15,10 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Cell
+from lesion.studies.ablation.cell import Cell, Labels
 from lesion.studies.ablation.claims import smallest_loss
-from lesion.studies.ablation.curves import Curve
-from lesion.studies.ablation.material import Labels, Material
-from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.curves import Curve, alike, manner
+from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 
 Doubt = tuple[str, OverClusters, float, str]
@@ -54,42 +53,8 @@ def part(material: Material) -> Part | None:
         "Right: items that the unedited model has right; nothing can be critical with fewer than the fewest. Smallest"
         " loss: of its accuracy above chance, called critical with 80 % power by a cut that repairs no item."
     )
-    own_claims = (*other_shares(material.summary), *over_clusters(material.summary))
     table = Rows("", rows, (Found,), "What can be found, and critical blocks at other shares", caption)
-    return Part("What could have been found", table, (), own_claims, smallest_loss(material), "Power")
-
-
-@rule(
-    "All n models agree at a required loss of 50 %, not at 75 %.",
-    needs="the same critical blocks in every finished model of a family, at each share",
-)
-def other_shares(summary: AblationSummary) -> Iterable[Claim]:
-    """Families that agree at some shares only."""
-    reached = [(model, result.task, reach) for model, result in summary.results for reach in result.sensitivity]
-    for family in summary.invariance.families if summary.invariance else ():
-        members = {member.model for member in family.finished}
-        for cut in dict.fromkeys((task, reach.unit, reach.factor) for _, task, reach in reached):
-            own = [each for model, task, each in reached if model in members and (task, each.unit, each.factor) == cut]
-            if len(own) < 2:
-                continue
-            by_share = [
-                (at[0].share, len({each.critical for each in at}) == 1)
-                for at in zip(*(o.shares for o in own), strict=True)
-            ]
-            agree, differ = (
-                [WHOLE_SHARE(share) for share, same in by_share if same is wanted] for wanted in (True, False)
-            )
-            if agree and differ:
-                where = f" ({wording.axis_name(cut[1], cut[2])})" if cut[1:] != ("block", 0.0) else ""
-                yield Claim(
-                    (
-                        f"{cut[0]}{where}: all {len(own)} models agree at a required loss of"
-                        f" {wording.listed(agree, 'or')}{wording.SPACE}%, not at {wording.listed(differ, 'or')}"
-                        f"{wording.SPACE}%.",
-                    ),
-                    (),
-                    family.family,
-                )
+    return Part("What could have been found", table, (), over_clusters(material), smallest_loss(material), "Power")
 
 
 @rule(
@@ -98,25 +63,25 @@ def other_shares(summary: AblationSummary) -> Iterable[Claim]:
     needs=f"at least {clustered_intervals.FEWEST} clusters, and intervals over them at least"
     f" {clustered_intervals.MATERIAL:g} times as wide as over items",
 )
-def over_clusters(summary: AblationSummary) -> Iterable[Claim]:
+def over_clusters(material: Material) -> Iterable[Claim]:
     """Whether verdicts stand if templates, relations or subjects were drawn, not items."""
-    for model in summary.models:
-        curves = [curve for curve in summary.curves if curve.model == model.model and not curve.stopped]
-        for result in model.tasks:
-            own = [curve for curve in curves if curve.task == result.task]
-            intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
-            text = clustered_intervals.widened(result.task, result.items, result.shared, intervals)
-            if text:
-                enough = result.shared and intervals and result.shared.clusters >= clustered_intervals.FEWEST
-                doubts = [doubt for curve in own for doubt in _doubts(curve)]
-                stands = (clustered_intervals.verdicts(result.shared.what, doubts),) if result.shared and enough else ()
-                yield Claim((text, *stands), (), model.model if len(summary.models) > 1 else "")
+    for own in alike((curve for curve in material.curves if not curve.stopped), "model", "task"):
+        result = own[0].result
+        intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
+        text = clustered_intervals.widened(result.task, result.items, result.shared, intervals)
+        if text is None:
+            continue
+        sentences = [text]
+        if result.shared and intervals and result.shared.clusters >= clustered_intervals.FEWEST:
+            doubts = [doubt for curve in own for doubt in _doubts(curve)]
+            sentences.append(clustered_intervals.verdicts(result.shared.what, doubts))
+        yield Claim(tuple(sentences), subject=material.among(own[0].model))
 
 
 def _doubts(curve: Curve) -> Iterator[Doubt]:
     """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
     baseline = (curve.result.baseline.accuracy.value or 0.0) - curve.result.guessing
-    what = "the accuracy above guessing" if curve.result.guessing else "the accuracy"
+    what = f"the accuracy{' above guessing' * bool(curve.result.guessing)}"
     half, quarter = SHARE * baseline, SPARED * baseline
     for cell in curve.cells:
         of, low, high = cell.clustered, cell.drop.low, cell.drop.high
@@ -129,5 +94,4 @@ def _doubts(curve: Curve) -> Iterator[Doubt]:
 
 
 def _name(cell: Cell) -> str:
-    how = "" if cell.factor == 0 else f" {wording.changed(cell.factor)}"
-    return f"{wording.place(cell.unit, cell.layer, cell.part)}{how}"
+    return wording.place(cell.unit, cell.layer, cell.part) + manner(cell.factor)

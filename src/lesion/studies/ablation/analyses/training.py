@@ -11,10 +11,11 @@ from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
 from lesion.report.table import Table
-from lesion.studies.ablation.analyses.invariance import FamilyCell, InFamily, cells
+from lesion.studies.ablation.analyses.invariance import FamilyPlace, InFamily, cells
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.invariance.judged import claimed
 from lesion.studies.ablation.invariance.result import FamilyResult, Onset, axes, moment
-from lesion.studies.ablation.material import Material
+from lesion.studies.ablation.result import Material
 
 
 @rule(
@@ -38,13 +39,11 @@ def over_training(families: Sequence[FamilyResult]) -> Iterable[Claim]:
         if ending:
             able = ending[0].able_from
             at_once = [onset.layer for onset in ending if onset.step == able]
-            by_then = f", with {wording.numbered('block', at_once)} critical by then" if at_once else ""
+            by_then = f", with {wording.numbered('block', at_once)} critical by then" * bool(at_once)
             learned = moment(ending[0].able_after, able)
-            later = [
-                f"{wording.numbered('block', [onset.layer])} {onset.begins}" for onset in ending if onset.step != able
-            ]
+            later = [f"block{wording.SPACE}{onset.layer} {onset.begins}" for onset in ending if onset.step != able]
             sentences = [f"In the training of {source}, {labels.task} is learned {learned}{by_then}."]
-            sentences += [f"Critical later: {wording.listed(later)}."] if later else []
+            sentences += [f"Critical later: {wording.listed(later)}."] * bool(later)
         yield Claim(tuple(sentences), tuple((labels, onset) for onset in ending), subject(labels, every))
 
 
@@ -52,10 +51,11 @@ def part(material: Material) -> Part | None:
     """Drops over every training, a line per checkpoint; None where there are no checkpoints."""
     families = material.summary.invariance.families if material.summary.invariance else ()
     records = []
-    for family, cell in cells(material):
+    for family, place, cell in cells(material):
         for axis in axes(family.members):
-            models = [*axis.checkpoints, axis.end]
-            records += [(models.index(member), _named(family, cell)) for member in models if member.model == cell.model]
+            models = [member.model for member in (*axis.checkpoints, axis.end)]
+            if place.model in models:
+                records.append((models.index(place.model), (_named(family, place), cell)))
     if not records:
         return None
     drawn = [cell for _, cell in sorted(records, key=lambda each: each[0])]
@@ -73,7 +73,7 @@ def part(material: Material) -> Part | None:
     )  # fmt: skip
     return Part(
         "When do blocks become critical?",
-        Rows("training", drawn, (FamilyCell,)),
+        Rows("training", drawn, (FamilyPlace, Cell)),
         (mark,),
         over_training(families),
         short="Training",
@@ -82,9 +82,8 @@ def part(material: Material) -> Part | None:
     )
 
 
-def _named(family: FamilyResult, cell: FamilyCell) -> FamilyCell:
-    """The cell under the name of its checkpoint with the accuracy of the unedited model."""
-    task = next(task for task in family.tasks if task.task == cell.task)
-    skill = task.skill(cell.model)
-    whole = "" if skill is None else f" ({100 * skill.accuracy:.0f}{wording.SPACE}%)"
-    return cell.model_copy(update={"name": f"{cell.name}{whole}"})
+def _named(family: FamilyResult, place: FamilyPlace) -> FamilyPlace:
+    """The place under the name of its checkpoint with the accuracy of the unedited model."""
+    skills = [task.skill(place.model) for task in family.tasks if task.task == place.task]
+    whole = [f" ({100 * skill.accuracy:.0f}{wording.SPACE}%)" for skill in skills if skill is not None]
+    return place.model_copy(update={"name": place.name + "".join(whole)})

@@ -209,11 +209,9 @@ def _together(base: str, task: FamilyTask) -> Fact:
     if joint is None or joint.p is None:
         return Fact("open", "the overlap of critical blocks cannot be tested")
     if joint.p > ALPHA:
-        least = joint.p_least is not None and joint.p <= joint.p_least * (1 + 1e-9)
-        why = (
-            "with so few blocks and children no overlap could be" if least else "no overlap of critical blocks is shown"
-        )
-        return Fact("open", f"{why} beyond chance (p{wording.SPACE}{wording.p_value(joint.p)})")
+        why = ("no overlap of critical blocks is shown", "with so few blocks and children no overlap could be")
+        text = f"{why[joint.smallest]} beyond chance (p{wording.SPACE}{wording.p_value(joint.p)})"
+        return Fact("open", text)
     return Fact("favour", f"{joint.shared} critical blocks are shared, {joint.expected:.1f} by chance")
 
 

@@ -215,6 +215,11 @@ class Joint(Value):
     p: Number
     p_least: Number = None
 
+    @property
+    def smallest(self) -> bool:
+        """Whether no overlap of so many blocks could have a smaller p."""
+        return self.p is not None and self.p_least is not None and self.p <= self.p_least * (1 + 1e-9)
+
 
 class Onset(Row):
     """From which checkpoint on a layer is critical at all later ones, and the model able.

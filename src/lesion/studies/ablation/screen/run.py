@@ -1,19 +1,16 @@
-"""Running the screen of a layer study: gold solutions are scored under every edit, and the time is kept."""
+"""Running the screen of a layer study: gold solutions are scored under every edit."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from lesion.core import cost
 from lesion.core.cached_answers import gold_of, gold_tasks
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.studies.ablation.kinds.references import References, pending_of
-from lesion.studies.ablation.screen.screening import ASKING, ITEMS, chosen_edits, no_screen
+from lesion.studies.ablation.screen.screening import ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.wrapped import gold_name
@@ -58,8 +55,7 @@ def screen(
     evaluation.ask(gold_tasks(generating), items)
     pending = pending_of(evaluation, chosen, model, edits, references, gold_tasks(generating), items)
     evaluation.planned += pending.total
-    with timed(evaluation, chosen.name, "screen"):
-        evaluation.answer(chosen, model, pending, "answers of the screen")
+    evaluation.answer(chosen, model, pending, "answers of the screen")
 
 
 def pending_at_top(
@@ -83,25 +79,3 @@ def pending_at_top(
         for own, tasks in ((kept, generating), (edits, others))
     ]
     return Pending(sum(part.total for part in parts), {**parts[0].cells, **parts[1].cells})
-
-
-@contextmanager
-def timed(evaluation: Evaluation, model: str, part: str) -> Iterator[None]:
-    """Measure how long answers take, and add it to what earlier runs into the folder measured.
-
-    Args:
-        evaluation: that gives the answers.
-        model: name of the model.
-        part: `screen` or `study`.
-    """
-    folder, evaluated_before, began = evaluation.run.folder, evaluation.evaluated, time.monotonic()
-    try:
-        yield
-    finally:
-        count = evaluation.evaluated - evaluated_before
-        if count:
-            known = cost.read(folder).get(ASKING) or {}
-            before = known.setdefault(model, {}).get(part, {"answers": 0, "seconds": 0.0})
-            seconds = round(before["seconds"] + time.monotonic() - began, 3)
-            known[model][part] = {"answers": before["answers"] + count, "seconds": seconds}
-            cost.note(folder, ASKING, known)

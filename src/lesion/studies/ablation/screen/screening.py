@@ -19,17 +19,14 @@ from scipy.stats import rankdata
 from lesion.edits.edit import BASELINE
 from lesion.report.values import Estimate
 from lesion.report.wording import counted
-from lesion.statistics.agreement import correlations
-from lesion.statistics.paired import rank_agreement
+from lesion.statistics.agreement import rank_correlation
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import TaskResult
 from lesion.studies.ablation.screen.result import Agreement, Amount, Loss, Screen
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, digest_of, number_of, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
 from lesion.tasks.wrapped import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
-ASKING = "asking"
-"""The part of the cost that says how long answers took, in a study with a screen: by model and part."""
 DRAWS = 1000
 CHUNK = 100  # draws that are held at once
 
@@ -144,10 +141,10 @@ def screened(
         own = [cells[text_of(losses.edits[at], result.task)] for at in places]
         if not own:
             continue
-        drops = [cell.drop.value or 0.0 for cell in own]
-        drawn_drops = [_drawn_drop(frames, cell, ids, seed) for cell in own]
-        rho = _agreement(per_token[places], drops, resampled[:, places], np.stack(drawn_drops, axis=1), level)
-        tied = sum(drops.count(drop) > 1 for drop in drops)
+        drops = np.array([cell.size for cell in own])
+        drawn_drops = np.stack([_drawn_drop(frames, cell, ids, seed) for cell in own], axis=1)
+        rho = Estimate.of(rank_correlation(per_token[places], drops, resampled[:, places], drawn_drops, level))
+        tied = sum(int((drops == drop).sum()) > 1 for drop in drops)
         agreement.append(Agreement(unit=unit, factor=factor, layers=len(places), tied=tied, rho=rho))
     evaluated = {str(BASELINE): result.items, **{cell.edit: cell.items for cell in result.cells}}
     generated = sum(int(frames[edit]["tokens"].loc[list(ids)[:count]].sum()) for edit, count in evaluated.items())
@@ -160,11 +157,7 @@ def screened(
         baseline=float(before[known].sum() / tokens[known].sum()),
         losses=[
             Loss(
-                layer=edit.layer,
-                unit=edit.unit,
-                factor=edit.factor,
-                reference=digest_of(edit, result.task),
-                part=number_of(edit),
+                **place_of_edit(edit, result.task),
                 lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
                 lost_per_answer=lost[place].mean(),
                 nonfinite=int((~np.isfinite(lost[place])).sum()),
@@ -240,22 +233,3 @@ def _drawn_drop(
     own = list(ids)[: cell.items]
     right, edited = (frames[edit]["correct"].loc[own].to_numpy(np.float64) for edit in (str(BASELINE), cell.edit))
     return _means((right - edited)[None], np.arange(len(own)), np.ones(len(own)), len(ids), seed)[:, 0]
-
-
-def _agreement(
-    lost: Float[np.ndarray, " layers"],
-    drops: Sequence[float],
-    drawn_lost: Float[np.ndarray, "draws layers"],
-    drawn_drops: Float[np.ndarray, "draws layers"],
-    level: float,
-) -> Estimate:
-    """Spearman's ρ with its bootstrap interval; no value for fewer than two layers or where one side ranks nothing."""
-    rho = rank_agreement(lost.tolist(), drops) if len(drops) > 1 else math.nan
-    ranks = rankdata(drawn_lost, axis=1), rankdata(drawn_drops, axis=1)
-    drawn = correlations(*ranks) if math.isfinite(rho) else np.empty(0)
-    drawn = drawn[np.isfinite(drawn)]
-    if not drawn.size:
-        return Estimate(value=None)
-    low, high = _interval(drawn[:, None], level)
-    # Ends that are equal say that so few layers have no other ranks, not that ρ is certain.
-    return Estimate(value=rho, low=low[0], high=high[0]) if low[0] < high[0] else Estimate(value=rho)
