@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lesion.core.method import Method
 from lesion.core.result import StudyResult
@@ -11,6 +11,7 @@ from lesion.core.values import Summary
 from lesion.edits.files.artefact import EditFile
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.report.blocks import Page
+from lesion.report.values import Value
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.drift.study import METHOD as DRIFT
 from lesion.studies.isolation.report import EvaluationResult
@@ -19,9 +20,11 @@ from lesion.studies.isolation.study import METHOD as ISOLATION
 from lesion.studies.isolation.study import EvaluationStudy
 from lesion.studies.truncation.study import METHOD as TRUNCATION
 from lesion.studies.tuning.study import METHOD as TUNING
+from lesion_labs.recall.result import RecallStudySummary
 from lesion_labs.recall.study_file import METHOD as RECALL
 from lesion_labs.recall.study_file import RecallStudy
-from lesion_labs.recall.study_result import RecallStudySummary
+
+V = TypeVar("V", bound=Value)
 
 
 def _runner(method: Method) -> Callable[..., Any]:
@@ -65,6 +68,11 @@ def run_evaluation(
     study = study.model_copy(update={"factor": tuple(factors), **options})
     run = Run.at(folder, "isolation", watcher, make_engine, {study.model.name: model} if model is not None else {})
     return evaluate_files(study, run, files)
+
+
+def altered(value: V, **fields: Any) -> V:
+    """A value with other values of some of its fields."""
+    return type(value)(**{name: getattr(value, name) for name in type(value).model_fields} | fields)
 
 
 def page_of(result_class: type[StudyResult], summary: Summary) -> Page:

@@ -11,7 +11,6 @@ from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import find
 from lesion_labs.memory.study import MemoryStudy
-from lesion_labs.recall.recipe import preset
 
 MODEL = "bundled:llama-base"
 ASKED = f"{MODEL} --task primer:arithmetic --out OUT"
@@ -58,7 +57,6 @@ def test_python_refuses_the_same():
         lambda: Study.make(models=["m"], tasks=["t"], items=10**12),
         lambda: Study.make(models=["m"], tasks=["t"], seed=10**5000),
         lambda: MemoryStudy.make(codes="gaussian", width=10**7),
-        lambda: preset("quick", vocabulary=10**8),
         lambda: EngineChoice(workers=10**8),
         lambda: find("fewshot:9999:primer:arithmetic"),
     ):

@@ -104,7 +104,7 @@ def _run_recall(
 ) -> None:
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.progress import Bar
-    from lesion_labs.recall.report import RecallResult
+    from lesion_labs.recall.report import TrainingResult
     from lesion_labs.recall.run import run
     from lesion_labs.recall.study import recipes
 
@@ -118,7 +118,7 @@ def _run_recall(
         except KeyboardInterrupt:
             bar.say(f"Stopped. {method.kept.replace('{folder}', str(out))}")
             raise
-    running.show(RecallResult(out, summary), every=every)
+    running.show(TrainingResult(out, summary), every=every)
 
 
 app.command("lineage", epilog=epilog(("lesion lab lineage --stage all --out lineage",)))(checked(lineage))

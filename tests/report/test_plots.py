@@ -135,3 +135,9 @@ def test_charts_that_are_made_without_a_check_keep_to_the_schema_of_vega_lite(si
     legend = plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)
     for chart in (curves, heatmap.heat(cells, "layer", "task", full=0.5), legend):
         chart.to_dict(validate=True)
+
+
+def test_a_single_series_without_a_name_has_no_key():
+    for encode in (plots.colour, plots.shape):
+        assert encode([""]).to_dict()["legend"] is None
+        assert "legend" not in encode(["a"]).to_dict()

@@ -64,14 +64,19 @@ def y(axis: Axis, field: str = "y") -> alt.Y:
 def colour(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Color:
     """The colour of each series by its place, or by the number given for it."""
     scale = alt.Scale(domain=list(series), range=[theme.tone(index) for index in numbers or range(len(series))])
-    return alt.Color(field="series", type="nominal", title=None, scale=scale, sort=None)
+    return alt.Color(field="series", type="nominal", title=None, scale=scale, sort=None, **_key(series))
 
 
 def shape(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Shape:
     """The mark of each series by its place, or by the number given for it."""
     marks = [theme.SHAPES[index % len(theme.SHAPES)] for index in numbers or range(len(series))]
     scale = alt.Scale(domain=list(series), range=marks)
-    return alt.Shape(field="series", type="nominal", title=None, scale=scale, sort=None)
+    return alt.Shape(field="series", type="nominal", title=None, scale=scale, sort=None, **_key(series))
+
+
+def _key(series: Sequence[str]) -> dict[str, None]:
+    """A single series without a name has no key: it would be a mark without words."""
+    return {"legend": None} if list(series) == [""] else {}
 
 
 @unvalidated

@@ -170,7 +170,7 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
             key = shown.key or name
             of = (field.annotation, *get_args(field.annotation))
             made = replace(
-                shown, name=name, key=key, estimate=any(map(_is_estimate, of)), mean=Mean in of, whole=int in of,
+                shown, name=name, key=key, estimate=_holds(of, Estimate), mean=_holds(of, Mean), whole=int in of,
                 many=get_origin(field.annotation) is dict,
             )  # fmt: skip
             if made.estimate:
@@ -183,8 +183,8 @@ def columns_of(row: type[Row]) -> tuple[Shown, ...]:
     return tuple(sorted(declared, key=lambda shown: next(at for at, own in enumerate(owners) if shown.name in own)))
 
 
-def _is_estimate(of: Any) -> bool:
-    return isinstance(of, type) and issubclass(of, Estimate)
+def _holds(of: tuple[Any, ...], kind: type) -> bool:
+    return any(isinstance(each, type) and issubclass(each, kind) for each in of)
 
 
 def parts_of(record: Record) -> tuple[Row, ...]:

@@ -22,7 +22,6 @@ from lesion.statistics.splitmix import mixed, shifted
 from lesion_labs.recall.language import Language
 
 Variant = Literal["released", "paper"]
-VARIANTS: tuple[Variant, ...] = ("released", "paper")
 
 # Random bits of a number: few enough that token + number is exact in float64 for any vocabulary below 2 ** 9.
 BITS = 44

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,8 +23,6 @@ from torch import Tensor
 
 from lesion.errors import UsageError, nearest
 from lesion_labs.recall.study_file import FeedForward
-
-FEED_FORWARDS: tuple[FeedForward, ...] = get_args(FeedForward)
 
 Weights = Mapping[str, Tensor]
 FROZEN = ("W_E", "P", "W_U")

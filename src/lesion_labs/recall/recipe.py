@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-from pydantic import ConfigDict
+from pydantic import Field
 from torch import Tensor
 
-from lesion.bounds import check
 from lesion.core.differences import differences
-from lesion.errors import UsageError, nearest
-from lesion_labs.recall.data import VARIANTS, Task, Variant
+from lesion.report import wording
+from lesion.report.rows import Row, column
+from lesion_labs.recall.data import Task, Variant
 from lesion_labs.recall.language import Language
-from lesion_labs.recall.model import FEED_FORWARDS, initial
-from lesion_labs.recall.study_file import SMALLEST, FeedForward, Optimiser
+from lesion_labs.recall.model import initial
+from lesion_labs.recall.study_file import SMALLEST, FeedForward, Optimiser, Preset
 
-MOST_SEED = 2**64 - 1
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
-LEAST = {
-    "vocabulary": SMALLEST, "length": 3, "width": 2, "batch": 1, "measured": 1, "steps": 0, "seed": 0, "draws": 0,
-}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Row):
     """Everything that determines a training and what is measured of it.
 
     Args:
@@ -51,41 +45,30 @@ class Recipe:
         draws: random projections beside each truncation.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    preset: str = "quick"
+    preset: Preset = "quick"
     variant: Variant = "released"
-    noise: float = 0.6
-    vocabulary: int = 32
-    length: int = 48
-    width: int = 128
-    feed_forward: FeedForward = "mlp"
-    optimiser: Optimiser = "sgd"
+    noise: Annotated[float, Field(ge=0, lt=1)] = column("Noise", lambda noise: f"α {noise:g}", default=0.6, label=True)
+    vocabulary: Annotated[int, Field(ge=SMALLEST)] = column(
+        "Vocabulary", lambda size: f"V {size}", default=32, label=True
+    )
+    length: Annotated[int, Field(ge=3)] = 48
+    width: Annotated[int, Field(ge=2)] = column("Width", lambda width: f"d {width}", default=128, label=True)
+    feed_forward: FeedForward = column("Feed-forward", default="mlp", label=True)
+    optimiser: Optimiser = column("Optimiser", default="sgd", label=True)
     learning_rate: float = RATES["sgd"]
     momentum: float = 0.9
     weight_decay: float = 1e-4
     falls: bool = True
-    batch: int = 32
-    steps: int = 600
+    batch: Count = 32
+    steps: Annotated[int, Field(ge=0)] = column(
+        "Training", lambda steps: wording.counted(steps, "step"), default=600, label=True
+    )
     own_answers: bool = False
     corpus: str | None = None
-    seed: int = 0
-    measured: int = 256
-    keep: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
-    draws: int = 3
-
-    def __post_init__(self) -> None:
-        counts = {name: getattr(self, name) for name in LEAST}
-        check(**{name: count for name, count in counts.items() if name != "seed"})
-        for name, count in counts.items():
-            if count < LEAST[name]:
-                raise UsageError(f"The {name} must be at least {LEAST[name]}, not {count}.")
-        if self.seed > MOST_SEED:
-            raise UsageError(f"The seed {self.seed} is too large; PyTorch takes whole numbers up to {MOST_SEED}.")
-        if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
-            raise UsageError(f"The noise must be a probability from 0 to below 1, not {self.noise:g}.")
-        if wrong := [keep for keep in self.keep if not 0 <= keep <= 1]:
-            raise UsageError(f"A kept fraction of the rank must be from 0 to 1, not {wrong[0]:g}.")
+    seed: Annotated[int, Field(ge=0)] = 0
+    measured: Count = 256
+    keep: tuple[Share, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
+    draws: Annotated[int, Field(ge=0)] = 3
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 0."""
@@ -123,15 +106,6 @@ def preset(name: str, **changes: Any) -> Recipe:
     Another optimiser brings its own learning rate, unless one is given.
     """
     values: dict[str, Any] = {"preset": name} | {key: value for key, value in changes.items() if value is not None}
-    for key, known in (
-        ("preset", tuple(PRESETS)),
-        ("variant", VARIANTS),
-        ("feed_forward", FEED_FORWARDS),
-        ("optimiser", tuple(RATES)),
-    ):
-        if (value := values.get(key, known[0])) not in known:
-            what = key.replace("_", "-")
-            raise UsageError(f"There is no {what} '{value}'{nearest(value, known)}; there is {', '.join(known)}.")
     if "optimiser" in values:
         values.setdefault("learning_rate", RATES[values["optimiser"]])
     return Recipe(**{**PRESETS[name], **values})
@@ -139,7 +113,7 @@ def preset(name: str, **changes: Any) -> Recipe:
 
 def deviation(stored: Mapping[str, object], wanted: Recipe) -> str:
     """In what a stored recipe, as JSON has it, differs from another: as `differences`."""
-    here = json.loads(json.dumps(asdict(wanted)))
+    here = wanted.model_dump(mode="json")
     return differences(stored, here, here)
 
 

@@ -1,172 +1,217 @@
-"""The pages of the recall laboratory, in reading order: of a training, and of a study over seeds."""
+"""The results of the recall laboratory: their rows, how they are drawn, and what is claimed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
-import pandas as pd
 from typing_extensions import override
 
-from lesion.core.result import StudyResult, refuse_unfinished
-from lesion.outputs import kind_of
+from lesion.core.result import StudyResult
+from lesion.core.values import Summary
 from lesion.plain import quoted, visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
-from lesion.report.finding import Finding
-from lesion.report.table import Table
-from lesion_labs.recall import charts, findings, study_findings, tables
-from lesion_labs.recall.result import KIND, STUDY_KIND, LanguageFacts, RecallSummary, read
-from lesion_labs.recall.study_result import RecallStudySummary
+from lesion.report.blocks import Check, entries
+from lesion.report.forms import SHARE
+from lesion.report.marks import Bars, Curves, Mark
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion_labs.recall import claims
+from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.result import (
+    Attention,
+    CutSpreads,
+    Difference,
+    Group,
+    LanguageFacts,
+    MatrixName,
+    Point,
+    RecallStudySummary,
+    RecallSummary,
+    Spectrum,
+    Spreads,
+)
+from lesion_labs.recall.seeds import differences, groups
+
+R = TypeVar("R", bound="RecallResult")
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
-    " (Chen, Bruna and Bietti 2025). Trained with noise, tested without it.",
+    " (Chen, Bruna and Bietti 2025). Trained with noise, tested without it: p(τ) should be 0 there.",
     "Truncation keeps the best approximation of a lower rank. A random projection of the same rank shows what less of"
-    " the matrix does, whichever part of it is left; deletion is what both tend to.",
-    "The loss on noisy sequences shows what a truncation costs where there is noise.",
+    " the matrix does, whichever part is left; deletion is what both tend to.",
+    "± is one standard deviation between seeds; random projections are first averaged over the draws of a seed. The"
+    " noisy loss is the loss on sequences with noise: what a truncation costs there.",
 )
-TRAINING = (
-    "Against the step (logarithmic). Dotted: α, the least loss on noisy sequences of a model that knows ȳ, and a margin"
-    " of 0. Margins are of W_U F(W_E q), for a trigger without position; F1+F2 is what both add along the residual"
-    " stream. Masses of the second head are on positions right after a trigger, at the questions. Probes: shares of"
-    " tokens or positions for which a matrix by itself prefers the right one."
-)
-TRUNCATION = (
-    "Against the share of the rank that is kept (logarithmic). Random: projections of the same rank, mean with bars"
-    " from the lowest to the highest draw. Where the curves of top and random coincide, less of the matrix is what"
-    " helps, not which part."
-)
-STUDY_TRUNCATION = (
-    "Against the share of the rank that is kept (logarithmic). Bars: from the lowest to the highest seed; random"
-    " projections are first averaged over the draws of a seed."
-)
-NOISE = (
-    "The probability that the full model gives to τ on sequences without noise, against the α in training. Bars: from"
-    " the lowest to the highest seed."
-)
-SEEDS = "One seed is one training. Whether a difference holds over seeds needs a study: lesion run recall-quick."
-BRACKETS = "Means over seeds; in brackets the lowest and the highest. A seed has its own weights, tables and sequences."
-CELLS = "Each training has a folder of its own in cells; lesion report on it draws its curves."
+LABELS = ("noise", "feed_forward", "optimiser", "steps", "vocabulary", "width")
+"""What tells groups of seeds apart."""
+HALF = 0.5
 
 
-class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
-    """A training of the recall laboratory and its truncations, or the trainings of a study gathered over seeds."""
+class RecallResult(StudyResult[Any]):
+    """The trainings of a study, gathered over seeds. `table` has one row per group of seeds and replaced matrix."""
 
-    TEXT = tables.text
+    SUMMARY: ClassVar[type[Summary]] = RecallStudySummary
+    EYEBROW = "recall laboratory"
+    READING = READING
 
     @classmethod
     @override
-    def recall(cls, folder: Path) -> RecallResult | None:
-        kind = kind_of(folder)
-        if kind not in (KIND, STUDY_KIND):
-            return None
-        summary = read(RecallSummary, folder) if kind == KIND else read(RecallStudySummary, folder)
-        if summary is None:
-            refuse_unfinished(folder, kind)
-            return None
-        return cls(folder, summary)
+    def recall(cls: type[R], folder: Path) -> R | None:
+        """The result of a folder: of a study or of a single training (`TrainingResult`)."""
+        result: Any = super().recall(folder)
+        if result is None and cls is RecallResult:
+            result = TrainingResult.recall(folder)
+        return result
 
     @property
-    def table(self) -> pd.DataFrame:
-        """A row per replacement of a matrix; in a study per group of seeds, with means and the lowest and highest."""
-        if isinstance(self.summary, RecallSummary):
-            return tables.truncations(self.summary).frame
-        return pd.concat([tables.group(group).frame for group in self.summary.groups], ignore_index=True)
+    def groups(self) -> tuple[Group, ...]:
+        """The trainings that differ in their seed alone, together."""
+        summary: RecallStudySummary = self.summary
+        return summary.groups
 
     @override
-    def found(self) -> list[Finding]:
-        if isinstance(self.summary, RecallSummary):
-            return findings.findings(self.summary)
-        return [study_findings.finding(group) for group in self.summary.groups]
+    def parts(self) -> tuple[Part, ...]:
+        every = self.groups
+        compared = [(group, differences(group)) for group in every]
+        cuts = Rows(
+            "recall", [(group.recipe, group, row) for group in every for row in _central_first(group)],
+            (Recipe, Group, CutSpreads),
+            "Truncations", "On clean sequences except for the noisy loss.",
+            brief=("noise", "matrix", "kind", "keep", "p_noise", "clean_accuracy"),
+        )  # fmt: skip
+        beyond = Rows(
+            "beyond-random", [(group.recipe, row) for group, rows in compared for row in rows], (Recipe, Difference),
+            "Beyond random projections",
+            "p(τ) with the largest components kept less that behind random projections of the same rank of the same"
+            " model. Interval and p: Student's, over seeds; p corrected by Holm's method over the group.",
+        )  # fmt: skip
+        full = Rows("full-model", [(group.recipe, group.full) for group in every], (Recipe, Spreads), "The full model")
+        writers = list(dict.fromkeys(group.central[-1] for group in every))
+        readers = [matrix for group in every for matrix in group.central[:-1]]
+        kept = (*_kept(writers), *_kept(readers))
+        return (
+            Part(
+                f"Does cutting {wording.listed(writers)} remove the noise?", cuts, kept,
+                claims.what_cutting_does(every),
+            ),
+            Part(
+                "Does the top hold more of the noise than a random part?", beyond,
+                (Bars("difference", ("keep",), panel=(*LABELS, "matrix")),), claims.beyond_random(compared),
+                short="Beyond random",
+            ),
+            Part(
+                "Does the full model follow the noise?", full,
+                (Curves("p_noise", "noise", LABELS[1:]),) if len({group.recipe.noise for group in every}) > 1 else (),
+                claims.full_model(every), short="Full model",
+            ),
+            Part("What is learned first?", claims=claims.what_comes_first(every), short="Phases"),
+        )  # fmt: skip
+
+    @property
+    @override
+    def basis(self) -> str:
+        seeds = [len(group.seeds) for group in self.groups]
+        trainings = wording.counted(sum(seeds), "training")
+        return f"{trainings}, {wording.span(min(seeds), max(seeds))} for each recipe; sequences without noise."
 
     @override
-    def shown(self) -> Table:
-        if isinstance(self.summary, RecallSummary):
-            return tables.truncations(self.summary, brief=True)
-        return tables.group(self.summary.groups[0], brief=True)
+    def checks(self) -> list[Check]:
+        every, checks = self.groups, []
+        if any(not group.recipe.steps for group in every):
+            checks.append(Check("bad", "Nothing was trained: the numbers are those of random weights."))
+        if any(len(group.seeds) == 1 for group in every):
+            checks.append(Check("open", "One seed cannot tell chance from effect. Try lesion lab recall --seed 0,1,2."))
+        if any(abs(group.recipe.noise - HALF) < claims.APART for group in every):
+            checks.append(Check("bad", "With α near .5 both answers tie: judge by p(τ) and loss, not by accuracy."))
+        if any(group.recipe.own_answers for group in every):
+            checks.append(Check("open", "The right answer may be τ itself in these sequences."))
+        return checks
+
+
+class TrainingResult(RecallResult):
+    """A single training and its truncations; `summary` is a `RecallSummary`."""
+
+    SUMMARY = RecallSummary
+
+    @property
+    @override
+    def groups(self) -> tuple[Group, ...]:
+        return tuple(groups([self.summary]))
 
     @override
-    def page(self) -> Page:
-        summary = self.summary
-        if isinstance(summary, RecallSummary):
-            title, eyebrow = f"Noisy in-context recall with α = {summary.recipe.noise:g}", "recall laboratory"
-            sections = _training(summary)
-        else:
-            title = visible(summary.study.title or "Noisy in-context recall")
-            eyebrow, sections = "recall laboratory, study over seeds", _study(summary)
-        return Page(title=title, eyebrow=eyebrow, sections=tuple(sections), version=summary.version)
+    def parts(self) -> tuple[Part, ...]:
+        summary: RecallSummary = self.summary
+        *others, first = super().parts()
+        points = [(point, point.attention) for point in summary.training if point.step > 0]
+        training = Rows("training", points, (Point, Attention), "Over training")
+        spectra = Rows(
+            "spectra", [(MatrixName(matrix=name), spectrum) for name, spectrum in summary.spectra.items()],
+            (MatrixName, Spectrum), "Spectra",
+            "The cosine is between the first left singular vector and the logit direction of τ (its row of W_U less the"
+            f" mean row); of random vectors it would be about {summary.recipe.width**-0.5:.2f}.",
+        )  # fmt: skip
+        return (
+            *others,
+            Part(first.title, training, _over_training(), first.claims, short=first.short),
+            Part("What training did to each spectrum", spectra, short="Spectra"),
+        )
+
+    @property
+    @override
+    def basis(self) -> str:
+        questions = self.summary.questions
+        return (
+            f"One training of {wording.counted(self.summary.recipe.steps, 'step')};"
+            f" {questions.clean:,} questions without noise and {questions.noisy:,} with it."
+        )
+
+    @property
+    @override
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        summary: RecallSummary = self.summary
+        unused = {"momentum", "weight_decay"} if summary.recipe.optimiser == "adam" else set()
+        machine, shares = summary.machine, summary.own_answers
+        own = "never" if shares is None else f"q {SHARE.text(shares.clean.trigger)}, τ {SHARE.text(shares.clean.noise)}"
+        return (
+            *entries(summary.recipe.model_dump(mode="json", exclude=unused)),
+            ("tables", _language(summary.language)),
+            ("least noisy loss", f"{summary.floor:.3f} nats"),
+            ("questions whose answer is q or τ", own),
+            ("machine", visible(f"{machine.device} ({machine.name}), torch {machine.torch}, {machine.seconds} s")),
+        )
 
 
-def _training(summary: RecallSummary) -> list[Section]:
-    every = Findings(tuple(findings.findings(summary)))
-    sections = [Section("Findings", "Findings", (every, tables.predictions(summary), Prose((SEEDS,))))]
-    if panels := charts.training(summary):
-        legend = charts.phase_legend(summary.phases)
-        caption = f"{TRAINING} Dashed uprights: the two phases." if legend else TRAINING
-        figure = Figure("training", tuple(panels), caption, legend, small=True)
-        sections.append(Section("Training", "Over training", (figure,)))
-    truncated = (
-        (f"The model with {matrix} replaced. {TRUNCATION}", charts.truncations(summary, matrix))
-        for matrix in summary.central
+def _central_first(group: Group) -> list[CutSpreads]:
+    """The rows of a group, those of the matrix that writes first."""
+    order = list(reversed(group.central))
+    return sorted(group.truncated, key=lambda row: order.index(row.matrix) if row.matrix in order else len(order))
+
+
+def _kept(matrices: Sequence[str]) -> tuple[Mark, ...]:
+    """Measures against the share of the rank of some matrices that is kept."""
+    caption = (
+        "Against the share of the rank that is kept (logarithmic). Where largest kept and random projections coincide,"
+        " less of the matrix is what helps, not which part."
     )
-    unused = ("momentum", "weight_decay") if summary.recipe.optimiser == "adam" else ()
-    recipe = {name: value for name, value in asdict(summary.recipe).items() if name not in unused}
-    machine, questions = summary.machine, summary.questions
-    facts = (
-        *entries(recipe),
-        ("tables", _language(summary.language)),
-        ("questions", f"{questions.clean:,} on clean, {questions.noisy:,} on noisy sequences"),
-        ("machine", visible(f"{machine.device} ({machine.name}), torch {machine.torch}, {machine.seconds} s")),
-    )
-    reading = Prose(items=READING, title="How to read this", quiet=False)
-    return [
-        *sections,
-        *_left(truncated, random=any(row.control == "random" for row in summary.truncated), columns=3),
-        Section("Spectra", "What training did to each spectrum", (tables.spectra(summary),)),
-        _every([tables.truncations(summary)]),
-        Section("Recipe", "The recipe", (Facts(facts), *_notes(summary.notes), reading)),
-    ]
+    return tuple(
+        Curves(
+            measure, "keep", "kind", log=True, panel=(*LABELS, "matrix"), caption=caption,
+            lines={"nothing cut": f"full_{measure}"}, only={"is_share": True, "matrix": matrices},
+        )
+        for measure in ("p_noise", "clean_accuracy", "noisy_loss")
+    )  # fmt: skip
 
 
-def _study(summary: RecallStudySummary) -> list[Section]:
-    groups = summary.groups
-    every = Findings(tuple(study_findings.finding(group) for group in groups))
-    sections = [Section("Findings", "Findings", (every, Prose((BRACKETS,))))]
-    if noise := charts.noise(groups):
-        panel, legend = noise
-        figure = Figure("noise", (panel,), NOISE, legend)
-        sections.append(Section("Noise", "Does the full model follow the noise?", (figure,)))
-    truncated = (
-        (f"{study_findings.group_name(group)}. {STUDY_TRUNCATION}", charts.study_truncations(group)) for group in groups
-    )
-    every_table = [tables.group(group) for group in groups]
-    folded: list[Block] = [Folded(table.title, (table,)) for table in every_table]
-    study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-    facts = Facts(entries({name: value for name, value in study.items() if value != []}))
-    return [
-        *sections,
-        *_left(truncated, random=any(row.control == "random" for group in groups for row in group.truncated)),
-        _every(folded if len(groups) > 1 else every_table),
-        Section("Study", "The study", (facts, *_notes(summary.notes), Prose((CELLS,)))),
-    ]
-
-
-def _left(truncated: Iterable[tuple[str, Sequence[Panel]]], *, random: bool, columns: int = 2) -> list[Section]:
-    """A figure for each caption with its panels; no section where nothing is drawn."""
-    legend = charts.truncation_legend(random=random)
-    figures = [
-        Figure(f"truncation-{number}", tuple(panels), caption, legend, small=columns > 2, columns=columns)
-        for number, (caption, panels) in enumerate(truncated, start=1)
-        if panels
-    ]
-    title = "What is left when part of a matrix is kept"
-    return [Section("Truncation", title, tuple(figures))] if figures else []
-
-
-def _every(tables: Sequence[Block]) -> Section:
-    return Section("Table", "Every truncation of every matrix", tuple(tables))
+def _over_training() -> tuple[Mark, ...]:
+    return (
+        Curves(("p_noise", "p_correct", "clean_accuracy"), "step", log=True, axis="clean sequences, %"),
+        Curves(("first_margin", "second_margin", "both_margin"), "step", log=True, axis="logit of τ over the next best",
+               caption="Margins are of W_U F(W_E q), for a trigger without position."),
+        Curves(("answer", "noisy_answer", "noisy_noise", "previous"), "step", log=True, axis="mean attention mass, %"),
+        Curves(("clean_loss", "noisy_loss"), "step", log=True, axis="loss, nats"),
+    )  # fmt: skip
 
 
 def _language(language: LanguageFacts) -> str:
@@ -176,7 +221,3 @@ def _language(language: LanguageFacts) -> str:
     )
     share = wording.percent(language.trigger_share)
     return f"{language.source}; q is {trigger} ({share} of all tokens), τ is {noise}"
-
-
-def _notes(notes: Sequence[str]) -> list[Block]:
-    return [Prose(items=tuple(map(visible, notes)), title="Notes", quiet=False)] if notes else []

@@ -1,39 +1,39 @@
-"""The result of one training of the recall laboratory: what was measured on the way, and under every truncation."""
+"""The results of the recall laboratory: of one training and its truncations, and of a study's trainings over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 from scipy import stats
 
-from lesion.core.values import SUMMARY, Summary, read_summary
-from lesion.errors import LesionError, UsageError
-from lesion.report.values import Fields, Mean, Number, Value
+from lesion.core.values import Summary
+from lesion.report.forms import CHANGE, SHARE, Form, decimals
+from lesion.report.rows import Row, column, derived
+from lesion.report.values import Estimate, Fields, Mean, Number, Value
 from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.study_file import RecallStudy
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
-GROWN = 1.1
-"""A largest singular value that grew by less than this factor counts as that of the untrained matrix."""
 LEVEL = 0.95
 """Of intervals over seeds."""
+KEPT = Form(4, 100.0, "%", significant=True)
+"""A share of the rank, as it was asked for."""
+LOSS = decimals(3, "nats")
 
 Matrix = Annotated[str, StringConstraints(pattern=r"^(W_[KVO][12]|W_OV[12]|F[12](\.in|\.out)?)$")]
 """The name of a trained matrix, or `W_OV1` or `W_OV2` for the product W_O W_V of a block."""
 KIND, STUDY_KIND = "recall", "recall-sweep"
 """The kinds of folders: of one training, and of a study of several."""
-S = TypeVar("S", bound=Summary)
+AGAIN = "delete it and run the same command again: what is trained is kept"
 Side = Literal["top", "bottom"]
 Control = Literal["deletion", "drop-top", "random"]
-
-
 T = TypeVar("T")
 
 
-class MainMeasures(Fields[T], Generic[T]):
+class MainMeasures(Row, Fields[T], Generic[T]):
     """Loss (nats), accuracy and mean probabilities.
 
     Attributes:
@@ -42,11 +42,11 @@ class MainMeasures(Fields[T], Generic[T]):
         noisy_loss: of the token that follows, τ included.
     """
 
-    clean_loss: T
-    clean_accuracy: T
-    p_noise: T
-    p_correct: T
-    noisy_loss: T
+    p_noise: T = column("p(τ)", SHARE)
+    clean_accuracy: T = column("Accuracy", SHARE)
+    p_correct: T = column("p(ȳ)", SHARE)
+    clean_loss: T = column("Clean loss", LOSS)
+    noisy_loss: T = column("Noisy loss", LOSS)
 
 
 class Measures(MainMeasures[float]):
@@ -73,7 +73,7 @@ class Predictions(Value):
     predicted_other_label_other: float
 
 
-class Attention(Value):
+class Attention(Row):
     """Mean attention masses of the two heads.
 
     Attributes:
@@ -83,11 +83,11 @@ class Attention(Value):
         noisy_answer, noisy_noise: the same on noisy sequences.
     """
 
-    previous: float
-    answer: float
+    previous: float = column("First head on the token before", SHARE)
+    answer: float = column("Second head on ȳ", SHARE)
     noise: float
-    noisy_answer: float
-    noisy_noise: float
+    noisy_answer: float = column("Second head on ȳ, noisy", SHARE)
+    noisy_noise: float = column("Second head on τ, noisy", SHARE)
 
 
 class Probes(Value):
@@ -115,12 +115,27 @@ class Point(Measures):
         soft_ranks: ‖W‖_F / ‖W‖_2 of every matrix.
     """
 
-    step: int
+    step: int = column("Step", label=True)
     table: Predictions
     margins: dict[str, float]
     attention: Attention
     soft_ranks: dict[Matrix, float]
     probes: Probes
+
+    @derived.column("F1 alone", decimals(2))
+    def first_margin(self) -> float | None:
+        """The trigger margin of the first feed-forward."""
+        return self.margins.get("F1")
+
+    @derived.column("F2 alone", decimals(2))
+    def second_margin(self) -> float | None:
+        """The trigger margin of the second feed-forward."""
+        return self.margins.get("F2")
+
+    @derived.column("F1 + F2", decimals(2))
+    def both_margin(self) -> float | None:
+        """The trigger margin of what both add along the residual stream."""
+        return self.margins.get("F1+F2")
 
 
 class Phases(Value):
@@ -142,7 +157,13 @@ class Phases(Value):
         return {name: step for name, step in self.margins.items() if step is not None and name not in self.untrained}
 
 
-class Spectrum(Value):
+class MatrixName(Row):
+    """What tells spectra apart."""
+
+    matrix: str = column("Matrix", label=True)
+
+
+class Spectrum(Row):
     """What training did to the spectrum of a matrix.
 
     Attributes:
@@ -153,16 +174,24 @@ class Spectrum(Value):
     """
 
     values: tuple[float, ...]
-    before: float
-    noise: Number = None
+    before: float = column("Largest before training", decimals(2))
+    noise: Number = column("Its top writes τ, |cos|", decimals(2), default=None)
 
-    @property
-    def grown(self) -> bool:
-        """Whether the largest singular value is clearly larger than before training."""
-        return self.values[0] > GROWN * self.before
+    @derived.column("Largest after", decimals(2))
+    def largest(self) -> float:
+        """The largest singular value of the trained matrix."""
+        return self.values[0]
+
+    @derived.column("Second after", decimals(2))
+    def second(self) -> float | None:
+        """The second largest of the trained matrix."""
+        return self.values[1] if len(self.values) > 1 else None
 
 
-class Replacement(Value):
+KINDS = {"deletion": "deleted", "drop-top": "largest dropped", "random": "random projection"}
+
+
+class Replacement(Row):
     """What stands in the place of one matrix, whatever the draw.
 
     Attributes:
@@ -172,21 +201,21 @@ class Replacement(Value):
         control: None for a truncation; `deletion`, `drop-top` (all but the largest component) or `random`.
     """
 
-    matrix: Matrix
-    keep: float | None
-    rank: int
+    matrix: Matrix = column("Matrix", label=True)
+    keep: float | None = column("Rank kept", KEPT)
+    rank: int = column("Rank")
     side: Side | None
     control: Control | None = None
 
+    @derived.column("Kept", label=True)
+    def kind(self) -> str:
+        """What is left of the matrix, or which control it is."""
+        return KINDS.get(self.control or "", "largest kept" if self.side == "top" else "smallest kept")
 
-R = TypeVar("R", bound=Replacement)
-
-
-def chosen(rows: Iterable[R], control: Control | None = None, side: Side | None = None) -> list[R]:
-    """The rows with this control (None: truncations), of one side or of both, by rising keep."""
-    return sorted(
-        (row for row in rows if row.control == control and side in (None, row.side)), key=lambda row: row.keep or 0.0
-    )
+    @property
+    def is_share(self) -> bool:
+        """Whether it keeps a share of the rank above 0."""
+        return self.control in (None, "random") and bool(self.keep)
 
 
 class Cut(Replacement):
@@ -222,11 +251,6 @@ class Spread(Mean):
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
         half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * std / math.sqrt(count)
         return cls(mean=mean, std=std, low=mean - half, high=mean + half, **ends)
-
-    @property
-    def ends(self) -> tuple[float, float] | tuple[None, None]:
-        """The lowest and the highest where there are several numbers."""
-        return (None, None) if self.std is None else (self.least, self.most)
 
 
 class AnswerShares(Value):
@@ -282,30 +306,114 @@ class RecallSummary(Summary):
     spectra: dict[Matrix, Spectrum]
     machine: Machine
 
+
+Spreads = MainMeasures[Spread]
+MEASURES = tuple(MainMeasures.model_fields)
+"""The measures that are gathered over seeds."""
+
+
+class CutSpreads(Replacement, Spreads):
+    """A replacement over seeds; random projections are first averaged over the draws of a seed.
+
+    Attributes:
+        beyond: of a truncation, each measure less that behind a random projection of the same rank and seed.
+    """
+
+    beyond: Spreads | None = None
+
+
+class SeedsPhase(Value):
+    """When a phase came.
+
+    Attributes:
+        came: in so many seeds; of: all seeds.
+        untrained: seeds in which a margin was positive before training; they are not among `came`.
+        steps: over the seeds in which it came; without an interval, since Student's would reach below the first step.
+    """
+
+    came: int
+    of: int
+    untrained: int = 0
+    steps: Spread | None = None
+
+
+class SeedsPhases(Value):
+    """The phases over seeds: of every margin, and of attention."""
+
+    margins: dict[str, SeedsPhase]
+    attention: SeedsPhase
+
+
+class Difference(Row):
+    """p(τ) behind the top of a matrix less that behind random projections of the same rank, over seeds.
+
+    Attributes:
+        difference: with Student's interval and test over seeds, corrected by Holm (1979) over all of a group; of one
+            seed the difference alone.
+    """
+
+    matrix: str = column("Matrix", label=True)
+    keep: float = column("Rank kept", KEPT.text, label=True)
+    difference: Estimate = column("p(τ) beyond random projections", CHANGE, p=True)
+
+
+class Group(Row):
+    """Trainings that differ in their seed alone; `recipe` is that of the first."""
+
+    recipe: Recipe
+    seeds: tuple[int, ...]
+    full: Spreads
+    truncated: tuple[CutSpreads, ...]
+    phases: SeedsPhases
+
+    @property
+    def full_p_noise(self) -> Spread:
+        """p(τ) of the model with nothing cut."""
+        return self.full.p_noise
+
+    @property
+    def full_clean_accuracy(self) -> Spread:
+        """Accuracy of the model with nothing cut."""
+        return self.full.clean_accuracy
+
+    @property
+    def full_noisy_loss(self) -> Spread:
+        """Loss on noisy sequences of the model with nothing cut."""
+        return self.full.noisy_loss
+
     @property
     def central(self) -> list[str]:
-        """The matrices that the paper truncates first."""
-        return central(self.matrices)
+        """The matrices that the paper truncates first: of the second feed-forward, or without one W_O W_V."""
+        matrices = dict.fromkeys(row.matrix for row in self.truncated)
+        return [matrix for matrix in matrices if matrix.startswith("F2")] or ["W_OV1", "W_OV2"]
 
-    def rows(self, matrix: str, control: Control | None = None, side: Side | None = None) -> list[CutMeasures]:
-        """The rows of a matrix, as `chosen` takes them."""
-        return chosen((row for row in self.truncated if row.matrix == matrix), control, side)
+    def rows(self, matrix: str, control: Control | None = None, side: Side | None = None) -> list[CutSpreads]:
+        """The rows of a matrix with this control (None: truncations), of one side or of both, by rising keep."""
+        rows = (row for row in self.truncated if (row.matrix, row.control) == (matrix, control))
+        return sorted((row for row in rows if side in (None, row.side)), key=lambda row: row.keep or 0.0)
 
-    def drawn(self, matrix: str, rank: int, measure: str) -> Spread | None:
-        """A measure over the random projections of that rank; None where there are none."""
-        values = [row.of(measure) for row in self.rows(matrix, "random") if row.rank == rank]
-        return Spread.over(values) if values else None
-
-
-def central(matrices: Sequence[str]) -> list[str]:
-    """The matrices that the paper truncates first: those of the second feed-forward, or without one W_O W_V."""
-    return [matrix for matrix in matrices if matrix.startswith("F2")] or ["W_OV1", "W_OV2"]
+    def cut(self, matrix: str, control: Control) -> CutSpreads:
+        """The only row of a matrix with this control: deletion, or the largest component dropped."""
+        (row,) = self.rows(matrix, control)
+        return row
 
 
-def read(summary_class: type[S], folder: Path) -> S | None:
-    """The summary of a finished training or study in a folder; None where the folder has none."""
-    again = "delete it and run the same command again: what is trained is kept"
-    try:
-        return read_summary(summary_class, folder, again)
-    except UsageError as error:  # a recipe in it means nothing
-        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {again}.") from None
+class StudyTraining(Value):
+    """One training of a study: its folder within the study's, and its main numbers."""
+
+    folder: str
+    recipe: Recipe
+    floor: float
+    full: Measures
+    phases: Phases
+    machine: Machine
+
+
+class RecallStudySummary(Summary):
+    """All numbers of a study: every training, and means and spreads over seeds."""
+
+    kind: Literal["recall-sweep"] = "recall-sweep"
+    version: str
+    study: RecallStudy
+    cells: tuple[StudyTraining, ...]
+    groups: tuple[Group, ...]

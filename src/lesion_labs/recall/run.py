@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from lesion.atomic import keep
 from lesion.core.lock import FolderLock
+from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.names import device_of
@@ -23,7 +24,7 @@ from lesion_labs.recall.language import Language
 from lesion_labs.recall.measurement import floor, phases, spectra
 from lesion_labs.recall.model import names
 from lesion_labs.recall.recipe import Recipe, deviation, untrained
-from lesion_labs.recall.result import KIND, CutMeasures, LanguageFacts, Machine, Questions, RecallSummary, read
+from lesion_labs.recall.result import AGAIN, KIND, CutMeasures, LanguageFacts, Machine, Questions, RecallSummary
 from lesion_labs.recall.training import STATE, refuse_another, train
 from lesion_labs.recall.truncation import sweep
 
@@ -108,7 +109,7 @@ def run(
 def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
     """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun."""
     refuse_another_kind(folder, KIND)
-    summary = read(RecallSummary, folder)
+    summary = read_summary(RecallSummary, folder, AGAIN)
     if summary is None:
         refuse_another(folder / STATE, recipe)
         return None

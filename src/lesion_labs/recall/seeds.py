@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 from scipy import stats
 
+from lesion.report.values import Estimate
 from lesion.statistics.paired import holm
 from lesion_labs.recall.recipe import Recipe
-from lesion_labs.recall.result import MARGINS, CutMeasures, RecallSummary, Replacement, Spread
-from lesion_labs.recall.study_result import MEASURES, CutSpreads, Group, SeedsPhase, SeedsPhases, Spreads
+from lesion_labs.recall.result import (
+    MARGINS,
+    MEASURES,
+    CutMeasures,
+    CutSpreads,
+    Difference,
+    Group,
+    RecallSummary,
+    Replacement,
+    SeedsPhase,
+    SeedsPhases,
+    Spread,
+    Spreads,
+)
 
 
 def groups(summaries: Sequence[RecallSummary]) -> list[Group]:
     """One group for each recipe but for its seed, in the order of the summaries."""
     alike: dict[Recipe, list[RecallSummary]] = {}
     for summary in summaries:
-        alike.setdefault(replace(summary.recipe, seed=0), []).append(summary)
+        alike.setdefault(summary.recipe.model_copy(update={"seed": 0}), []).append(summary)
     return [_group(members) for members in alike.values()]
 
 
@@ -69,30 +80,25 @@ def _phase(steps: Sequence[int | None], untrained: int = 0) -> SeedsPhase:
     return SeedsPhase(came=len(came), of=len(steps), untrained=untrained, steps=over_seeds)
 
 
-class Difference(NamedTuple):
-    """p(τ) behind the top of a matrix less that behind random projections of the same rank, over seeds.
-
-    Attributes:
-        p: that the mean is 0, by Student's test over seeds, corrected by Holm (1979) over all of a group.
-    """
-
-    matrix: str
-    keep: float
-    mean: float
-    p: float
-
-
 def differences(group: Group) -> list[Difference]:
-    """The differences of a group's central matrices; none of one seed."""
-    count = len(group.seeds)
+    """The differences of a group's central matrices to random projections, tested where there are several seeds."""
     rows = [row for matrix in group.central for row in group.rows(matrix, side="top")]
     compared = [(row, row.beyond.p_noise) for row in rows if row.beyond]
-    if count < 2 or not compared:
-        return []
-    corrected = holm([_p(difference, count) for _, difference in compared])
+    count = len(group.seeds)
+    if not compared or count < 2:
+        tests: list[tuple[float | None, float | None]] = [(None, None)] * len(compared)
+    else:
+        p = [_p(difference, count) for _, difference in compared]
+        tests = list(zip(p, map(float, holm(p)), strict=True))
     return [
-        Difference(row.matrix, row.keep or 0.0, difference.mean, float(p))
-        for (row, difference), p in zip(compared, corrected, strict=True)
+        Difference(
+            matrix=row.matrix,
+            keep=row.keep or 0.0,
+            difference=Estimate(
+                value=spread.mean, low=spread.low, high=spread.high, p=tests[at][0], p_corrected=tests[at][1]
+            ),
+        )
+        for at, (row, spread) in enumerate(compared)
     ]
 
 

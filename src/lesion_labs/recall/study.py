@@ -10,6 +10,7 @@ from pathlib import Path
 from lesion.atomic import keep
 from lesion.core.lock import locked
 from lesion.core.run import Run
+from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.models.names import device_of
 from lesion.outputs import refuse_another_kind
@@ -18,11 +19,10 @@ from lesion.progress import Watcher
 from lesion_labs.recall import language as languages
 from lesion_labs.recall.recipe import Recipe, preset
 from lesion_labs.recall.report import RecallResult
-from lesion_labs.recall.result import STUDY_KIND, read
+from lesion_labs.recall.result import AGAIN, STUDY_KIND, RecallStudySummary, StudyTraining
 from lesion_labs.recall.run import CELLS, STUDY, finished, language_of, run
 from lesion_labs.recall.seeds import groups
 from lesion_labs.recall.study_file import RecallStudy
-from lesion_labs.recall.study_result import RecallStudySummary, StudyTraining
 
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 
@@ -72,7 +72,7 @@ def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
     refuse_another_kind(folder, STUDY_KIND)
     for recipe in planned:
         finished(folder / CELLS / cell_name(recipe), recipe)
-    earlier = read(RecallStudySummary, folder)
+    earlier = read_summary(RecallStudySummary, folder, AGAIN)
     if earlier is None:
         return
     kept = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -59,7 +58,7 @@ def train(
     weights = {name: tensor.to(device) for name, tensor in untrained(recipe).items()}
     trained = {name: weights[name].requires_grad_() for name in shapes(recipe.feed_forward, recipe.width)}
     optimiser = _optimiser(recipe, list(trained.values()))
-    progress = Progress(folder, asdict(recipe), trained, optimiser, file=STATE)
+    progress = Progress(folder, recipe.model_dump(), trained, optimiser, file=STATE)
     curve = [Point.model_validate(point) for point in progress.points]
     due = set(measured_steps(recipe.steps))
     batches = Source(recipe.task(language), recipe.seed, device).batches(

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from lesion.errors import UsageError
-from lesion_labs.recall.data import VARIANTS, Variant
-from lesion_labs.recall.model import FEED_FORWARDS, forward, initial, matrix, names
+from lesion_labs.recall.model import forward, initial, matrix, names
 from lesion_labs.recall.recipe import PRESETS, RATES
 from lesion_labs.recall.study_file import FeedForward, Optimiser, Preset
 
@@ -54,7 +53,7 @@ def naive(weights: dict[str, torch.Tensor], tokens: list[int]) -> tuple[np.ndarr
     return np.array([w["W_U"] @ state for state in states]), masses[0], masses[1]
 
 
-@pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
+@pytest.mark.parametrize("feed_forward", get_args(FeedForward))
 def test_the_model_is_the_formulas_one_position_at_a_time(feed_forward):
     of = weights(feed_forward)
     tokens, questions = batch()
@@ -69,7 +68,7 @@ def test_the_model_is_the_formulas_one_position_at_a_time(feed_forward):
     assert np.allclose(found.question_mass, np.concatenate(second), atol=1e-12)
 
 
-@pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
+@pytest.mark.parametrize("feed_forward", get_args(FeedForward))
 def test_a_change_of_one_matrix_gives_the_same_whether_all_or_only_what_it_reaches_is_computed(feed_forward):
     of = weights(feed_forward)
     tokens, questions = batch()
@@ -129,7 +128,5 @@ def test_an_unknown_matrix_is_told_with_the_nearest_ones():
 
 
 def test_what_a_study_file_offers_is_what_there_is():
-    assert get_args(FeedForward) == FEED_FORWARDS
     assert get_args(Optimiser) == tuple(RATES)
     assert get_args(Preset) == tuple(PRESETS)
-    assert get_args(Variant) == VARIANTS

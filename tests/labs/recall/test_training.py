@@ -20,6 +20,7 @@ from lesion_labs.recall.language import generated
 from lesion_labs.recall.model import FROZEN, forward, initial
 from lesion_labs.recall.recipe import preset
 from lesion_labs.recall.training import STATE, loss, measured_steps, train
+from runs import altered
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=10, batch=6, steps=12, noise=0.5)
 LANGUAGE = generated(8, 0)
@@ -44,7 +45,7 @@ class Impatient(Silent):
 @pytest.mark.parametrize("saved_every", [0.0, 1e9])
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, monkeypatch, optimiser, saved_every):
     monkeypatch.setattr(training, "SAVED_EVERY", saved_every)
-    recipe = replace(RECIPE, optimiser=optimiser)
+    recipe = altered(RECIPE, optimiser=optimiser)
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
     weights, curve, _ = train(recipe, LANGUAGE, tmp_path / "whole")
@@ -65,7 +66,7 @@ def test_training_moves_every_trained_matrix_and_leaves_the_frozen_ones(tmp_path
 
 
 def test_training_lowers_the_loss_and_is_sgd_with_momentum_and_decay_by_hand(tmp_path):
-    recipe = replace(RECIPE, steps=3, falls=False)
+    recipe = altered(RECIPE, steps=3, falls=False)
     weights, _, _ = train(recipe, LANGUAGE, tmp_path)
     by_hand = {name: tensor.clone() for name, tensor in initial("mlp", 8, 16, 10, 0).items()}
     speed: dict[str, torch.Tensor] = {}
@@ -98,7 +99,7 @@ def test_a_batch_that_asks_nothing_costs_nothing():
 def test_the_folder_of_another_recipe_is_refused_with_the_difference(tmp_path):
     train(RECIPE, LANGUAGE, tmp_path)
     with pytest.raises(UsageError, match=r"another recipe \(noise: 0.5 there, 0.25 here\); give another folder"):
-        train(replace(RECIPE, noise=0.25), LANGUAGE, tmp_path)
+        train(altered(RECIPE, noise=0.25), LANGUAGE, tmp_path)
 
 
 def test_a_state_that_cannot_be_read_is_named(tmp_path):
@@ -109,7 +110,7 @@ def test_a_state_that_cannot_be_read_is_named(tmp_path):
 
 def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
     with pytest.raises(LesionError, match="not a number any more; train again with a smaller learning rate"):
-        train(replace(RECIPE, learning_rate=1e6, steps=40), LANGUAGE, tmp_path)
+        train(altered(RECIPE, learning_rate=1e6, steps=40), LANGUAGE, tmp_path)
 
 
 @given(st.integers(0, 100_000))
@@ -122,11 +123,11 @@ def test_measured_steps_hold_the_ends_and_grow_slowly(steps):
 
 
 def test_the_learning_rate_stays_and_then_falls_to_nothing():
-    rates = [replace(RECIPE, steps=100).rate(step) for step in range(100)]
+    rates = [altered(RECIPE, steps=100).rate(step) for step in range(100)]
     assert rates[:51] == [0.03] * 51
     assert np.allclose(np.diff(rates[50:]), -0.03 / 50)
     assert rates[-1] == pytest.approx(0.03 / 50)
-    assert {replace(RECIPE, steps=100, falls=False).rate(step) for step in range(100)} == {0.03}
+    assert {altered(RECIPE, steps=100, falls=False).rate(step) for step in range(100)} == {0.03}
 
 
 def test_the_state_is_json_and_tensors_alone(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from lesion_labs.recall.model import initial, matrix, names
 from lesion_labs.recall.recipe import preset
 from lesion_labs.recall.result import Cut
 from lesion_labs.recall.truncation import Decomposition, cuts, replaced, sweep
+from runs import altered
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=20, keep=(0.0, 0.3, 1.0), draws=2)
 WEIGHT = torch.randn(10, 40, generator=torch.Generator().manual_seed(0))
@@ -78,7 +78,7 @@ def test_every_matrix_gets_each_fraction_from_both_sides_and_all_controls():
 
 
 def test_fractions_that_keep_as_many_components_are_one():
-    found = list(cuts("F2.in", 10, replace(RECIPE, keep=(0.22, 0.2, 0.2, 0.5))))
+    found = list(cuts("F2.in", 10, altered(RECIPE, keep=(0.22, 0.2, 0.2, 0.5))))
     plain = [(cut.keep, cut.rank, cut.side) for cut in found if cut.control is None]
     assert plain == [(keep, rank, side) for keep, rank in ((0.2, 2), (0.5, 5)) for side in ("top", "bottom")]
     assert [cut.draw for cut in found if cut.control == "random" and cut.rank == 2] == [0, 1]
@@ -86,13 +86,13 @@ def test_fractions_that_keep_as_many_components_are_one():
 
 @pytest.mark.parametrize(("keep", "rank", "kept"), [(0.29, 100, 29), (0.01, 128, 1), (0.1, 128, 12), (0.007, 128, 0)])
 def test_the_rank_kept_is_rounded_down_whatever_floats_say(keep, rank, kept):
-    found = next(cut for cut in cuts("W_O1", rank, replace(RECIPE, keep=(keep,))) if cut.control is None)
+    found = next(cut for cut in cuts("W_O1", rank, altered(RECIPE, keep=(keep,))) if cut.control is None)
     assert found.rank == kept
 
 
 @pytest.mark.parametrize("feed_forward", ["mlp", "linear", "none"])
 def test_every_row_is_what_a_full_run_of_the_changed_model_measures(feed_forward):
-    recipe = replace(RECIPE, feed_forward=feed_forward)
+    recipe = altered(RECIPE, feed_forward=feed_forward)
     weights = {name: tensor.double() for name, tensor in initial(feed_forward, 8, 16, 10, 0).items()}
     examination = Examination.of(recipe, generated(8, 0))
     rows = [row for of_matrix in sweep(weights, examination, recipe) for row in of_matrix]
