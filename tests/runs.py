@@ -70,7 +70,7 @@ def run_evaluation(
     return evaluate_files(study, run, files)
 
 
-def altered(value: V, **fields: Any) -> V:
+def altered(value: V, /, **fields: Any) -> V:
     """A value with other values of some of its fields."""
     return type(value)(**{name: getattr(value, name) for name in type(value).model_fields} | fields)
 

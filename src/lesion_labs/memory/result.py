@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
 from lesion.core.values import Summary
+from lesion.report import wording
+from lesion.report.forms import SHARE, Form, decimals
+from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Fields, Number, Value
 from lesion_labs.memory.study import MemoryStudy
 
@@ -15,12 +19,18 @@ Side = Literal["top", "between", "bottom", "tied", "absent"]
 """Where in a spectrum the noise lies; `tied`: among equal singular values; `absent`: W does not hold it."""
 Trigger = Literal["constant", "zipf", "uniform"]
 Signal = Literal["feed_forward", "value", "value_noise"]
+SIGNALS = {"feed_forward": "feed-forward, q → τ", "value": "attention, recall", "value_noise": "attention, → τ"}
+LOSS = decimals(3, "nats")
+GRADIENT = Form(2, significant=True)
+RATIO = decimals(2)
+FOOT = 0.02
+"""A ratio below this has the colour of this."""
 
 
 T = TypeVar("T")
 
 
-class Evaluation(Fields[T], Generic[T]):
+class Evaluation(Row, Fields[T], Generic[T]):
     """A memory evaluated against the targets f*, without noise.
 
     Attributes:
@@ -29,10 +39,10 @@ class Evaluation(Fields[T], Generic[T]):
         clean_loss: mean of −log p(f*(i)), in nats.
     """
 
-    clean_accuracy: T
-    p_correct: T
-    p_noise: T
-    clean_loss: T
+    clean_accuracy: T = column("Clean accuracy", SHARE)
+    p_correct: T = column("p of f*", SHARE)
+    p_noise: T = column("p of the common class", SHARE)
+    clean_loss: T = column("Clean loss", LOSS)
 
 
 Measures = Evaluation[float]
@@ -70,11 +80,41 @@ class Moment(Evaluation[float]):
         predicted: by the closed form, where there is one.
     """
 
-    step: int
+    step: int = column("Step", label=True)
     singular_values: tuple[float, ...]
     alignment: tuple[float, ...]
     noise: NoisePlace
     predicted: SingularValues | None = None
+
+    @derived.column("σ of the noise", decimals(3))
+    def noise_value(self) -> float | None:
+        """The singular value that holds the noise; None where none does."""
+        return self.singular_values[self.noise.rank - 1] if self.noise.rank else None
+
+    @property
+    def others(self) -> list[float]:
+        """The other singular values, in descending order."""
+        return [value for place, value in enumerate(self.singular_values, 1) if place != self.noise.rank]
+
+    @derived.column("Largest other σ", decimals(3))
+    def largest_other(self) -> float | None:
+        """The largest other singular value."""
+        return self.others[0] if self.others else None
+
+    @derived.column("Smallest other σ", decimals(3))
+    def smallest_other(self) -> float | None:
+        """The smallest other singular value."""
+        return self.others[-1] if self.others else None
+
+    @derived.column("Closed form, noise", decimals(3))
+    def predicted_noise(self) -> float | None:
+        """The singular value of the noise by the closed form."""
+        return None if self.predicted is None else self.predicted.noise
+
+    @derived.column("Closed form, others", decimals(3))
+    def predicted_signal(self) -> float | None:
+        """The other singular values by the closed form."""
+        return None if self.predicted is None else self.predicted.signal
 
 
 class Spread(Value):
@@ -88,6 +128,10 @@ class Spread(Value):
     def of(cls, values: Sequence[float]) -> Spread:
         """The spread of the values."""
         return cls(mean=float(np.mean(values)), low=min(values), high=max(values))
+
+    def estimate(self, draws: int) -> Estimate:
+        """The mean with the ends of so many draws; a single one has no ends."""
+        return Estimate(value=self.mean, low=self.low, high=self.high) if draws > 1 else Estimate(value=self.mean)
 
 
 class Truncated(Evaluation[Spread]):
@@ -112,6 +156,27 @@ class Truncated(Evaluation[Spread]):
     def means(self) -> Measures:
         """The means over draws."""
         return Measures(**{name: self.of(name).mean for name in MEASURES})
+
+
+class KeptPart(Evaluation[Estimate]):
+    """What is left when part of W is kept, as it is shown: means over draws, with the lowest and the highest.
+
+    Attributes:
+        best: whether it is the part with the smallest clean loss.
+    """
+
+    kind: str = column("Kept", label=True)
+    rank: int = column("Components", label=True)
+    draws: int = column("Draws")
+    best: bool = column()
+
+    @classmethod
+    def of_row(cls, row: Truncated, best: bool) -> KeptPart:
+        """A truncation or control as it is shown."""
+        names = {"random": "random", "deletion": "nothing", "top": "largest", "bottom": "smallest"}
+        measures = {name: row.of(name).estimate(row.draws) for name in MEASURES}
+        kind = names[row.control or row.side or ""]
+        return cls(kind=kind, rank=row.rank, draws=row.draws, best=best, **measures)
 
 
 class SizePlace(Value):
@@ -159,18 +224,79 @@ class ClosedForm(Value):
     ratios: tuple[float, ...]
 
 
-class Size(Value):
+class Size(Row):
     """The memories of one size, noise and kind of codes, over draws of codes; `places` by measured step."""
 
-    classes: int
-    inputs: int
-    noise: float
-    codes: Literal["orthonormal", "gaussian"]
+    codes: Literal["orthonormal", "gaussian"] = column("Codes", label=True)
+    classes: int = column()
+    inputs: int = column()
+    noise: float = column("Noise α", label=True)
     draws: int
     places: tuple[SizePlace, ...]
     flips: tuple[Flip, ...]
     cuts: Cuts
     closed_form: ClosedForm | None = None
+
+    @derived.column("First ratio", RATIO)
+    def first_ratio(self) -> float:
+        """σ of the noise over the largest other σ after the first step; the mean over draws of codes."""
+        return self.places[0].ratio.mean
+
+    @derived.column("First side")
+    def first_side(self) -> str:
+        """Where in the spectrum the noise lies after the first step."""
+        return self.places[0].side or "draws disagree"
+
+    @derived.column("Last ratio", RATIO)
+    def last_ratio(self) -> float:
+        """The same ratio after the last step."""
+        return self.last.ratio.mean
+
+    @derived.column("Last side")
+    def last_side(self) -> str:
+        """Where in the spectrum the noise lies after the last step."""
+        return self.last.side or "draws disagree"
+
+    @derived.column("Changed sides")
+    def changed_sides(self) -> str:
+        """Between which steps the noise went to the top of the spectrum, or left it."""
+        return ", ".join(f"{flip.after:,}{wording.DASH}{flip.before:,}" for flip in self.flips)
+
+    @derived.column("Clean loss", LOSS)
+    def whole_loss(self) -> float:
+        """Of the whole memory."""
+        return self.cuts.full.clean_loss
+
+    @derived.column("Without the largest", LOSS)
+    def without_largest(self) -> float:
+        """Clean loss without the largest component."""
+        return self.cuts.without_largest.clean_loss
+
+    @derived.column("Without the smallest", LOSS)
+    def without_smallest(self) -> float:
+        """Clean loss without the smallest component."""
+        return self.cuts.without_smallest.clean_loss
+
+    @derived.column("A random direction less", LOSS)
+    def without_random(self) -> float:
+        """Clean loss without one random direction of W's range."""
+        return self.cuts.random.clean_loss
+
+    @derived.column("Size", label=True)
+    def name(self) -> str:
+        """The classes, and the inputs where these are more: `m = 4`, `m = 4, 16 inputs`."""
+        name = f"m{wording.SPACE}={wording.SPACE}{self.classes}"
+        return name if self.inputs == self.classes else f"{name}, {self.inputs} inputs"
+
+    @property
+    def first_strength(self) -> float:
+        """How far the first ratio is from 1, in factors of two."""
+        return math.log2(max(self.first_ratio, FOOT))
+
+    @property
+    def last_strength(self) -> float:
+        """How far the last ratio is from 1, in factors of two."""
+        return math.log2(max(self.last_ratio, FOOT))
 
     @property
     def last(self) -> SizePlace:
@@ -183,7 +309,7 @@ class Size(Value):
         return self.classes, self.inputs, self.noise
 
 
-class Levels(Fields[float]):
+class Levels(Row, Fields[float]):
     """The signals of the first step: what each adds to the right logit over the mean of the other tokens' logits.
 
     Attributes:
@@ -194,17 +320,25 @@ class Levels(Fields[float]):
         value_other, value_width: mean and standard deviation of v → others.
     """
 
-    feed_forward: float
-    feed_forward_other: float
-    feed_forward_width: float
-    value: float
-    value_spread: float
-    value_noise: float
-    value_other: float
-    value_width: float
+    feed_forward: float = column("Feed-forward, q → τ", GRADIENT)
+    feed_forward_other: float = column("q → others, mean", GRADIENT)
+    feed_forward_width: float = column("q → others, std", GRADIENT)
+    value: float = column("Attention-value, recall", GRADIENT)
+    value_spread: float = column("Recall, std over tokens", GRADIENT)
+    value_noise: float = column("v → τ", GRADIENT)
+    value_other: float = column("v → others, mean", GRADIENT)
+    value_width: float = column("v → others, std", GRADIENT)
 
 
 LEVELS = tuple(Levels.model_fields)
+
+
+class LevelsName(Row):
+    """What tells levels apart: whether they are exact, or means over batches."""
+
+    trigger: Trigger = column("Trigger", label=True)
+    vocabulary: int = column("Vocabulary V", label=True)
+    measured: Literal["exact", "batches"] = column("Measured", label=True)
 
 
 class Vocabulary(Levels):
@@ -222,7 +356,7 @@ class Vocabulary(Levels):
         return Levels(**{name: sum(draw.of(name) for draw in self.draws) / len(self.draws) for name in LEVELS})
 
 
-class Power(Value):
+class Power(Row):
     """How a signal scales with the vocabulary: the least-squares slope of its logarithm against that of V.
 
     Attributes:
@@ -230,11 +364,11 @@ class Power(Value):
         batches: of the means over batches, with its bootstrap interval.
     """
 
-    trigger: Trigger
-    signal: Signal
-    exact: Number
-    late: Number
-    batches: Estimate | None = None
+    trigger: Trigger = column("Trigger", label=True)
+    signal: Signal = column("Signal", SIGNALS.__getitem__, label=True)
+    exact: Number = column("Exact power", decimals(3))
+    late: Number = column("Last two", decimals(3))
+    batches: Estimate | None = column("Power of V", decimals(3), default=None)
 
 
 class FirstStep(Value):
@@ -267,7 +401,6 @@ class MemorySummary(Summary):
 
     kind: Literal["memory"] = "memory"
     version: str
-    approximate: str | None = None
     study: MemoryStudy
     training: tuple[Moment, ...]
     truncated: tuple[Truncated, ...]
@@ -294,8 +427,3 @@ class MemorySummary(Summary):
         """The part of the spectrum with the smallest clean loss, fewest dropped among equals; None at rank 1."""
         parts = (row for row in self.truncated if row.control is None and row.rank < self.rank)
         return min(parts, key=lambda row: (row.clean_loss.mean, -row.rank)) if self.rank > 1 else None
-
-    @property
-    def noises(self) -> list[float]:
-        """The noises of the sweep, ascending."""
-        return sorted({size.noise for size in self.sizes})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import altair as alt
-import pandas as pd
 import pytest
 
 import lesion as python
@@ -11,7 +9,7 @@ from commandline import lesion
 from lesion.core.lock import FolderLock
 from lesion.outputs import own
 from lesion.report import drawing
-from lesion_labs.memory import charts, run, sizes, slopes
+from lesion_labs.memory import run, sizes, slopes
 from lesion_labs.memory.report import MemoryResult
 from lesion_labs.memory.result import MemorySummary
 from memories import memory
@@ -26,10 +24,8 @@ def _small(monkeypatch):
     monkeypatch.setattr(slopes, "SEEDS", 3)
     monkeypatch.setattr(slopes, "BATCH", 400)
     monkeypatch.setattr(slopes, "RESAMPLES", 50)
-    # What the figures show is specified in test_report.py.
-    dot = alt.Chart(pd.DataFrame({"x": [0.0]})).mark_point().encode(x="x:Q")
-    for chart in ("spectrum_chart", "probability_chart", "truncation_chart", "ratio_chart", "signal_chart"):
-        monkeypatch.setattr(charts, chart, lambda *_: dot)
+    # The figures are drawn in test_report.py.
+    monkeypatch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
     monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
     monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
@@ -43,7 +39,8 @@ def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
     assert left.code == 0, left.err
     assert sorted(file.name for file in (tmp_path / "m").iterdir()) == [
-        "figures", "lesion.json", "lock", "report.html", "summary.json",
+        "figures", "lesion.json", "lock", "powers.csv", "report.html", "signals.csv", "sizes.csv", "summary.json",
+        "training.csv", "truncations.csv",
     ]  # fmt: skip
     summary = MemorySummary.model_validate_json((tmp_path / "m" / "summary.json").read_text())
     assert summary.study == memory(4, 4, 24, 0.6, steps=600, name="memory")
@@ -51,8 +48,8 @@ def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies
     assert summary.full.p_noise == pytest.approx(0.6, abs=0.01)
     assert summary.full.noise.side == "top"
     said = " ".join(left.out.split())
-    assert "With the 3 smallest of 4 singular values kept, clean accuracy goes from 0 % to 100 %" in said
-    for words in ("Truncations of W", "Where the noise lies", "orthonormal 4 4 ▼→", "First gradient step", "report: "):
+    assert "With the 3 smallest of 4 components of W kept, the common class's probability goes from 59.9" in said
+    for words in ("Clean accuracy goes from 0.0 % to 100.0 %", "Truncations of W", "report: "):
         assert words in said
 
 
