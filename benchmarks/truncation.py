@@ -48,8 +48,7 @@ from lesion.edits import spectra
 from lesion.edits.edit import Truncate
 from lesion.edits.lowrank import Factors
 from lesion.models.load import Model
-from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.study import METHOD, TruncationStudy
+from lesion.studies.truncation.study import KEEP, METHOD, TruncationStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 from sweep import machine

@@ -9,10 +9,10 @@ from lesion.core import cost
 
 def test_parts_are_noted_one_by_one_and_stand_beside_a_summary_without_changing_it(tmp_path):
     cost.note(tmp_path, "training", {"all-full": 1.5})
-    cost.note(tmp_path, "decompositions", {"computed": 1})
-    cost.note(tmp_path, "decompositions", {"computed": 2})
+    cost.note(tmp_path, "asked", {"computed": 1})
+    cost.note(tmp_path, "asked", {"computed": 2})
     summary = {"found": 1}
-    parts = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}}
+    parts = {"training": {"all-full": 1.5}, "asked": {"computed": 2}}
     assert cost.beside(summary, tmp_path) == {"found": 1, "cost": parts}
     assert summary == {"found": 1}
 
@@ -26,12 +26,12 @@ def test_where_the_cost_is_missing_or_damaged_nothing_is_known_of_it(text, tmp_p
 
 @pytest.mark.parametrize("damage", [None, "3", True, -1, [1], {}, "NaN", float("nan"), float("inf"), 10**400])
 def test_a_part_in_which_something_else_than_amounts_stands_counts_as_absent(damage, tmp_path):
-    sound = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}}
+    sound = {"training": {"all-full": 1.5}, "asked": {"computed": 2}}
     (tmp_path / cost.FILE).write_text(json.dumps(sound))
     assert cost.read(tmp_path) == sound
     for part, broken in (
         ("training", {"all-full": damage}),
-        ("decompositions", {"computed": 2, "seconds": damage}),
+        ("asked", {"computed": 2, "seconds": damage if damage != {} else None}),
         ("training", damage if damage != {} else []),
     ):
         (tmp_path / cost.FILE).write_text(json.dumps(sound | {part: broken}))

@@ -5,6 +5,7 @@ What another study keeps apart from, and the texts on which its edits are calibr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ def calibrated_on(edits: Iterable[Edit]) -> Used:
             for draw_of_texts in inputs.provenance:
                 texts.setdefault(draw_of_texts.data, set()).update(draw_of_texts.ids)
     return Used.make(texts)
+
+
+def validation_count(share: float, items: int) -> int:
+    """How many of at least two items an edit is chosen on, so that neither these nor the others are none."""
+    return min(max(1, math.ceil(share * items)), items - 1)
 
 
 def draw_apart(

@@ -58,4 +58,4 @@ def _amounts_within(part: object) -> bool:
     return isinstance(part, dict) and all(_amount(value) or _amounts_within(value) for value in part.values())
 
 
-_USABLE = {"decompositions": _amounts, "training": _amounts}
+_USABLE = {"training": _amounts}

@@ -144,8 +144,11 @@ class derived(property):  # noqa: N801 (it is used as `property` is)
 
         def decorate(method: Any) -> derived:
             made = cls(method)
-            mean = str(method.__annotations__.get("return")).startswith("Mean")
-            made.shown = Shown(title, form, label, key or method.__name__, name=method.__name__, mean=mean)
+            returned = str(method.__annotations__.get("return"))
+            mean, shown = returned.startswith("Mean"), Shown(title, form, label, key or method.__name__)
+            made.shown = replace(shown, name=method.__name__, mean=mean)
+            if returned.startswith("Estimate"):
+                made.shown = replace(made.shown, estimate=True, low=f"{shown.key}_low", high=f"{shown.key}_high")
             return made
 
         return decorate

@@ -70,6 +70,22 @@ class Estimate(Value):
         """What `lesion.statistics` found, as a value of a result."""
         return cls(value=contrast.value, low=contrast.low, high=contrast.high, p=p, p_corrected=p_corrected)
 
+    @classmethod
+    def dropped(
+        cls, baseline: np.ndarray, edited: np.ndarray, level: float, p_corrected: float | None = None
+    ) -> Estimate:
+        """The drop in accuracy from one [items] array of which is right to the other, with McNemar's exact p."""
+        from lesion.statistics.paired import paired_drop, paired_p
+
+        return cls.of(paired_drop(baseline, edited, level), paired_p(baseline, edited), p_corrected)
+
+    @property
+    def side(self) -> int:
+        """1 where the interval lies above 0, −1 where it lies below; 0 where it holds 0 or is not known."""
+        if self.low is None or self.high is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
+
     @property
     def negative(self) -> Estimate:
         """A drop as a gain. A drop of 0 stays 0: −0.0 would be written as a loss of nothing."""

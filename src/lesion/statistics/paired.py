@@ -117,6 +117,11 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
     return min(1.0, 2.0 * float(binom.cdf(min(b_only, e_only), discordant, 0.5)))
 
 
+def paired_p(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> float:
+    """`mcnemar_exact` of which items are right before and after."""
+    return mcnemar_exact(int((baseline & ~edited).sum()), int((edited & ~baseline).sum()))
+
+
 def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
     """Exact two-sided test that paired differences lie symmetrically around 0 (Fisher's randomisation test).
 

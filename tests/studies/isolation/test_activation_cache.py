@@ -15,7 +15,7 @@ import lesion.studies.isolation.activation_cache as observations
 from commandline import write
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.activation_cache import FILE, Observed, draw_texts, observe_all, read
+from lesion.studies.isolation.activation_cache import FILE, draw_texts, observe_all, read
 from lesion.studies.isolation.study import IsolationStudy
 from tiny import model, tiny, tokenizer
 
@@ -60,17 +60,15 @@ def look(what: IsolationStudy, llama, folder: Path):
 
 
 def test_the_file_gives_back_every_number_to_the_bit(llama, tmp_path):
-    kept = [Observed(f"data {n} é", 10 * n, n, f"{n}", observed(llama, n)) for n in range(3)]
+    kept = {f"key {n} é": observed(llama, n) for n in range(3)}
     observations.write(tmp_path / FILE, kept)
     again = read(tmp_path / FILE)
-    assert [(o.data, o.samples, o.repeat, o.texts) for o in again] == [
-        (o.data, o.samples, o.repeat, o.texts) for o in kept
-    ]
-    for one, other in zip(kept, again, strict=True):
-        assert other.inputs.digest == one.inputs.digest
-        assert (other.inputs.provenance, other.inputs.tokens) == (one.inputs.provenance, one.inputs.tokens)
-        for name, vector in one.inputs.tensors().items():
-            assert torch.equal(other.inputs.tensors()[name], vector), name
+    assert list(again) == list(kept)
+    for one, other in zip(kept.values(), again.values(), strict=True):
+        assert other.digest == one.digest
+        assert (other.provenance, other.tokens) == (one.provenance, one.tokens)
+        for name, vector in one.tensors().items():
+            assert torch.equal(other.tensors()[name], vector), name
 
 
 def test_a_second_run_looks_at_no_text_and_has_the_same_sums(llama, data, tmp_path, passes):
@@ -85,7 +83,7 @@ def test_a_second_run_looks_at_no_text_and_has_the_same_sums(llama, data, tmp_pa
 
 
 def test_who_may_read_other_new_files_may_read_the_statistics(llama, tmp_path):
-    observations.write(tmp_path / FILE, [Observed("d", 1, 0, "", observed(llama, 1))])
+    observations.write(tmp_path / FILE, {"key": observed(llama, 1)})
     (tmp_path / "other").write_text("")
     assert (tmp_path / FILE).stat().st_mode == (tmp_path / "other").stat().st_mode
 
@@ -178,16 +176,16 @@ def damaged(path: Path, how: str) -> None:
         elif how == "one number another":
             next(iter(tensors.values()))[0] += 1
         elif how == "another draw":
-            header["entries"][0]["repeat"] = 1
+            header["entries"]["0" * 64] = header["entries"].pop(next(iter(header["entries"])))
         elif how == "vector of another size":
             name = next(iter(tensors))
             tensors[name] = tensors[name][:-1].clone()
         elif how == "later version":
             header["version"] = 2
         elif how == "entry gone":
-            del header["entries"][0]["readers"]
+            del next(iter(header["entries"].values()))["readers"]
         elif how == "wrong kind":
-            header["entries"][0]["samples"] = "many"
+            next(iter(header["entries"].values()))["texts"] = "many"
         save_file(tensors, path, metadata={} if how == "no header" else {"lesion": json.dumps(header)})
 
 
@@ -208,5 +206,5 @@ def test_a_damaged_file_is_refused_in_words_that_say_what_to_do(how, llama, data
 def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing_half(llama, tmp_path):
     (tmp_path / FILE).mkdir()
     with pytest.raises(LesionError, match=r"cannot be written: .*--out"):
-        observations.write(tmp_path / FILE, [Observed("d", 1, 0, "", observed(llama, 1))])
+        observations.write(tmp_path / FILE, {"key": observed(llama, 1)})
     assert [entry.name for entry in tmp_path.iterdir()] == [FILE]

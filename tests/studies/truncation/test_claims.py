@@ -82,7 +82,7 @@ def test_nothing_chosen_is_said_with_its_reason_and_what_the_best_does():
     json = made.nothing()
     text = cut(made.summary(json))
     assert text.startswith(json["nothing"])
-    assert "The best, the top 5 % of 5.mlp.up, changes accuracy of ioi on test items by" in text
+    assert "The best single edit, the top 5 % of 5.mlp.up, changes accuracy of ioi by" in text
 
 
 def test_a_gain_that_forbidding_gives_too_says_so_in_its_first_sentence():

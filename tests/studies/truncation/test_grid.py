@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lesion.edits.edit import Truncate
 from lesion.errors import UsageError
-from lesion.studies.truncation.grid import KEEP, grid
+from lesion.studies.truncation.grid import grid
+from lesion.studies.truncation.study import KEEP
 from tiny import FAMILIES, model
 
 
@@ -35,7 +36,6 @@ def test_cells_stand_in_the_order_of_layers_matrices_sides_and_falling_keeps(ana
             (0, 2), ("mlp.up", "mlp.down"), ("top", "bottom"), (0.5, 0.25)
         )
     ]
-    assert found.matrices == ("mlp.up", "mlp.down")
     assert not found.merged
 
 
@@ -66,7 +66,7 @@ def test_every_edit_asked_for_is_a_cell_or_the_same_as_one_and_cells_are_all_dif
         assert components(edit, 32) == (everything if same is None else components(same, 32))
         assert same is None or same in cells
     for cell in found.cells:
-        assert 0 <= cell.rank == len(components(cell.edit, 32)) < cell.of == 32
+        assert 0 <= cell.row.rank == len(components(cell.edit, 32)) < cell.row.of == 32
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -78,21 +78,21 @@ def test_in_every_family_all_are_the_matrices_of_all_blocks_and_what_is_saved_is
     assert [cell.edit.address for cell in found.cells] == list(there)
     for cell in found.cells:
         rows, columns = there[cell.edit.address].shape
-        assert f"{cell.layer}.{cell.matrix}" == cell.edit.address
-        assert cell.of == min(rows, columns)
-        assert cell.saved == rows * columns - (rows * cell.rank + cell.rank * columns)
+        assert f"{cell.row.layer}.{cell.row.matrix}" == cell.edit.address == cell.row.address
+        assert cell.row.of == min(rows, columns)
+        assert cell.row.saved == rows * columns - (rows * cell.row.rank + cell.row.rank * columns)
 
 
 def test_keeping_nothing_is_one_cell_whichever_side_it_is_kept_of(anatomy):
     found = grid(anatomy, [0], ["mlp.up"], [0.0, 0.01], "both")  # 0.01 of 32 is none too
     (cell,) = found.cells
-    assert (cell.rank, cell.saved) == (0, 48 * 32)
+    assert (cell.row.rank, cell.row.saved) == (0, 48 * 32)
     assert len(found.merged) == 3
 
 
 def test_a_branch_is_its_matrices_and_a_matrix_named_twice_is_searched_once(anatomy):
     def names(*matrices):
-        return grid(anatomy, [0], list(matrices), [0.5], "top").matrices
+        return tuple(cell.row.matrix for cell in grid(anatomy, [0], list(matrices), [0.5], "top").cells)
 
     assert names("mlp") == ("mlp.gate", "mlp.up", "mlp.down")
     assert names("attention") == ("attention.q", "attention.k", "attention.v", "attention.o")
@@ -102,7 +102,7 @@ def test_a_branch_is_its_matrices_and_a_matrix_named_twice_is_searched_once(anat
 
 def test_experts_are_searched_each_for_itself():
     found = grid(model("mixtral").anatomy, [0], ["mlp"], [0.5], "top")
-    assert {name for name in found.matrices if "expert" in name} == {
+    assert {cell.row.matrix for cell in found.cells if "expert" in cell.row.matrix} == {
         f"mlp.expert{n}.{matrix}" for n in range(4) for matrix in ("gate", "up", "down")
     }
 

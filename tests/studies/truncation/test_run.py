@@ -11,10 +11,10 @@ from oracle import Listener
 from searching import COUNT, Known, Say, chance, contrasts, order, questions, study, validation
 
 from commandline import save, write
-from lesion.core import cost
 from lesion.core.store import Store
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
+from lesion.edits.spectra import spectra
 from lesion.errors import LesionError, UsageError
 from lesion.studies.truncation.rivals import FACTORS
 from lesion.studies.truncation.study import TruncationStudy
@@ -115,25 +115,10 @@ def test_a_better_model_is_left_as_an_edit_and_one_that_is_no_longer_the_best_is
 
 
 def test_decompositions_are_computed_once_for_all_keeps_and_sides_of_a_matrix(tmp_path):
-    task = contrasts(tmp_path / "c.jsonl", 10)
-    fresh = model("llama")
-    summary = run_truncation(
-        study(task, keep=[0.75, 0.5, 0.25, 0.1], side="both", matrices="mlp"), tmp_path / "out", model=fresh
-    ).summary
-    told = cost.read(tmp_path / "out")["decompositions"]
-    assert (told["computed"], told["read"]) == (9, 0)  # three matrices of three blocks
-    assert told["seconds"] > 0
-    assert '"computed"' not in summary.text()
-    assert len(summary.cells) == 9 * 8
-
-
-def test_a_run_goes_on_where_the_cost_of_the_work_before_it_is_damaged(llama, file, tmp_path):
-    first = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
-    there = json.loads((tmp_path / "out" / cost.FILE).read_text())
-    damaged = {**there, "decompositions": dict.fromkeys(there["decompositions"])}
-    (tmp_path / "out" / cost.FILE).write_text(json.dumps(damaged))
-    again = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
-    assert again.summary == first.summary
+    task, fresh = contrasts(tmp_path / "c.jsonl", 10), model("llama")
+    what = study(task, keep=[0.75, 0.5, 0.25, 0.1], side="both", matrices="mlp")
+    assert len(run_truncation(what, tmp_path / "out", model=fresh).summary.cells) == 9 * 8
+    assert (spectra(fresh).computed, spectra(fresh).read) == (9, 0)  # three matrices of three blocks
 
 
 def test_spectra_are_the_singular_values_of_the_searched_matrices(llama, file, tmp_path):
@@ -259,7 +244,7 @@ def test_a_checkpoint_can_be_searched_and_the_others_followed(lineage, tmp_path)
     table = {"source": str(lineage), "revision": "step1"}
     named = run_truncation(study(task, model=table, revisions=["step2"]), tmp_path / "named").summary
     assert_same_to_rounding(numbers_of(typed), numbers_of(named))
-    assert typed.followed == ["step2"]
+    assert {row.revision for row in typed.revisions} == {"step2"}
     alone = run_truncation(study(task, model=f"{lineage}@step2"), tmp_path / "alone").summary
     row = next(row for row in typed.revisions if row.edit == "baseline")
     base = next(base for base in alone.unedited if base.part == "test")

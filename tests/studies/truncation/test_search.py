@@ -451,7 +451,7 @@ def test_where_its_bound_does_not_hold_nothing_is_given_up_and_that_is_said(llam
     summary = run_truncation(what, tmp_path / "out", model=llama, make_engine=table).summary
     assert summary.elimination is None
     assert not any(cell.eliminated for cell in summary.cells)
-    says = {"gold": "goes by log-probability", "tasks": "several tasks", "few": "6 validation items are too few"}
+    says = {"gold": "a single task only", "tasks": "a single task only", "few": "6 validation items are too few"}
     assert any("No cell is given up early" in note and says[case] in note for note in summary.notes)
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.registry import load_study
-from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.study import Screen, TruncationStudy
+from lesion.studies.truncation.study import KEEP, Screen, TruncationStudy
 
 LEAST = {"model": "bundled:llama-base", "tasks": ["primer:atlas"]}
 TEXT = 'kind = "truncation"\nmodel = "bundled:llama-base"\ntasks = ["primer:atlas"]\n'

@@ -17,7 +17,7 @@ from lesion.report import forms
 from lesion.report.rows import Row, column
 from lesion.report.values import Estimate
 from lesion.statistics.critical import SHARE, p_critical, pairs
-from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.statistics.paired import ALPHA, accuracy, holm, paired_drop, paired_p
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.contrast import forced
@@ -80,7 +80,7 @@ def under_edits(
     before, chance = before[asked], chance[asked]
     after = {edit: _read(frame)[1][asked] for edit, frame in answered.items()}
     missing = [1.0] * (tests - len(after))
-    unchanged = [mcnemar_exact(int((before & ~now).sum()), int((now & ~before).sum())) for now in after.values()]
+    unchanged = [paired_p(before, now) for now in after.values()]
     counts = [pairs(before, now) for now in after.values()]
     guess = float(chance.mean())
     lost = [p_critical(each, SHARE, guess) for each in counts]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -28,20 +27,6 @@ FILE = "statistics.safetensors"
 FORMAT = "lesion statistics"
 ByDraw = Mapping[tuple[int, int], Inputs]
 """Inputs by (samples, repeat)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """What was observed on one draw (`samples`, `repeat`) of one data set.
-
-    `texts` is the digest of the token ids of its texts, in order: what the ids of items alone do not show.
-    """
-
-    data: str
-    samples: int
-    repeat: int
-    texts: str
-    inputs: Inputs
 
 
 def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
@@ -97,36 +82,24 @@ def observe_all(
         LesionError: the folder cannot be written.
     """
     path = folder / FILE
-    stored = read(path) if path.exists() else []
+    stored = read(path) if path.exists() else {}
     observed: dict[str, dict[tuple[int, int], Inputs]] = {}
     for number, (data, drawn) in enumerate(texts.items()):
-        draws = {(draw.samples, draw.repeat): draw for draw in drawn.draws}
-        fitting = [old for old in stored if old.data == data and _same(old, model, drawn)]
-        known = {(old.samples, old.repeat): old.inputs for old in fitting}
-        if not draws.keys() <= known.keys():
+        keys = [_key(model, drawn, draw) for draw in drawn.draws]
+        if not stored.keys() >= set(keys):
             inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{number}.safetensors")
-            known = dict(zip(draws, inputs, strict=True))
-            stored = [old for old in stored if old.data != data]
-            stored += [Observed(data, *key, _digest(drawn, draw), known[key]) for key, draw in draws.items()]
+            others = {key: old for key, old in stored.items() if old.provenance[0].data != data}
+            stored = others | dict(zip(keys, inputs, strict=True))
             write(path, stored)
-        observed[data] = {key: known[key] for key in draws}
+        observed[data] = {(draw.samples, draw.repeat): stored[key] for draw, key in zip(drawn.draws, keys, strict=True)}
     return observed
 
 
-def _same(old: Observed, model: Model, drawn: Calibration) -> bool:
-    """Whether what is stored is what observing the same draw now would give."""
-    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (old.samples, old.repeat)), None)
-    if draw is None or len(old.inputs.provenance) != 1:
-        return False
-    source = old.inputs.provenance[0]
-    return (source.fingerprint, source.ids, source.style, source.seed, source.replacement, old.texts) == (
-        model.fingerprint,
-        tuple(drawn.ids[place] for place in draw.places),
-        drawn.style,
-        drawn.seed,
-        drawn.replacement,
-        _digest(drawn, draw),
-    )
+def _key(model: Model, drawn: Calibration, draw: Draw) -> str:
+    """SHA-256 of all that the sums of a draw depend on, the very token ids of its texts among it."""
+    ids = [drawn.ids[place] for place in draw.places]
+    how = [drawn.data, drawn.style, drawn.seed, drawn.replacement, draw.samples, draw.repeat]
+    return hashlib.sha256(json.dumps([model.fingerprint, how, ids, _digest(drawn, draw)]).encode()).hexdigest()
 
 
 def _digest(drawn: Calibration, draw: Draw) -> str:
@@ -134,24 +107,20 @@ def _digest(drawn: Calibration, draw: Draw) -> str:
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def write(path: Path, observed: Sequence[Observed]) -> None:
-    """Write inputs into a file, whole or not at all.
+def write(path: Path, observed: Mapping[str, Inputs]) -> None:
+    """Write inputs by their key into a file, whole or not at all.
 
     Raises:
         LesionError: it cannot be written.
     """
-    entries, tensors = [], {}
-    for number, each in enumerate(observed):
-        entry: dict[str, object] = {"data": each.data, "samples": each.samples, "repeat": each.repeat}
-        entry |= {"content": each.texts} | each.inputs.header()
-        entries.append({**entry, "seal": _seal(entry, each.inputs)})
-        tensors.update({f"{number}/{name}": vector for name, vector in each.inputs.tensors().items()})
+    entries = {key: {**inputs.header(), "seal": _seal(key, inputs)} for key, inputs in observed.items()}
+    tensors = {f"{key}/{name}": v for key, inputs in observed.items() for name, v in inputs.tensors().items()}
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
     keep(path, save(tensors, metadata={"lesion": header}))
 
 
-def read(path: Path) -> list[Observed]:
-    """The inputs that a file holds.
+def read(path: Path) -> dict[str, Inputs]:
+    """The inputs that a file holds, by their key.
 
     Raises:
         LesionError: the file is not one of sums, or is damaged.
@@ -162,23 +131,22 @@ def read(path: Path) -> list[Observed]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header["format"] != FORMAT or header["version"] != 1:
             raise KeyError("format")
-        return [_entry(number, entry, tensors) for number, entry in enumerate(header["entries"])]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, LesionError) as error:
+        return {key: _entry(key, entry, tensors) for key, entry in header["entries"].items()}
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, LesionError) as error:
         raise LesionError(
             f"{path} does not hold what was observed of a model, or is damaged ({error}); remove it, and it is made"
             f" again."
         ) from error
 
 
-def _entry(number: int, entry: dict[str, object], tensors: Mapping[str, Tensor]) -> Observed:
-    own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
-    inputs, seal = Inputs.from_parts(entry, own), entry.pop("seal")
-    if seal != _seal(entry, inputs):
+def _entry(key: str, entry: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Inputs:
+    own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{key}/")}
+    inputs = Inputs.from_parts(entry, own)
+    if len(inputs.provenance) != 1 or entry["seal"] != _seal(key, inputs):
         raise ValueError("its numbers are not those that were written")
-    samples, repeat = int(str(entry["samples"])), int(str(entry["repeat"]))
-    return Observed(str(entry["data"]), samples, repeat, str(entry["content"]), inputs)
+    return inputs
 
 
-def _seal(entry: Mapping[str, object], inputs: Inputs) -> str:
+def _seal(key: str, inputs: Inputs) -> str:
     """A digest of everything that an entry says."""
-    return hashlib.sha256(json.dumps([entry, inputs.digest], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([key, inputs.header(), inputs.digest], sort_keys=True).encode()).hexdigest()

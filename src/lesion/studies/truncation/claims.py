@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
@@ -11,22 +10,13 @@ from lesion.report.forms import CHANGE, NATS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.rows import p_text
 from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA, counted
-from lesion.studies.truncation.result import (
-    FORCED,
-    UNEDITED,
-    EditOf,
-    Rival,
-    Role,
-    Tested,
-    Tokens,
-    TruncationSummary,
-)
+from lesion.studies.truncation.result import FORCED, UNEDITED, EditOf, Rival, Tested, TruncationSummary
 
-Direction = Literal["gain", "loss", "none"]
 TEST = (
     "an interval on test items that excludes 0, and of accuracy an exact paired p of at most .05, not corrected for"
     " several tasks"
 )
+VERBS = {1: "raises", -1: "lowers", 0: "takes"}
 
 
 @rule(
@@ -41,26 +31,24 @@ TEST = (
 def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
     """What the edit that the search leaves behind does on the test items of every task, beside forbidding tokens."""
     if summary.chosen is None or summary.kept is None:
-        yield Claim((summary.nothing or "Nothing was chosen.", *_best_anyway(summary)))
+        yield Claim((summary.nothing or "Nothing was chosen.", *_single_edit(summary)))
         return
-    order = {"gain": 0, "loss": 1, "none": 2}
-    for test in sorted(kept_tests(summary), key=lambda test: order[direction(summary, test)]):
-        sentences = [_moves(summary, test, summary.kept), _size(summary, test), *_form(summary, test)]
+    gains_first = {1: 0, -1: 1, 0: 2}
+    for test in sorted(summary.kept_tests, key=lambda test: gains_first[direction(summary, test)]):
+        sentences = [_moves(summary, test, summary.kept), _size(test), *_form(summary, test)]
         yield Claim(tuple(sentences), ((EditOf(what=summary.role(summary.kept), edit=summary.kept), test),))
 
 
-def kept_tests(summary: TruncationSummary) -> tuple[Tested, ...]:
-    """The test items under the edit that the search leaves behind."""
-    return summary.best_tests if summary.kept == summary.chosen else summary.composed_tests
+def direction(summary: TruncationSummary, test: Tested) -> int:
+    """1 for a gain, −1 for a loss: the objective's interval on test items lies beyond 0 (and p is small); else 0."""
+    if test.collapsed:
+        return 0
+    return test.gold_gain.side if summary.by_gold else _shown(test.gain)
 
 
-def direction(summary: TruncationSummary, test: Tested) -> Direction:
-    """`gain` or `loss` where the objective's interval on test items lies beyond 0 (and p is small), else `none`."""
-    gain = test.gold_gain if summary.by_gold else test.gain
-    sure = summary.by_gold or gain.p is None or gain.p <= ALPHA
-    if gain.low is None or gain.high is None or not sure or test.collapsed:
-        return "none"
-    return "gain" if gain.low > 0 else "loss" if gain.high < 0 else "none"
+def _shown(change: Estimate) -> int:
+    """The side of 0 on which an interval lies, where p is small as well."""
+    return change.side if (change.p or 0.0) <= ALPHA else 0
 
 
 def rivals_of(summary: TruncationSummary, task: str) -> list[Rival]:
@@ -68,78 +56,74 @@ def rivals_of(summary: TruncationSummary, task: str) -> list[Rival]:
     return [rival for rival in summary.rivals if rival.task == task and (rival.what != "forbidden" or rival.fitted)]
 
 
+def _fitted(summary: TruncationSummary, task: str) -> Rival | None:
+    return next((rival for rival in rivals_of(summary, task) if rival.what == "forbidden"), None)
+
+
 def _moves(summary: TruncationSummary, test: Tested, edit: str) -> str:
     kept = f"Keeping {summary.name(edit)}"
     if test.collapsed:
         share = WHOLE_SHARE.text(test.label_share)
         return f"{kept} gives one answer to {share} of {test.task}: its accuracy says nothing."
-    found = direction(summary, test)
-    verb = {"gain": "raises", "loss": "lowers", "none": "takes"}[found]
+    side = direction(summary, test)
+    text = f"{kept} {VERBS[side]} {test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
     if summary.by_gold:
-        text = f"{kept} {verb} the log-probability of gold answers of {test.task} by {NATS.text(test.gold_gain.value)}"
-    else:
-        text = f"{kept} {verb} {test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
-    if found == "none":
-        return f"{text} on test items: not shown to be a change."
+        gain = NATS.text(test.gold_gain.value)
+        text = f"{kept} {VERBS[side]} the log-probability of gold answers of {test.task} by {gain}"
     rivals = rivals_of(summary, test.task)
-    if found == "gain" and rivals:
-        fitted = next((rival for rival in rivals if rival.what == "forbidden"), None)
-        if fitted is not None and not fitted.beaten:
-            tokens = counted(len(fitted.forbidden), "first token")
-            return f"{text} on test items, but forbidding {tokens} gives {SHARE.text(fitted.accuracy.value)}."
-        unbeaten = [rival.name for rival in rivals if not rival.beaten]
-        if not unbeaten:
-            return f"{text} on test items, more than any of its {len(rivals)} rivals."
-        return f"{text} on test items, but not shown to be more than {unbeaten[0]}."
-    return f"{text} on test items."
+    unbeaten = [rival for rival in rivals if not rival.beaten]
+    forbidding = _fitted(summary, test.task)
+    further = ""
+    if side == 0:
+        further = ": not shown to be a change"
+    elif side == 1 and forbidding in unbeaten and forbidding is not None:
+        tokens = counted(len(forbidding.forbidden), "first token")
+        further = f", but forbidding {tokens} gives {SHARE.text(forbidding.accuracy.value)}"
+    elif side == 1 and unbeaten:
+        further = f", but not shown to be more than {unbeaten[0].name}"
+    elif side == 1 and rivals:
+        further = f", more than any of its {len(rivals)} rivals"
+    return f"{text} on test items{further}."
 
 
-def _size(summary: TruncationSummary, test: Tested) -> str:
+def _size(test: Tested) -> str:
     """The change with its interval and test, and what is surely changed beside what the search maximises."""
-    change = f"Accuracy changes by {CHANGE.text(test.gain)}{_p(test.gain)}"
-    gold = f"log-probability of gold answers by {NATS.text(test.gold_gain)}" if _sure(test.gold_gain) else ""
-    tokens = [
-        f"probability of the {role} token by {CHANGE.text(gain)}"
-        for role, gain in (("right", test.right_gain), ("tempting", test.tempting_gain))
-        if gain is not None and _sure(gain)
-    ]
-    return f"{wording.listed([change, *filter(None, (gold, *tokens))])} ({counted(test.items, 'test item')})."
+    changes = [f"Accuracy changes by {_change(test)}"]
+    if test.gold_gain.side:
+        changes.append(f"log-probability of gold answers by {NATS.text(test.gold_gain)}")
+    for role, gain in (("right", test.right_gain), ("tempting", test.tempting_gain)):
+        if gain is not None and gain.side:
+            changes.append(f"probability of the {role} token by {CHANGE.text(gain)}")
+    return f"{wording.listed(changes)} ({counted(test.items, 'test item')})."
 
 
-def _p(estimate: Estimate) -> str:
-    return f" ({text})" if (text := p_text(estimate)) else ""
-
-
-def _sure(estimate: Estimate) -> bool:
-    return estimate.low is not None and estimate.high is not None and (estimate.low > 0 or estimate.high < 0)
+def _change(test: Tested) -> str:
+    return f"{CHANGE.text(test.gain)} ({p_text(test.gain)})".removesuffix(" ()")
 
 
 def _form(summary: TruncationSummary, test: Tested) -> list[str]:
     """What the cut adds to forbidding tokens, and whether the forced choice moves: the form of the answer aside."""
     texts = []
-    fitted = next((rival for rival in rivals_of(summary, test.task) if rival.what == "forbidden"), None)
-    if fitted is not None and fitted.beyond is not None:
-        texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(fitted.beyond)}")
+    forbidding = _fitted(summary, test.task)
+    if forbidding is not None and forbidding.beyond is not None:
+        texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(forbidding.beyond)}")
     elif any(rival.what == "forbidden" and rival.task == test.task for rival in summary.rivals):
         texts.append("forbidding its frequent wrong first tokens does not help the unedited model")
-    for forced in (rival for rival in summary.rivals if rival.task == test.task and rival.what in FORCED):
-        if forced.edited is not None and forced.beyond is not None:
-            moves = _sure(forced.beyond) and (forced.beyond.p or 0) <= ALPHA
-            moved = "" if moves else ", not shown to move"
-            texts.append(
-                f"the {forced.name} goes from {SHARE.text(forced.accuracy.value)} to {SHARE.text(forced.edited.value)}"
-                f" ({CHANGE.text(forced.beyond)}{moved})"
-            )
+    for forced in rivals_of(summary, test.task):
+        if forced.what in FORCED and forced.edited is not None and forced.beyond is not None:
+            moved = f"{CHANGE.text(forced.beyond)}{'' if _shown(forced.beyond) else ', not shown to move'}"
+            ends = " to ".join(SHARE.text(share.value) for share in (forced.accuracy, forced.edited))
+            texts.append(f"the {forced.name} goes from {ends} ({moved})")
     return [f"{wording.capital('; '.join(texts))}."] if texts else []
 
 
-def _best_anyway(summary: TruncationSummary) -> list[str]:
-    """What the best cell does on test items although it was not chosen."""
-    if summary.best is None:
+def _single_edit(summary: TruncationSummary) -> list[str]:
+    """What the best cell does on test items, where another edit or none is left behind."""
+    if summary.best is None or summary.best == summary.kept:
         return []
     return [
-        f"The best, {summary.name(summary.best)}, changes accuracy of {test.task} on test items by"
-        f" {CHANGE.text(test.gain)}{_p(test.gain)}."
+        f"The best single edit, {summary.name(summary.best)}, changes accuracy of {test.task} by {_change(test)} on"
+        " test items."
         for test in summary.best_tests[:2]
     ]
 
@@ -151,23 +135,25 @@ def _best_anyway(summary: TruncationSummary) -> list[str]:
 )
 def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
     """Whether a cut beats what stands in its place: random subspaces of its rank, deletion, and a constant factor."""
-    for test in kept_tests(summary) if summary.chosen else ():
-        rivals = [rival for rival in rivals_of(summary, test.task) if rival.what not in FORCED]
-        placed = [rival for rival in rivals if rival.what != "forbidden"]
-        if direction(summary, test) == "none" or not placed:
+    for test in summary.kept_tests:
+        rivals = rivals_of(summary, test.task)
+        placed = [rival for rival in rivals if rival.what not in (*FORCED, "forbidden")]
+        side = direction(summary, test)
+        if side == 0 or not placed:
             continue
         drawn = [rival.accuracy.value or 0.0 for rival in placed if rival.what == "subspace"]
         levels = [f"{rival.name} {SHARE.text(rival.accuracy.value)}" for rival in placed if rival.what != "subspace"]
         if drawn:
             ends = f"{SHARE(min(drawn))} to {SHARE.text(max(drawn))}"
             levels.insert(0, f"{len(drawn)} random subspaces of that rank {ends}")
-        said: tuple[str, ...] = ()
-        if direction(summary, test) == "gain":
-            beaten = all(rival.beaten for rival in rivals_of(summary, test.task))
-            every = f"The cut beats all {len(rivals_of(summary, test.task))} of its rivals."
-            said = (every if beaten else "Nothing in the spectrum is shown to matter.",)
-        numbers = f"On {test.task} the cut gives {SHARE.text(test.accuracy)}; in its place {wording.listed(levels)}."
-        yield Claim((*said, numbers), tuple(placed))
+        sentences = [
+            f"On {test.task} the cut gives {SHARE.text(test.accuracy)}; in its place {wording.listed(levels)}."
+        ]
+        if side == 1 and all(rival.beaten for rival in rivals):
+            sentences.insert(0, f"The cut beats all {len(rivals)} of its rivals.")
+        elif side == 1:
+            sentences.insert(0, "Nothing in the spectrum is shown to matter.")
+        yield Claim(tuple(sentences), tuple(placed))
 
 
 @rule(
@@ -176,39 +162,28 @@ def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
 )
 def what_was_composed(summary: TruncationSummary) -> Iterable[Claim]:
     """How many steps of the composition stayed, and the best single edit that it began with."""
-    if not summary.path:
-        return
-    stayed = sum(step.accepted for step in summary.path)
-    text = f"Matrix by matrix, {stayed} of {counted(len(summary.path), 'step')} stayed"
-    single = [
-        f"The best single edit, {summary.name(summary.best)}, changes accuracy of {test.task} by"
-        f" {CHANGE.text(test.gain)}{_p(test.gain)} on test items."
-        for test in summary.best_tests[:2]
-        if summary.best is not None and summary.composed != summary.best
-    ]
-    yield Claim((f"{text}: {summary.name(summary.composed or '')}.", *single), summary.path)
+    if summary.path:
+        stayed = sum(step.accepted for step in summary.path)
+        text = f"Matrix by matrix, {stayed} of {counted(len(summary.path), 'step')} stayed"
+        yield Claim((f"{text}: {summary.name(summary.composed or '')}.", *_single_edit(summary)), summary.path)
 
 
 @rule("Under E the right token goes from A to B, the tempting one from C to D.", needs="a contrast task")
 def how_the_two_tokens_move(summary: TruncationSummary) -> Iterable[Claim]:
     """Per task and edit, both tokens' mean probabilities before and after, on the model that was searched."""
-    for before in (tokens for tokens in summary.searched_tokens if tokens.edit == UNEDITED):
-        for after in summary.searched_tokens:
-            if after.task == before.task and after.edit != UNEDITED:
-                right, tempting = (_token(before, after, role) for role in ("right", "tempting"))
-                margin = f"{NATS.text(before.margin)} to {NATS.text(after.margin)}"
-                yield Claim(
-                    (
-                        f"{before.task}, {summary.name(after.edit)}: the right token goes from {right}, the tempting"
-                        f" one from {tempting} (mean probability, {counted(after.items, 'item')}).",
-                        f"The margin in log p goes from {margin}.",
-                    ),
-                    (before, after),
-                )
-
-
-def _token(before: Tokens, after: Tokens, role: Role) -> str:
-    return " to ".join(SHARE.text(tokens.probability(role)) for tokens in (before, after))
+    unedited = {tokens.task: tokens for tokens in summary.searched_tokens if tokens.edit == UNEDITED}
+    for after in (tokens for tokens in summary.searched_tokens if tokens.edit != UNEDITED):
+        before = unedited[after.task]
+        right = f"{SHARE.text(before.p_right)} to {SHARE.text(after.p_right)}"
+        tempting = f"{SHARE.text(before.p_tempting)} to {SHARE.text(after.p_tempting)}"
+        yield Claim(
+            (
+                f"{after.task}, {summary.name(after.edit)}: the right token goes from {right}, the tempting one from"
+                f" {tempting} (mean probability, {counted(after.items, 'item')}).",
+                f"The margin in log p goes from {NATS.text(before.margin)} to {NATS.text(after.margin)}.",
+            ),
+            (before, after),
+        )
 
 
 @rule(
@@ -219,29 +194,25 @@ def _token(before: Tokens, after: Tokens, role: Role) -> str:
 )
 def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
     """The best cell on validation items, the screen and what was given up early, each where there was one."""
-    sentences = []
-    if summary.best is not None:
-        cell = summary.by_edit[summary.best]
+    sentences, best = [], summary.by_edit.get(summary.best or "")
+    if best is not None:
         objective = "log-probability of gold answers" if summary.by_gold else "accuracy"
-        changes = wording.listed([f"{CHANGE.text(outcome.drop.negative)}" for outcome in cell.outcomes])
+        changes = wording.listed([CHANGE.text(outcome.gain) for outcome in best.outcomes])
         sentences.append(
-            f"{wording.capital(cell.name)} is the best of {counted(summary.complete, 'cell')} by {objective} on"
+            f"{wording.capital(best.name)} is the best of {counted(summary.complete, 'cell')} by {objective} on"
             f" validation items; there, partly by luck, accuracy changes by {changes}."
         )
     if screen := summary.screen:
-        items = "all validation items" if screen.items == "all" else counted(screen.items, "validation item")
-        agreement = screen.rank_correlation
-        known = f"; its rank correlation with the full evaluation is {decimals(2).text(agreement)}"
         sentences.append(
-            f"The screen ({items} of each task) left the best {screen.best:,} and {screen.random:,} random others of"
-            f" {counted(len(summary.cells), 'cell')}{known if agreement.value is not None else ''}."
+            f"The screen left the best {screen.best:,} and {screen.random:,} random others of"
+            f" {counted(len(summary.cells), 'cell')}; its rank correlation with the full evaluation is"
+            f" {decimals(2).text(screen.rank_correlation)}."
         )
     if given := summary.elimination:
-        error = SHARE.text(given.error)
         sentences.append(
             f"{counted(given.eliminated, 'cell')} given up early at {counted(given.looks, 'look')} saved"
-            f" {counted(given.answers_saved, 'answer')}; with a chance of at most {error} any was as good as the"
-            " unedited model."
+            f" {counted(given.answers_saved, 'answer')}; with a chance of at most {SHARE.text(given.error)} any was as"
+            " good as the unedited model."
         )
     if sentences:
-        yield Claim(tuple(sentences), tuple(summary.ranked()[:1]))
+        yield Claim(tuple(sentences), () if best is None else (best,))

@@ -8,39 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 from lesion.edits.edit import Side, Truncate
 from lesion.errors import UsageError, nearest
+from lesion.models.anatomy import Anatomy
+from lesion.studies.truncation.result import TruncatedMatrix
+from lesion.studies.truncation.study import Sides
 
-if TYPE_CHECKING:  # help and wrong options need not wait for torch
-    from lesion.models.anatomy import Anatomy
-
-# From nearly all to a four-hundredth of the rank, the range that Sharma et al. search (their section 5).
-KEEP = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025)
 ALL = "all"
 BRANCHES = ("attention", "mlp")
-Sides = Literal["top", "bottom", "both"]
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """One edit of the grid.
-
-    Attributes:
-        edit: what is done.
-        layer, matrix: the block, and the name of the matrix within it (`mlp.up`).
-        rank: how many components are kept.
-        of: how many there are.
-        saved: parameters fewer as two thin factors, out · in − rank · (out + in); negative where that does not pay.
-    """
+    """One edit of the grid, and its line in the result, before it is evaluated."""
 
     edit: Truncate
-    layer: int
-    matrix: str
-    rank: int
-    of: int
-    saved: int
+    row: TruncatedMatrix
 
 
 @dataclass(frozen=True)
@@ -50,12 +34,10 @@ class Grid:
     Attributes:
         cells: in the order of layers, matrices, sides and falling keeps.
         merged: for a cell that keeps the same components as another, that other; None: it keeps all of them.
-        matrices: the names of the matrices that are searched, those of experts each for itself.
     """
 
     cells: tuple[GridCell, ...]
     merged: Mapping[Truncate, Truncate | None]
-    matrices: tuple[str, ...]
 
 
 def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep: Sequence[float], side: Sides) -> Grid:
@@ -75,13 +57,11 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
     cells: list[GridCell] = []
     merged: dict[Truncate, Truncate | None] = {}
-    names: dict[str, None] = {}
     wanted = _named(anatomy, layers, matrices)
     for layer in layers:
         for name, matrix in anatomy.block(layer).matrices.items():
             if name not in wanted:
                 continue
-            names[name] = None
             rank = min(matrix.shape)
             made: dict[tuple[int, int], Truncate] = {}
             for kept_side in sides:
@@ -97,12 +77,16 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
                     else:
                         made[kept] = edit
                         saved = matrix.shape[0] * matrix.shape[1] - (stop - start) * sum(matrix.shape)
-                        cells.append(GridCell(edit, layer, name, stop - start, rank, saved))
+                        row = TruncatedMatrix(
+                            edit=str(edit), address=matrix.address, layer=layer, matrix=name, keep=fraction,
+                            side=kept_side, rank=stop - start, of=rank, saved=saved,
+                        )  # fmt: skip
+                        cells.append(GridCell(edit, row))
     if not cells:
         raise UsageError(
             "Nothing is left to try: every keep leaves its matrix as it is. Give smaller ones, for example --keep 0.1."
         )
-    return Grid(tuple(cells), merged, tuple(names))
+    return Grid(tuple(cells), merged)
 
 
 def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> set[str]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from typing_extensions import override
 
-from lesion.core import cost
 from lesion.core.result import StudyResult
-from lesion.report import parts, wording
-from lesion.report.blocks import Block, Check, Folded, Page, entries
+from lesion.report import wording
+from lesion.report.blocks import Block, Chapter, Check, Folded, entries
 from lesion.report.finding import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark
@@ -27,16 +25,15 @@ from lesion.studies.truncation import claims
 from lesion.studies.truncation.result import (
     BEST,
     FORCED,
+    CellState,
     Compared,
-    Decompositions,
     EditOf,
-    OnTask,
     Outcome,
     RevisionOutcome,
     Rival,
+    Score,
     SingularValue,
     Step,
-    StepScores,
     Tested,
     Tokens,
     TruncatedMatrix,
@@ -58,16 +55,7 @@ READING = (
     "Where accuracy gains and the log-probability of gold answers does not, or the other way round, read the answers."
     " Where a model gives one answer nearly always, accuracy says how frequent that answer is among the items.",
 )
-PLACE = {"forbidden": "form of the answer", "subspace": "in its place", "branch": "in its place",
-         "factor": "in its place"}  # fmt: skip
-
-
-def decompositions(folder: Path) -> Decompositions | None:
-    """What the search in a folder decomposed; None where that is not known."""
-    try:
-        return Decompositions.model_validate(cost.read(folder).get("decompositions"))
-    except ValidationError:
-        return None
+METHOD = "Truncations are tried on validation items; the best is tested on items that the search never saw."
 
 
 @dataclass(frozen=True)
@@ -110,30 +98,19 @@ class TruncationResult(StudyResult[TruncationSummary]):
     def checks(self) -> list[Check]:
         return list(_checks(self.summary))
 
+    @property
     @override
-    def page(self) -> Page:
+    def facts(self) -> list[tuple[str, str]]:
         summary = self.summary
-        return parts.page(
-            self.question,
-            self.EYEBROW,
-            self.shown_parts,
-            version=summary.version,
-            facts=_facts(summary, decompositions(self.folder)),
-            basis=self.basis,
-            checks=self.checks(),
-            notes=summary.notes,
-            reading=READING,
-            approximate=self.approximate,
-        )
+        study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
+        given_up = summary.elimination.eliminated if summary.elimination else 0
+        cells = f"{len(summary.cells):,}, {summary.complete:,} evaluated in full, {given_up:,} given up early"
+        model = summary.model.model_dump(exclude={"name"})
+        return [*entries(study), *entries(model), ("cells", f"{cells}; {summary.merged:,} keep the same as another")]
 
     @override
     def chapter(self) -> Chapter:
-        return Chapter.of(
-            self.shown_parts,
-            "Truncations are tried on validation items; the best is tested on items that the search never saw.",
-            "Truncation",
-            "Does removing a part of a matrix's spectrum make the model better?",
-        )
+        return Chapter.of(self.shown_parts, METHOD, "Truncation")
 
     @override
     def done(self) -> list[str]:
@@ -142,11 +119,10 @@ class TruncationResult(StudyResult[TruncationSummary]):
 
 def _parts(summary: TruncationSummary) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks])
-    told = (*claims.what_the_cut_does(summary), *claims.whether_the_spectrum_matters(summary))
     yield Part(
         f"Does removing a part of a matrix make {summary.model.name} better at {tasks}?",
         Rows(
-            "", _compared(summary), (Compared,), "On test items",
+            "", list(_compared(summary)), (Compared,), "On test items",
             "Gain: minus the unedited model, on the same items. p: McNemar's exact test of the cut against the rival.",
         ),
         (
@@ -156,7 +132,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
                 " partly luck.",
             ),
         ),
-        told,
+        (*claims.what_the_cut_does(summary), *claims.whether_the_spectrum_matters(summary)),
         own=tuple(Folded(rows.title, (Table.of(rows),)) for rows in _tables(summary) if rows.records),
         wide=True,
     )  # fmt: skip
@@ -170,12 +146,12 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
             "The two tokens", "Mean probabilities; ranks are medians, 1 is the likeliest token; margin: log p right −"
             " log p tempting.",
         )  # fmt: skip
-        bars = tuple(
-            Bars(value, ("what", "revision") if summary.followed else "what", panel="task", name=f"tokens-{value}")
-            for value in ("margin", "p_right", "p_tempting")
+        bars = ("what", "revision") if summary.revisions else "what"
+        marks = tuple(
+            Bars(value, bars, panel="task", name=f"tokens-{value}") for value in ("margin", "p_right", "p_tempting")
         )
         yield Part(
-            "The right and the tempting token", rows, bars, claims.how_the_two_tokens_move(summary), short="Tokens"
+            "The right and the tempting token", rows, marks, claims.how_the_two_tokens_move(summary), short="Tokens"
         )
     if summary.revisions:
         outcomes = [(_edit(summary, each.edit), each) for each in summary.revisions]
@@ -186,33 +162,25 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
             short="Revisions",
         )  # fmt: skip
     if summary.path:
-        steps = [
-            (step, StepScores(before=summary.score(step.before), after=summary.score(step.after)))
-            for step in summary.path
-        ]
+        steps = [(step, step.after) for step in summary.path]
         yield Part(
             "Do cuts of several matrices add up?",
-            Rows("composition", steps, (Step, StepScores), "Steps of the composition"),
+            Rows("composition", steps, (Step, Score), "Steps of the composition", "On validation items."),
             claims=claims.what_was_composed(summary),
             short="Composition",
-        )  # fmt: skip
+        )
 
 
 def _spectra(summary: TruncationSummary) -> tuple[Block, ...]:
     """The singular values of every matrix, folded."""
-    rows = Rows(
-        "spectra",
-        [
-            SingularValue(address=spectrum.address, index=index, value=value)
-            for spectrum in summary.spectra
-            for index, value in zip(spectrum.index, spectrum.values, strict=True)
-        ],
-        (SingularValue,), "Singular values",
-    )  # fmt: skip
+    values = [
+        SingularValue(address=spectrum.address, index=index, value=value)
+        for spectrum in summary.spectra
+        for index, value in zip(spectrum.index, spectrum.values, strict=True)
+    ]
     caption = "Singular values against their number, which is logarithmic."
-    figure = Curves("value", "number", "block", log=True, panel="matrix", caption=caption).figure(
-        rows.records, "spectra"
-    )
+    figure = Curves("value", "number", "block", log=True, panel="matrix", caption=caption).figure(values, "spectra")
+    rows = Rows("spectra", values, (SingularValue,), "Singular values")
     return (Folded("Spectra", (figure, Table.of(rows))),) if figure is not None else ()
 
 
@@ -220,17 +188,14 @@ def _edit(summary: TruncationSummary, edit: str) -> EditOf:
     return EditOf(what=summary.role(edit), edit=edit)
 
 
-def _tested(summary: TruncationSummary) -> list[tuple[EditOf, Tested]]:
-    """What the test items say of the best edit, and of the composed one, also where that is the same."""
+def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
+    # The composed edit stands in the table also where it is the best one.
     single = "chosen" if summary.chosen else "best"
     of_edits = ((single, summary.best, summary.best_tests), ("composed", summary.composed, summary.composed_tests))
-    return [(EditOf(what=what, edit=edit), test) for what, edit, tests in of_edits if edit for test in tests]
-
-
-def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
+    tested = [(EditOf(what=what, edit=edit), test) for what, edit, tests in of_edits if edit for test in tests]
     return (
         Rows(
-            "test", _tested(summary), (EditOf, Tested), "Every edit on test items",
+            "test", tested, (EditOf, Tested), "Every edit on test items",
             "Gains: edited minus unedited on the same items; p: McNemar's exact test. Gold: mean log-probability of the"
             " gold answers.",
         ),
@@ -243,45 +208,40 @@ def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
     )  # fmt: skip
 
 
-def _compared(summary: TruncationSummary) -> list[Compared]:
+def _compared(summary: TruncationSummary) -> Iterator[Compared]:
     """The cut on test items, its rivals there, and the cut on the items that chose it."""
-    edit = summary.kept or summary.best
-    tests = claims.kept_tests(summary) if summary.chosen else summary.best_tests
-    cell = summary.by_edit.get(edit or "")
-    lines = []
-    for test in tests:
-        name = summary.name(edit or "")
-        lines.append(Compared(task=test.task, name=name, what="the cut", accuracy=test.accuracy, gain=test.gain))
-        drawn = [rival for rival in claims.rivals_of(summary, test.task) if rival.what not in FORCED]
-        lines += [
-            Compared(task=test.task, name=rival.name, what=PLACE[rival.what], accuracy=rival.accuracy,
-                     gain=rival.gain or Estimate(value=None), beyond=rival.beyond)
-            for rival in drawn
-        ]  # fmt: skip
-        if cell is not None and (outcome := cell.on(test.task)) is not None:
-            lines.append(
-                Compared(task=test.task, name="the cut, on the items that chose it", what="chosen on these items",
-                         accuracy=outcome.accuracy, gain=outcome.drop.negative)
-            )  # fmt: skip
-    return lines
+    edit = summary.kept or summary.best or ""
+    cell = summary.by_edit.get(edit)
+    for test in summary.kept_tests or summary.best_tests:
+        task = test.task
+        yield Compared(task=task, name=summary.name(edit), what="the cut", accuracy=test.accuracy, gain=test.gain)
+        for rival in claims.rivals_of(summary, task):
+            if rival.what not in FORCED:
+                what = "form of the answer" if rival.what == "forbidden" else "in its place"
+                gain = rival.gain or Estimate(value=None)
+                yield Compared(
+                    task=task, name=rival.name, what=what, accuracy=rival.accuracy, gain=gain, beyond=rival.beyond
+                )
+        outcome = None if cell is None else cell.on(task)
+        if outcome is not None:
+            name, what = "the cut, on the items that chose it", "chosen on these items"
+            yield Compared(task=task, name=name, what=what, accuracy=outcome.accuracy, gain=outcome.gain)
 
 
 def _cells(summary: TruncationSummary) -> Rows:
-    lines = [(cell, _on_task(summary, cell, outcome)) for cell in summary.cells for outcome in cell.outcomes or (None,)]
+    base = {each.task: each.gold for each in summary.unedited if each.part == "validation"}
+    lines = []
+    for cell in summary.cells:
+        for outcome in cell.outcomes or (None,):
+            before = None if outcome is None or outcome.collapsed else base[outcome.task]
+            gold_gain = None if before is None or outcome is None or outcome.gold is None else outcome.gold - before
+            chosen = cell.edit == summary.chosen
+            lines.append((cell, outcome, CellState(gold_gain=gold_gain, chosen=chosen, state=_state(summary, cell))))
     return Rows(
-        "cells", lines, (TruncatedMatrix, OnTask), "All cells on the validation items",
+        "cells", lines, (TruncatedMatrix, Outcome, CellState), "All cells on the validation items",
         "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors instead of"
-        " the matrix; below 0 that would be more.", marked="chosen",
+        " the matrix; below 0 that would be more.", marked="chosen", hidden=frozenset({"items", "gold", "collapsed"}),
     )  # fmt: skip
-
-
-def _on_task(summary: TruncationSummary, cell: TruncatedMatrix, outcome: Outcome | None) -> OnTask:
-    chosen = cell.edit == summary.chosen
-    state = _state(summary, cell)
-    if outcome is None:
-        return OnTask(chosen=chosen, state=state)
-    gold = None if outcome.collapsed else summary.gold_change(outcome)
-    return OnTask(**dict(outcome), gain=outcome.drop.negative, gold_gain=gold, chosen=chosen, state=state)
 
 
 def _state(summary: TruncationSummary, cell: TruncatedMatrix) -> str:
@@ -292,35 +252,28 @@ def _state(summary: TruncationSummary, cell: TruncatedMatrix) -> str:
         return f"given up after {cell.eliminated:,}"
     if not cell.outcomes:
         return "screened out"
-    return "one answer" if cell.collapsed else "evaluated in full"
+    return "one answer" if any(outcome.collapsed for outcome in cell.outcomes) else "evaluated in full"
 
 
 def _maps(summary: TruncationSummary) -> tuple[Mark, ...]:
     """Layer × keep of every matrix and side: what the search maximises first."""
-    own: dict[str, Any] = {
-        "over": "layer",
-        "up": "keep",
-        "boxed": "chosen",
-        "hue": "gain",
-        "panel": ("task", "matrix", "side"),
-    }
+    own: dict[str, Any] = {"over": "layer", "up": "keep", "boxed": "chosen", "hue": "gain"}
+    answered: dict[str, Any] = {**own, "panel": ("task", "matrix", "side"), "only": {"collapsed": False}}
     accuracy = Map(
-        "gain", full=FULL_POINTS, name="map", only={"collapsed": False}, **own,
+        "gain", full=FULL_POINTS, name="map", **answered,
         caption="Gain in accuracy on validation items, in points; the colour is full at 20. Boxed: the chosen cut."
         " Missing cells were screened out, given up early, or keep the same as another.",
     )  # fmt: skip
     gold = Map(
-        "gold_gain", full=FULL_NATS, name="map-gold", only={"collapsed": False}, **own,
+        "gold_gain", full=FULL_NATS, name="map-gold", **answered,
         caption="Gain of the mean log-probability of the gold answers on validation items, in nats; full at 1.",
     )  # fmt: skip
-    first = (gold, accuracy) if summary.by_gold else (accuracy, gold)
-    if summary.screen is None:
-        return first
     screen = Map(
-        "screen", full=FULL_NATS, name="map-screen", **{**own, "panel": ("matrix", "side")},
+        "screen", full=FULL_NATS, name="map-screen", panel=("matrix", "side"), **own,
         caption="What the screen saw of every cell: the log-probability of the gold answers, in nats; full at 1.",
     )  # fmt: skip
-    return (*first, screen)
+    first = (gold, accuracy) if summary.by_gold else (accuracy, gold)
+    return first if summary.screen is None else (*first, screen)
 
 
 def _checks(summary: TruncationSummary) -> Iterator[Check]:
@@ -330,40 +283,18 @@ def _checks(summary: TruncationSummary) -> Iterator[Check]:
         yield Check("bad", f"The unedited model has none or all of the test items right: {wording.listed(ends)}.")
     if few := [base.task for base in tested if base.items < FEW]:
         yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
-    collapsed = [test.task for test in claims.kept_tests(summary) if test.collapsed] if summary.chosen else []
-    if collapsed:
+    if collapsed := [test.task for test in summary.kept_tests if test.collapsed]:
         yield Check("bad", f"Nearly always one answer under the cut: {wording.listed(collapsed)}.")
     elif summary.chosen:
         yield Check("good", "Answers under the cut differ from item to item.")
     if summary.chosen:
         yield Check("good", "Chosen on other items than it is tested on.")
-    gains = [
-        test for test in claims.kept_tests(summary) if summary.chosen and claims.direction(summary, test) == "gain"
-    ]
-    for test in gains:
+    for test in summary.kept_tests:
         rivals = claims.rivals_of(summary, test.task)
-        unbeaten = [rival.name for rival in rivals if not rival.beaten]
-        if rivals:
-            text = f"{test.task}: not shown to be more than {wording.counted(len(unbeaten), 'rival')} of {len(rivals)}."
-            beats = f"{test.task}: more than any of {wording.counted(len(rivals), 'rival')}."
-            yield Check("bad" if unbeaten else "good", text if unbeaten else beats)
-
-
-def _facts(summary: TruncationSummary, work: Decompositions | None) -> list[tuple[str, str]]:
-    """The study's and the model's own entries, for whoever wants to repeat it."""
-    study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title", "model", "tasks"})
-    model = summary.model.model_dump(exclude={"name"})
-    tasks = (
-        f"{task.name} ({task.kind}, {wording.counted(task.validation_items, 'validation item')}, "
-        f"{wording.counted(task.test_items, 'test item')})"
-        for task in summary.tasks
-    )
-    early = f", and {summary.given_up:,} given up early" if summary.given_up else ""
-    merged = f", and {summary.merged:,} that keep the same as another" if summary.merged else ""
-    cells = f"{len(summary.cells):,}{merged}; {summary.complete:,} evaluated in full{early}"
-    facts = [("model", summary.model.name), ("tasks", ", ".join(tasks)), ("cells", cells)]
-    if work is not None:
-        seconds = f" in {work.seconds:,.1f} s" if work.seconds is not None and work.computed else ""
-        decomposed = f"{work.computed:,} computed{seconds}, {work.read:,} read from disk, {work.reused:,} reused"
-        facts.append(("decompositions", decomposed))
-    return [*facts, *entries(study), *entries(model)]
+        if not rivals or claims.direction(summary, test) != 1:
+            continue
+        unbeaten, number = sum(not rival.beaten for rival in rivals), wording.counted(len(rivals), "rival")
+        if unbeaten:
+            yield Check("bad", f"{test.task}: not shown to be more than {unbeaten:,} of its {number}.")
+        else:
+            yield Check("good", f"{test.task}: more than any of its {number}.")

@@ -25,7 +25,6 @@ BEST = "best.edit"
 SEARCHED = "searched"
 """What stands for the model that was searched, among revisions."""
 ItemsPart = Literal["validation", "test"]
-Role = Literal["right", "tempting"]
 FORCED = ("relation", "pair")
 """Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
 
@@ -78,33 +77,26 @@ class Edited(Answered):
 
 
 class Outcome(Edited):
-    """One cell on the validation items of one task.
+    """One cell on the validation items of one task; `drop`: unedited minus edited accuracy on the same items."""
 
-    `drop` is the accuracy of the unedited model minus that under the edit, on the same items.
-    """
+    drop: Estimate = column()
 
-    drop: Estimate
+    @derived.column("Gain", CHANGE)
+    def gain(self) -> Estimate:
+        """Of accuracy, edited minus unedited."""
+        return self.drop.negative
 
 
-class OnTask(Row):
-    """One cell on the validation items of one task, with gains; empty where it was not evaluated in full.
+class CellState(Row):
+    """What became of a cell.
 
     Attributes:
-        gain, gold_gain: edited minus unedited, of accuracy and of the mean log-probability of the gold answers.
-        chosen: whether the search chose the cell; state: what became of it.
+        gold_gain: edited minus unedited mean log-probability of the gold answers, where answers are not all the same.
+        chosen: whether the search chose it.
     """
 
-    task: str | None = column("Task", default=None, label=True)
-    items: int | None = column(default=None)
-    accuracy: Estimate = column("Accuracy", SHARE, default=Estimate(value=None), ends=("low", "high"))
-    drop: Estimate = column(default=Estimate(value=None))
-    gain: Estimate = column("Gain", CHANGE, default=Estimate(value=None))
-    gold: Number = column(default=None)
     gold_gain: Number = column("Gold", NATS, default=None)
-    label: str | None = column(default=None)
-    label_share: float | None = column("One answer", WHOLE_SHARE, default=None)
-    collapsed: bool | None = column(default=None)
-    chosen: bool = column(default=False)
+    chosen: bool = column()
     state: str = column("State")
 
 
@@ -137,16 +129,6 @@ class TruncatedMatrix(Row):
     def on(self, task: str) -> Outcome | None:
         """The outcome on a task; None where the cell was not evaluated in full."""
         return next((outcome for outcome in self.outcomes if outcome.task == task), None)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the cell was evaluated in full."""
-        return self.eliminated is None and bool(self.outcomes)
-
-    @property
-    def collapsed(self) -> bool:
-        """Whether nearly all items of some task get one answer."""
-        return any(outcome.collapsed for outcome in self.outcomes)
 
     @property
     def name(self) -> str:
@@ -251,21 +233,14 @@ class Rival(Row):
     @property
     def beaten(self) -> bool:
         """Whether the edit is shown to be better."""
-        return self.beyond is not None and (self.beyond.low or 0) > 0 and (self.beyond.p or 0) <= ALPHA
+        return self.beyond is not None and self.beyond.side == 1 and (self.beyond.p or 0) <= ALPHA
 
 
-class Score(Value):
+class Score(Row):
     """Means over tasks of their means over validation items."""
 
-    accuracy: Number
-    gold: Number
-
-
-class StepScores(Row):
-    """The scores before and after a step, of what the search maximises."""
-
-    before: Number = column("Before")
-    after: Number = column("After")
+    accuracy: Number = column("Accuracy", SHARE)
+    gold: Number = column("Gold", decimals(3, "nats"))
 
 
 class Step(Row):
@@ -303,14 +278,6 @@ class Tokens(Row):
     def part(self) -> str:
         """Of which items."""
         return "test"
-
-    def probability(self, role: Role) -> Estimate:
-        """The mean probability of the right or the tempting token."""
-        return self.p_right if role == "right" else self.p_tempting
-
-    def rank(self, role: Role) -> float | None:
-        """The median rank of the right or the tempting token."""
-        return self.rank_right if role == "right" else self.rank_tempting
 
 
 class RevisionOutcome(Edited):
@@ -382,15 +349,6 @@ class Elimination(Value):
     answers_saved: int
 
 
-class Decompositions(Value):
-    """Singular value decompositions over all runs in a folder, as `cost.json` has them."""
-
-    computed: int = 0
-    read: int = 0
-    reused: int = 0
-    seconds: Number = None
-
-
 class TruncationSummary(Summary):
     """All numbers of a truncation search: what `summary.json` holds.
 
@@ -446,55 +404,22 @@ class TruncationSummary(Summary):
         """Text form → cell."""
         return {cell.edit: cell for cell in self.cells}
 
-    @cached_property
-    def _by_part(self) -> dict[tuple[str, str], Unedited]:
-        return {(base.task, base.part): base for base in self.unedited}
-
-    @property
-    def matrices(self) -> list[str]:
-        """Names of the matrices that were searched."""
-        return list(dict.fromkeys(cell.matrix for cell in self.cells))
-
     @property
     def complete(self) -> int:
         """How many cells were evaluated in full."""
-        return sum(cell.complete for cell in self.cells)
+        return sum(cell.eliminated is None and bool(cell.outcomes) for cell in self.cells)
 
     @property
-    def given_up(self) -> int:
-        """How many cells were given up early."""
-        return sum(cell.eliminated is not None for cell in self.cells)
-
-    @property
-    def followed(self) -> list[str]:
-        """The other revisions that were evaluated."""
-        return list(dict.fromkeys(outcome.revision for outcome in self.revisions))
-
-    @property
-    def tests(self) -> list[tuple[str, tuple[Tested, ...]]]:
-        """What the test items say: of the best edit, and of the composed one where that is another."""
-        tests = [(self.best, self.best_tests)]
-        if self.composed != self.best:
-            tests.append((self.composed, self.composed_tests))
-        return [(edit, outcomes) for edit, outcomes in tests if edit is not None and outcomes]
+    def kept_tests(self) -> tuple[Tested, ...]:
+        """The test items under the edit that the search leaves behind."""
+        if self.chosen is None:
+            return ()
+        return self.best_tests if self.kept == self.chosen else self.composed_tests
 
     @property
     def searched_tokens(self) -> list[Tokens]:
         """The tokens of the model that was searched."""
         return [tokens for tokens in self.tokens if tokens.revision is None]
-
-    def base(self, task: str, part: ItemsPart = "validation") -> Unedited:
-        """The unedited model on a part of a task."""
-        return self._by_part[task, part]
-
-    def score(self, score: Score) -> float | None:
-        """Of a score, what the search maximises."""
-        return score.gold if self.by_gold else score.accuracy
-
-    def gold_change(self, outcome: Outcome) -> float | None:
-        """The change of the log-probability of the gold answers on the same validation items."""
-        base = self.base(outcome.task).gold
-        return None if base is None or outcome.gold is None else outcome.gold - base
 
     def name(self, edit: str) -> str:
         """An edit in words: `unedited`, `the top 1 % of 3.mlp.up`."""
@@ -507,12 +432,3 @@ class TruncationSummary(Summary):
         """What an edit is to the search, in a word: `unedited`, `chosen`, `best`, `composed`, or its name."""
         roles = {UNEDITED: "unedited", self.composed: "composed", self.best: "best", self.chosen: "chosen"}
         return roles.get(edit) or self.name(edit)
-
-    def ranked(self) -> list[TruncatedMatrix]:
-        """The cells that have a score, the best first; those that collapsed come last."""
-
-        def place(pair: tuple[float, TruncatedMatrix]) -> tuple[bool, float, bool]:
-            return pair[1].collapsed, -pair[0], pair[1].edit != self.best
-
-        scored = [(cell.score, cell) for cell in self.cells if cell.complete and cell.score is not None]
-        return [cell for _, cell in sorted(scored, key=place)]

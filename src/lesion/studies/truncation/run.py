@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lesion import files
-from lesion.core import cost
 from lesion.core.cached_answers import CachedAnswers, gold_tasks
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
@@ -15,7 +14,6 @@ from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import save_edit
-from lesion.edits.spectra import Spectra, spectra
 from lesion.errors import LesionError
 from lesion.models.load import Model, refuse_not_finite
 from lesion.studies.truncation.grid import grid
@@ -28,10 +26,12 @@ from lesion.studies.truncation.refusals import (
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.result import BEST, TruncationSummary
 from lesion.studies.truncation.rivals import Rivals
-from lesion.studies.truncation.search import evaluate_in_full, search, split
+from lesion.studies.truncation.search import Search, split
 from lesion.studies.truncation.study import TruncationStudy
-from lesion.studies.truncation.summary import edits_tested, followed, summarise
+from lesion.studies.truncation.summary import followed, summarise
 from lesion.tasks.catalogue import find
+
+TESTING = "answers on test items"
 
 
 def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
@@ -56,40 +56,28 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     for revision in study.revisions:
         refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, items, study.validation)
-    with run.evaluation(study, items, tasks=tasks) as evaluation, _counted(spectra(model), folder):
+    with run.evaluation(study, items, tasks=tasks) as evaluation:
         evaluation.ask(gold_tasks(tasks))
         evaluation.add(study.model.name, model)
         cache = CachedAnswers(evaluation, study.model, model)
-        outcome = search(study, cells.cells, parts, cache)
-        tested = edits_tested(outcome)
-        evaluate_in_full(parts, parts.test, tested, cache, "answers on test items")
-        rivals = Rivals(study, parts, cache, evaluation, folder).of(tested[-1] if tested else None)
-        summary = summarise(study, model, cells, outcome, parts, cache).model_copy(update={"rivals": rivals})
+        search = Search(study, cells.cells, parts, cache)
+        search.run()
+        search.evaluate("test", search.tested, TESTING)
+        rivals = Rivals(search, evaluation, folder).of(next(reversed(search.tested), None))
+        summary = summarise(search, model, cells).model_copy(update={"rivals": rivals})
         requested = set(cache.requested)
         # A checkpoint that fails takes nothing with it.
-        _keep(folder, _without(summary, study.revisions), outcome.composed or outcome.chosen, model)
+        _keep(folder, _without(summary, study.revisions), search.composed or search.chosen, model)
         evaluated = {model.fingerprint: study.model}
         for number, revision in enumerate(study.revisions, start=1):
             follower = _follow(study, revision, model, evaluated, evaluation)
-            evaluate_in_full(parts, parts.test, tested, follower, "answers on test items")
+            following = replace(search, cache=follower)
+            following.evaluate("test", search.tested, TESTING)
             requested |= follower.requested
-            summary = followed(summary, revision, tested, parts, follower)
-            del follower  # its model makes room for the next
+            summary = followed(summary, revision, following)
+            del follower, following  # its model makes room for the next
             _without(summary, study.revisions[number:]).write(folder)
     return TruncationResult(folder, summary, evaluation.evaluated, len(requested))
-
-
-@contextmanager
-def _counted(used: Spectra, folder: Path) -> Iterator[None]:
-    """Add the decompositions made meanwhile to those of earlier runs in the folder, whatever happens."""
-    names = ("computed", "read", "reused", "seconds")
-    before = {name: getattr(used, name) for name in names}
-    try:
-        yield
-    finally:
-        known = cost.read(folder).get("decompositions") or {}
-        more = {name: known.get(name, 0) + getattr(used, name) - before[name] for name in names}
-        cost.note(folder, "decompositions", more)
 
 
 def _without(summary: TruncationSummary, revisions: Sequence[str]) -> TruncationSummary:

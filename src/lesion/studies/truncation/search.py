@@ -13,18 +13,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lesion.core.apart import validation_count
 from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Truncate
 from lesion.studies.truncation import result
 from lesion.studies.truncation.elimination import hopeless, looks, threshold
 from lesion.studies.truncation.grid import GridCell
+from lesion.studies.truncation.result import ItemsPart
 from lesion.studies.truncation.study import Objective, Screen, TruncationStudy
 from lesion.tasks.task import Item, Task
 from lesion.tasks.values import value
 
 # An answer to this share of all items, and to so much more of them than without the edit, is a label.
 LABEL, MORE = 0.9, 0.1
+Items = Mapping[TaskChoice, Sequence[Item]]
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,11 @@ class Split:
     """The items of each task: those on which an edit is chosen, and the others."""
 
     tasks: Mapping[TaskChoice, Task]
-    validation: Mapping[TaskChoice, Sequence[Item]]
-    test: Mapping[TaskChoice, Sequence[Item]]
+    validation: Items
+    test: Items
 
 
-def split(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]], share: float) -> Split:
+def split(tasks: Mapping[TaskChoice, Task], drawn: Items, share: float) -> Split:
     """The first of the drawn items, which stand in seeded order, are for validation; neither part is empty.
 
     Of the others, those that ask what chose an edit do not test it (`tasks.values`): 34 + 12 is no test where 12 + 34
@@ -45,7 +48,7 @@ def split(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[
     validation: dict[TaskChoice, Sequence[Item]] = {}
     test: dict[TaskChoice, Sequence[Item]] = {}
     for choice, items in drawn.items():
-        ahead = min(max(1, math.ceil(share * len(items))), len(items) - 1)
+        ahead = validation_count(share, len(items))
         validation[choice] = items[:ahead]
         seen = {value(choice.name, item) for item in items[:ahead]}
         others = [item for item in items[ahead:] if value(choice.name, item) not in seen]
@@ -75,8 +78,14 @@ class Score:
 
 
 @dataclass
-class SearchOutcome:
-    """What a search decided, on validation items alone.
+class Search:
+    """A search on validation items alone, and what it decided.
+
+    Args:
+        study: how.
+        cells: of the grid.
+        parts: the items.
+        cache: evaluates the model, and has its answers.
 
     Attributes:
         screened: mean log-probability of gold answers minus the baseline's, by edit, of every cell; None unscreened.
@@ -93,6 +102,10 @@ class SearchOutcome:
         notes: what the person should know.
     """
 
+    study: TruncationStudy
+    cells: Sequence[GridCell]
+    parts: Split
+    cache: CachedAnswers
     screened: dict[Truncate, float] | None = None
     evaluated: list[GridCell] = field(default_factory=list)
     eliminated: dict[Truncate, int] = field(default_factory=dict)
@@ -106,35 +119,152 @@ class SearchOutcome:
     screen: Screen | None = None
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def tested(self) -> list[Edit]:
+        """The edits that are evaluated on test items: the best one and the composition."""
+        return [edit for edit in (self.best, self.composed) if edit is not None]
 
-def search(study: TruncationStudy, cells: Sequence[GridCell], parts: Split, cache: CachedAnswers) -> SearchOutcome:
-    """Screen, evaluate, choose and compose, on validation items alone.
+    def run(self) -> None:
+        """Screen, evaluate, choose and compose."""
+        self._screen()
+        alive = self._alive()
+        self.evaluate("validation", [cell.edit for cell in alive], "answers on validation items")
+        self.baseline = self._score(BASELINE)
+        self.scores |= {cell.edit: self._score(cell.edit) for cell in alive}
+        sound = [cell for cell in alive if not self._collapsed(cell.edit)]
+        # Of equals, the edit that keeps more: it changes less.
+        ranked = sorted(sound, key=lambda cell: (self.scores[cell.edit], cell.row.rank / cell.row.of), reverse=True)
+        if ranked:
+            self.best = ranked[0].edit
+            if self.scores[self.best].better(self.baseline):
+                self.chosen = self.best
+        if self.study.compose and self.chosen is not None:
+            self._compose(self.chosen, ranked)
 
-    Args:
-        study: how.
-        cells: of the grid.
-        parts: the items.
-        cache: evaluates the model, and has its answers.
-    """
-    outcome = SearchOutcome()
-    _screen(study, cells, parts, cache, outcome)
-    _evaluate_screened(study, parts, cache, outcome)
-    outcome.baseline = _score(study, parts, cache, BASELINE)
-    sound = []
-    for cell in outcome.evaluated:
-        if cell.edit not in outcome.eliminated:
-            outcome.scores[cell.edit] = _score(study, parts, cache, cell.edit)
-            if not collapsed_anywhere(parts, cache, cell.edit):
-                sound.append(cell)
-    # Of equals, the edit that keeps more: it changes less.
-    ranked = sorted(sound, key=lambda cell: (outcome.scores[cell.edit], cell.rank / cell.of), reverse=True)
-    if ranked:
-        outcome.best = ranked[0].edit
-        if outcome.scores[outcome.best].better(outcome.baseline):
-            outcome.chosen = outcome.best
-    if study.compose and outcome.chosen is not None:
-        _compose(study, ranked, parts, cache, outcome)
-    return outcome
+    def items(self, part: ItemsPart) -> Items:
+        """The validation or the test items of every task."""
+        return self.parts.validation if part == "validation" else self.parts.test
+
+    def pair(self, choice: TaskChoice, edit: Edit, part: ItemsPart) -> tuple[Answers, Answers]:
+        """The answers to a part of a task of the unedited model, and those under an edit."""
+        items = self.items(part)[choice]
+        return self.cache.answers(choice, items, BASELINE), self.cache.answers(choice, items, edit)
+
+    def evaluate(self, part: ItemsPart, edits: Sequence[Edit], what: str) -> None:
+        """Evaluate the tasks and, of those that generate, the log-probability of the gold answers too."""
+        generating = {choice: task for choice, task in self.parts.tasks.items() if task.kind == "generate"}
+        self._ask({**self.parts.tasks, **gold_tasks(generating)}, self.items(part), edits, what)
+
+    def _ask(self, tasks: Mapping[TaskChoice, Task], items: Items, edits: Sequence[Edit], what: str) -> None:
+        by_name = {name: drawn for choice, drawn in items.items() for name in (choice.name, gold_of(choice).name)}
+        self.cache.evaluate(tasks, {choice: by_name[choice.name] for choice in tasks}, edits, what)
+
+    def _collapsed(self, edit: Edit) -> bool:
+        """Whether nearly all validation items of some task get one answer that they do not get without the edit."""
+        pairs = (self.pair(choice, edit, "validation") for choice in self.parts.tasks)
+        return any(collapsed(edited, baseline)[2] for baseline, edited in pairs)
+
+    def _score(self, edit: Edit) -> Score:
+        """Means over tasks of their means over validation items; a log-probability that is no number counts as none."""
+        answers = [self.cache.answers(choice, items, edit) for choice, items in self.parts.validation.items()]
+        accuracy = float(np.mean([float(each.right.mean()) for each in answers]))
+        gold = float(np.mean([_mean(each.gold) for each in answers]))
+        return Score(accuracy, gold) if self.study.objective == "accuracy" else Score(gold, accuracy)
+
+    def _screen(self) -> None:
+        """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
+        self.evaluated = list(self.cells)
+        screen = self.study.screen
+        # Scoring is as cheap as a screen; generating is not.
+        cheap = all(task.kind != "generate" for task in self.parts.tasks.values())
+        if screen == "none" or (screen == "auto" and cheap):
+            return
+        screen = Screen() if screen == "auto" else screen
+        if len(self.cells) <= screen.best + screen.random:
+            self.notes.append("Every cell is asked in full: a screen would leave none out.")
+            return
+        count = None if screen.items == "all" else screen.items
+        items = {choice: drawn[:count] for choice, drawn in self.parts.validation.items()}
+        # A contrast is one pass already, and its answers are needed anyway.
+        tasks: dict[TaskChoice, Task] = {}
+        for choice, task in self.parts.tasks.items():
+            tasks |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
+        self._ask(tasks, items, [cell.edit for cell in self.cells], "answers of the screen")
+
+        def mean(edit: Edit) -> float:
+            return float(np.mean([_mean(self.cache.golds(choice, items[choice], edit)) for choice in items]))
+
+        baseline, means = mean(BASELINE), [mean(cell.edit) for cell in self.cells]
+        self.screen = screen
+        # Where both are broken they are equally so; −∞ − −∞ would be no number.
+        self.screened = {
+            cell.edit: 0.0 if gold == baseline else gold - baseline
+            for cell, gold in zip(self.cells, means, strict=True)
+        }
+        order = sorted(range(len(self.cells)), key=lambda index: -means[index])
+        rest = order[screen.best :]
+        drawn = np.random.default_rng(self.study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
+        kept = {*order[: screen.best], *(rest[index] for index in drawn)}
+        self.evaluated = [cell for index, cell in enumerate(self.cells) if index in kept]
+
+    def _alive(self) -> list[GridCell]:
+        """The cells that are not given up: those worse than the baseline are, at looks after some of the items."""
+        if self.study.eliminate is None:
+            return self.evaluated
+        if self.study.objective != "accuracy" or len(self.parts.tasks) > 1:
+            self.notes.append("No cell is given up early: the bound holds for the accuracy on a single task only.")
+            return self.evaluated
+        ((choice, items),) = self.parts.validation.items()
+        steps = looks(len(items))
+        self.looks = len(steps)
+        if not steps:
+            self.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
+        alive = self.evaluated
+        at = threshold(self.study.eliminate, len(alive), len(steps))
+        for seen in steps:
+            some = items[:seen]
+            what = f"answers on {seen} validation items"
+            self.cache.evaluate(self.parts.tasks, {choice: some}, [cell.edit for cell in alive], what)
+            baseline = self.cache.answers(choice, some, BASELINE).right
+            edited = [self.cache.answers(choice, some, cell.edit).right for cell in alive]
+            better = [int((right & ~baseline).sum()) for right in edited]
+            worse = [int((baseline & ~right).sum()) for right in edited]
+            gone = hopeless(better, worse, seen, len(items), at)
+            self.eliminated |= {cell.edit: seen for cell, is_gone in zip(alive, gone, strict=True) if is_gone}
+            alive = [cell for cell, is_gone in zip(alive, gone, strict=True) if not is_gone]
+        return alive
+
+    def _compose(self, chosen: Truncate, ranked: Sequence[GridCell]) -> None:
+        """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
+
+        The order is that of the single scores (Sharma et al., section 5.1, go greedily too). What is not better than
+        the baseline by itself is not tried.
+        """
+        current: Edit = chosen
+        self._note(chosen, chosen, self.baseline, "the best single edit", accepted=True)
+        seen = {chosen.address}
+        for cell in ranked:
+            if cell.edit.address in seen or not self.scores[cell.edit].better(self.baseline):
+                continue
+            seen.add(cell.edit.address)
+            tried = Compose((current, cell.edit))
+            self.evaluate("validation", [tried], f"answers with {cell.edit} added")
+            before, self.scores[tried] = self.scores[current], self._score(tried)
+            label = self._collapsed(tried)
+            accepted = self.scores[tried].better(before) and not label
+            reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
+            self._note(cell.edit, tried, before, reason, accepted=accepted)
+            if accepted:
+                current = self.composed = tried
+
+    def _note(self, added: Edit, edit: Edit, before: Score, reason: str, *, accepted: bool) -> None:
+        """Note a step of the composition."""
+        before_named, after = (each.named(self.study.objective) for each in (before, self.scores[edit]))
+        step = result.Step(
+            step=len(self.steps), added=str(added), edit=str(edit), before=before_named, after=after,
+            accepted=accepted, reason=reason,
+        )  # fmt: skip
+        self.steps.append(step)
 
 
 def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
@@ -148,174 +278,10 @@ def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     items = len(answers.labels)
     before = baseline.labels.count(label)
     # In whole items: 0.9 + 0.1 is not 1 in every arithmetic.
-    return (
-        label,
-        count / items,
-        items > 1 and count >= round(LABEL * items, 6) and count - before >= round(MORE * items, 6),
-    )
-
-
-def collapsed_anywhere(parts: Split, cache: CachedAnswers, edit: Edit) -> bool:
-    """Whether nearly all validation items of some task get one answer that they do not get without the edit."""
-    return any(
-        collapsed(cache.answers(choice, items, edit), cache.answers(choice, items, BASELINE))[2]
-        for choice, items in ((choice, parts.validation[choice]) for choice in parts.tasks)
-    )
-
-
-def _score(study: TruncationStudy, parts: Split, cache: CachedAnswers, edit: Edit) -> Score:
-    """Means over tasks of their means over validation items; a log-probability that is not a number counts as none."""
-    accuracies, golds = [], []
-    for choice in parts.tasks:
-        answers = cache.answers(choice, parts.validation[choice], edit)
-        accuracies.append(float(answers.right.mean()))
-        golds.append(_mean(answers.gold))
-    accuracy, gold = float(np.mean(accuracies)), float(np.mean(golds))
-    return Score(accuracy, gold) if study.objective == "accuracy" else Score(gold, accuracy)
+    is_label = items > 1 and count >= round(LABEL * items, 6) and count - before >= round(MORE * items, 6)
+    return label, count / items, is_label
 
 
 def _mean(golds: NDArray[np.float64]) -> float:
     """The mean log-probability; that of an answer that is not a number is less than any."""
     return float(golds.mean()) if not np.isnan(golds).any() else -math.inf
-
-
-def _items_for(
-    tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]]
-) -> dict[TaskChoice, Sequence[Item]]:
-    by_name = {name: drawn for choice, drawn in items.items() for name in (choice.name, gold_of(choice).name)}
-    return {choice: by_name[choice.name] for choice in tasks}
-
-
-def evaluate_in_full(
-    parts: Split, items: Mapping[TaskChoice, Sequence[Item]], edits: Sequence[Edit], cache: CachedAnswers, what: str
-) -> None:
-    """Evaluate the tasks and, of those that generate, the log-probability of the gold answers too."""
-    generating = {choice: task for choice, task in parts.tasks.items() if task.kind == "generate"}
-    tasks = {**parts.tasks, **gold_tasks(generating)}
-    cache.evaluate(tasks, _items_for(tasks, items), edits, what)
-
-
-def _screen(
-    study: TruncationStudy, cells: Sequence[GridCell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
-) -> None:
-    """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
-    outcome.evaluated = list(cells)
-    screen = study.screen
-    if screen == "none":
-        return
-    if screen == "auto":
-        # Scoring is as cheap as a screen; generating is not.
-        if all(task.kind != "generate" for task in parts.tasks.values()):
-            return
-        screen = Screen()
-    if len(cells) <= screen.best + screen.random:
-        outcome.notes.append("Every cell is asked in full: a screen would leave none out.")
-        return
-    count = None if screen.items == "all" else screen.items
-    items = {choice: parts.validation[choice][:count] for choice in parts.tasks}
-    # A contrast is one pass already, and its answers are needed anyway.
-    tasks: dict[TaskChoice, Task] = {}
-    for choice, task in parts.tasks.items():
-        tasks |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
-    cache.evaluate(tasks, _items_for(tasks, items), [cell.edit for cell in cells], "answers of the screen")
-
-    def mean(edit: Edit) -> float:
-        return float(np.mean([_mean(cache.golds(choice, items[choice], edit)) for choice in parts.tasks]))
-
-    baseline, means = mean(BASELINE), [mean(cell.edit) for cell in cells]
-    outcome.screen = screen
-    # Where both are broken they are equally so; −∞ − −∞ would be no number.
-    outcome.screened = {
-        cell.edit: 0.0 if gold == baseline else gold - baseline for cell, gold in zip(cells, means, strict=True)
-    }
-    order = sorted(range(len(cells)), key=lambda index: -means[index])
-    rest = order[screen.best :]
-    drawn = np.random.default_rng(study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
-    kept = {*order[: screen.best], *(rest[index] for index in drawn)}
-    outcome.evaluated = [cell for index, cell in enumerate(cells) if index in kept]
-
-
-def _evaluate_screened(study: TruncationStudy, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> None:
-    alive = list(outcome.evaluated)
-    if study.eliminate is not None:
-        if study.objective == "accuracy" and len(parts.tasks) == 1:
-            alive = _eliminate(study.eliminate, parts, cache, outcome)
-        else:
-            outcome.notes.append(
-                "No cell is given up early: its bound holds for the accuracy on one task, and here the search goes by "
-                + ("several tasks." if study.objective == "accuracy" else "log-probability.")
-            )
-    evaluate_in_full(parts, parts.validation, [cell.edit for cell in alive], cache, "answers on validation items")
-
-
-def _eliminate(error: float, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> list[GridCell]:
-    """Give up cells that are worse than the baseline, at looks after some of the items; those that are left."""
-    (choice,) = parts.tasks
-    items = parts.validation[choice]
-    steps = looks(len(items))
-    outcome.looks = len(steps)
-    if not steps:
-        outcome.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
-    alive = list(outcome.evaluated)
-    at = threshold(error, len(alive), len(steps))
-    for seen in steps:
-        some = items[:seen]
-        cache.evaluate(
-            parts.tasks, {choice: some}, [cell.edit for cell in alive], f"answers on {seen} validation items"
-        )
-        baseline = cache.answers(choice, some, BASELINE).right
-        edited = [cache.answers(choice, some, cell.edit).right for cell in alive]
-        gone = hopeless(
-            [int((right & ~baseline).sum()) for right in edited],
-            [int((baseline & ~right).sum()) for right in edited],
-            seen,
-            len(items),
-            at,
-        )
-        outcome.eliminated |= {cell.edit: seen for cell, is_gone in zip(alive, gone, strict=True) if is_gone}
-        alive = [cell for cell, is_gone in zip(alive, gone, strict=True) if not is_gone]
-    return alive
-
-
-def _compose(
-    study: TruncationStudy, ranked: Sequence[GridCell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
-) -> None:
-    """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
-
-    The order is that of the single scores (Sharma et al., section 5.1, go greedily too). What is not better than the
-    baseline by itself is not tried.
-    """
-    assert outcome.chosen is not None
-    current: Edit = outcome.chosen
-    score = outcome.scores[outcome.chosen]
-
-    def note(added: Edit, before: Score, after: Score, accepted: bool, reason: str, edit: Edit) -> None:
-        step = result.Step(
-            step=len(outcome.steps),
-            added=str(added),
-            edit=str(edit),
-            before=before.named(study.objective),
-            after=after.named(study.objective),
-            accepted=accepted,
-            reason=reason,
-        )
-        outcome.steps.append(step)
-
-    note(current, outcome.baseline, score, True, "the best single edit", current)
-    seen = {outcome.chosen.address}
-    for cell in ranked:
-        if cell.edit.address in seen or not outcome.scores[cell.edit].better(outcome.baseline):
-            continue
-        seen.add(cell.edit.address)
-        tried = Compose((current, cell.edit))
-        evaluate_in_full(parts, parts.validation, [tried], cache, f"answers with {cell.edit} added")
-        after = _score(study, parts, cache, tried)
-        label = collapsed_anywhere(parts, cache, tried)
-        accepted = after.better(score) and not label
-        reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
-        note(cell.edit, score, after, accepted, reason, tried)
-        if accepted:
-            current, score = tried, after
-            outcome.scores[tried] = after
-    if isinstance(current, Compose):
-        outcome.composed = current

@@ -14,9 +14,11 @@ from lesion.core.method import Method
 from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import OneModel, Questions, Table
 from lesion.errors import UsageError
-from lesion.studies.truncation.grid import KEEP, Sides
 
 Objective = Literal["accuracy", "gold"]
+Sides = Literal["top", "bottom", "both"]
+# From nearly all to a four-hundredth of the rank, the range that Sharma et al. search (their section 5).
+KEEP = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025)
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
