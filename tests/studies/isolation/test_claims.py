@@ -206,7 +206,7 @@ def test_without_a_skill_the_largest_loss_of_every_task_is_said_or_the_largest_g
     first, *_ = without_roles()
     text = said([first])
     assert text.startswith("Without the 132,710 weights that Wanda selects, primer:arithmetic falls from 88.0 % to")
-    assert "That is −88.0 points [−92.0, −84.0] (largest of 12 edits, corrected p < .0001); under" in text
+    assert "That is −88.0 points [−92.0, −84.0] (corrected p < .0001), the largest of 12 edits; under" in text
     gains = without_roles(value=-0.02, low=-0.04, high=0.1, p_corrected=0.001)
     assert all("not shown to be a change." in claim.sentences[0] for claim in gains)
     assert "That is +2.0 points" in said(gains)

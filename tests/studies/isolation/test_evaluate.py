@@ -21,7 +21,7 @@ from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, Roles, plan, read_plan
+from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, PlannedEdits, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from tiny import model, tiny, tokenizer
@@ -49,16 +49,15 @@ def mathneuro(llama, keep: float = 0.1, seed: int = 1) -> MathNeuro:
     return MathNeuro(observed(llama, seed), (observed(llama, seed + 50),), keep)
 
 
-def planned(llama, *selections, factors=(0.0,), controls: int = 2, note=lambda text: None):
+def planned(llama, *selections, factors=(0.0,), controls: int = 2):
     return plan(
-        llama, [CandidateEdit(ScaleParameters(selection), 10, 0) for selection in selections], factors, controls, note
+        llama, [CandidateEdit(ScaleParameters(selection), 10, 0) for selection in selections], factors, controls
     )
 
 
-def asked(llama, folder: Path, what: EvaluationStudy, made, engine=None, roles=None, watcher=None):
-    entries, edits = made
+def asked(llama, folder: Path, what: EvaluationStudy, made, engine=None, watcher=None, **roles):
     run = Run.at(folder, "isolation", watcher or Listener(), engine or Oracle())
-    return evaluate(what, what.model, llama, entries, edits, run, roles)
+    return evaluate(what, what.model, llama, made, run, **roles)
 
 
 def test_a_boost_stands_beside_the_block_and_the_mlp_that_hold_most_of_its_weights(llama):
@@ -68,7 +67,7 @@ def test_a_boost_stands_beside_the_block_and_the_mlp_that_hold_most_of_its_weigh
         if part.block is not None:
             selected[part.block] = selected.get(part.block, 0) + part.selected
     most = max(selected, key=selected.__getitem__)
-    entries, edits = planned(llama, selection, factors=(0.0, 1.5), controls=1)
+    entries, edits, _ = planned(llama, selection, factors=(0.0, 1.5), controls=1)
     boost = next(entry for entry in entries if entry.tried and entry.factor == 1.5)
     expected = [f"{most}{unit}×{factor:g}" for unit in ("", ".mlp") for factor in BOOSTS]
     assert list(boost.rivals) == expected == [entry.edit for entry in entries if entry.rival_of == boost.edit]
@@ -81,7 +80,7 @@ def test_a_boost_stands_beside_the_block_and_the_mlp_that_hold_most_of_its_weigh
 
 def test_every_edit_under_every_factor_is_planned_with_its_random_controls(llama):
     one, other = mathneuro(llama), mathneuro(llama, 0.2)
-    entries, edits = planned(llama, one, other, factors=(0.0, 1.5), controls=3)
+    entries, edits, _ = planned(llama, one, other, factors=(0.0, 1.5), controls=3)
     own = [entry for entry in entries if entry.tried]
     assert [(entry.label, entry.factor) for entry in own] == [
         (label, factor) for label in ("mathneuro-0.1", "mathneuro-0.2") for factor in (0.0, 1.5)
@@ -101,7 +100,7 @@ def test_every_edit_under_every_factor_is_planned_with_its_random_controls(llama
 def test_selections_of_equal_counts_in_every_matrix_share_their_random_controls(llama):
     one, other = Wanda(observed(llama, 1), 0.1), Wanda(observed(llama, 2), 0.1)
     assert [c.selected for c in count(one, llama)] == [c.selected for c in count(other, llama)]
-    entries, _ = planned(llama, one, other, mathneuro(llama), factors=(0.0, 2.0))
+    entries, *_ = planned(llama, one, other, mathneuro(llama), factors=(0.0, 2.0))
     by = {(entry.label, entry.digest, entry.factor): entry for entry in entries}
     for factor in (0.0, 2.0):
         first, second = by[one.label, one.digest, factor], by[other.label, other.digest, factor]
@@ -113,16 +112,15 @@ def test_selections_of_equal_counts_in_every_matrix_share_their_random_controls(
 
 
 def test_a_factor_of_one_is_left_out_with_a_note(llama):
-    notes: list[str] = []
-    entries, _ = planned(llama, mathneuro(llama), factors=(0.0, 1.0), controls=0, note=notes.append)
+    entries, _, notes = planned(llama, mathneuro(llama), factors=(0.0, 1.0), controls=0)
     assert [entry.factor for entry in entries] == [0.0]
-    assert notes == ["The factor 1 changes nothing and is not asked: it is the baseline."]
+    assert notes == ("The factor 1 changes nothing and is not asked: it is the baseline.",)
     with pytest.raises(UsageError, match=r"×1: the factor 1 changes nothing, .* another factor, such as 0"):
         planned(llama, mathneuro(llama), factors=(1.0,))
 
 
 def test_one_selection_given_twice_is_planned_once(llama):
-    entries, _ = planned(llama, mathneuro(llama), mathneuro(llama), controls=1)
+    entries, *_ = planned(llama, mathneuro(llama), mathneuro(llama), controls=1)
     assert len(entries) == 2
 
 
@@ -160,10 +158,10 @@ def test_baseline_and_every_edit_are_asked_every_item_once(llama, sums, tmp_path
 
 def test_edits_added_to_a_folder_later_are_all_that_is_asked_and_the_summary_holds_both(llama, sums, tmp_path):
     first = planned(llama, mathneuro(llama), controls=1)
-    asked(llama, tmp_path / "out", study(sums), first, roles=Roles(str(sums), None, ("note one",)))
+    asked(llama, tmp_path / "out", study(sums), first, skill=str(sums), notes=["note one"])
     second = planned(llama, mathneuro(llama, 0.3), controls=1)
     oracle = Oracle()
-    summary, new, total = asked(llama, tmp_path / "out", study(sums), second, oracle, Roles(notes=("note two",)))
+    summary, new, total = asked(llama, tmp_path / "out", study(sums), second, oracle, notes=["note two"])
     assert oracle.edits == [entry.edit for entry in second[0]]
     assert (new, total) == (2 * ITEMS, 3 * ITEMS)
     assert [entry.edit for entry in summary.edits] == [entry.edit for entry in (*first[0], *second[0])]
@@ -171,7 +169,7 @@ def test_edits_added_to_a_folder_later_are_all_that_is_asked_and_the_summary_hol
     assert (kept.skill, kept.notes) == (str(sums), ("note one", "note two"))
     # The same in one go: the same numbers.
     both = planned(llama, mathneuro(llama), mathneuro(llama, 0.3), controls=1)
-    whole, _, _ = asked(llama, tmp_path / "whole", study(sums), both, roles=Roles(str(sums)))
+    whole, _, _ = asked(llama, tmp_path / "whole", study(sums), both, skill=str(sums))
     assert whole.tasks == summary.tasks
 
 
@@ -255,7 +253,7 @@ def test_a_folder_without_a_plan_has_none(tmp_path):
 
 def test_a_task_that_does_not_exist_is_told_before_a_folder_is_made(llama, tmp_path):
     with pytest.raises(UsageError, match="no task 'gsm9k'"):
-        asked(llama, tmp_path / "out", study("gsm9k"), ([], {}))
+        asked(llama, tmp_path / "out", study("gsm9k"), PlannedEdits((), {}))
     assert not (tmp_path / "out").exists()
 
 
@@ -271,7 +269,7 @@ def test_chance_is_the_accuracy_of_guessing_whatever_the_kind_of_task(llama, sum
 
 def test_the_plan_in_the_folder_is_what_the_edits_are(llama, sums, tmp_path):
     made = planned(llama, mathneuro(llama), controls=1)
-    asked(llama, tmp_path / "out", study(sums), made, roles=Roles(str(sums), 0.5, ("a note",)))
+    asked(llama, tmp_path / "out", study(sums), made, skill=str(sums), validation=0.5, notes=["a note"])
     kept = json.loads((tmp_path / "out" / "plan.json").read_text(encoding="utf-8"))
     assert kept["tasks"] == {str(sums): "generate"}
     assert (kept["model"], kept["validation"], kept["level"]) == ("tiny:llama", 0.5, 0.95)
@@ -291,9 +289,9 @@ def naive(llama, prompt: str, tokens: int) -> str:
 def test_answers_are_those_of_plain_generation_with_one_edit_at_a_time(llama, tmp_path):
     task = questions(tmp_path / "q.jsonl", 5)
     made = planned(llama, mathneuro(llama, 0.3), factors=(0.0, 3.0), controls=1)
-    entries, edits = made
+    entries, edits, _ = made
     what = study(task, items="all", decoding={"max_new_tokens": 6})
-    evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
+    evaluate(what, what.model, llama, made, Run.at(tmp_path / "out", "isolation", Listener()))
     with Store.read(tmp_path / "out") as store:
         found = store.answers()
     told = {(row["edit"], row["question"]): row["text"] for row in found.to_dict("records")}
@@ -314,8 +312,8 @@ def test_running_text_is_scored_under_every_edit_as_plain_logits_say(llama, tmp_
     (tmp_path / "prose.txt").write_text("once there was a fox. it ran.\n\n" * 3)
     made = planned(llama, mathneuro(llama, 0.3), controls=0)
     what = study(f"text:{tmp_path / 'prose.txt'}", items="all")
-    entries, edits = made
-    summary, _, _ = evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
+    entries, edits, _ = made
+    summary, _, _ = evaluate(what, what.model, llama, made, Run.at(tmp_path / "out", "isolation", Listener()))
     ids = torch.tensor([tokenizer()(("once there was a fox. it ran.\n\n" * 3).strip()).input_ids])
 
     def loss() -> float:
@@ -336,8 +334,8 @@ def test_an_edit_that_breaks_the_model_everywhere_is_told_and_the_others_are_not
     sums = questions(tmp_path / "q.jsonl", 3)
     made = planned(llama, mathneuro(llama, 0.3), factors=(0.0, 1e30), controls=0)
     what = study(f"text:{tmp_path / 'prose.txt'}", sums, items="all")
-    entries, edits = made
-    summary, _, _ = evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
+
+    summary, _, _ = evaluate(what, what.model, llama, made, Run.at(tmp_path / "out", "isolation", Listener()))
     text, numbers = summary.tasks
     assert text.cells[0].result.value is not None
     assert (text.cells[1].result.value, text.cells[1].rates.nonfinite) == (None, 1)
@@ -346,7 +344,7 @@ def test_an_edit_that_breaks_the_model_everywhere_is_told_and_the_others_are_not
 
 def test_a_random_control_moves_as_many_weights_of_every_matrix(llama):
     selection = mathneuro(llama)
-    entries, edits = planned(llama, selection, controls=2)
+    entries, edits, _ = planned(llama, selection, controls=2)
     counts = {c.address: c.selected for c in count(selection, llama)}
     for entry in entries[1:]:
         edit = edits[entry.edit]

@@ -14,7 +14,7 @@ from lesion.core.store import Store
 from lesion.edits.files.artefact import read_edit
 from lesion.models.load import load
 from lesion.studies.isolation.activation_cache import draw_texts
-from lesion.studies.isolation.evaluation_items import draw_items
+from lesion.studies.isolation.run import draw_items
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.catalogue import draw, find, source
 from runs import run_evaluation, run_isolation
@@ -108,8 +108,8 @@ def test_where_there_are_too_few_all_others_are_asked_and_it_is_said_how_many_ar
         assert len(asked(tmp_path / "out", name) - texts(file, name)) == 5
         assert any(
             note.startswith(
-                f"{name}: 3 of the 8 items that are asked were also calibration texts of the edits; 5 of its 20 items"
-                " were not."
+                f"{name}: 3 of the 8 items that are asked were also calibration texts of the edits. To keep them apart,"
+                " ask for at most 5 items, or"
             )
             for note in outcome.summary.notes
         )

@@ -230,7 +230,6 @@ def shown(summary, width=140, every=False) -> str:
 
 def test_the_terminal_has_edits_tried_and_with_all_rows_random_controls_too():
     assert "seed 0" not in shown(made.study())
-    assert f"of {12 * 4 + 3 * 3} rows" in shown(made.study())
     assert "seed 0" in shown(made.study(), every=True)
 
 
@@ -261,11 +260,12 @@ def test_what_speaks_for_and_against_the_answer_is_checked():
     values = small()["evaluation"]
     assert set(checks(values).values()) == {"good", "open"}
     values["tasks"][1]["baseline"]["result"] = {"value": 0.0, "low": 0.0, "high": 0.13}
-    values["tasks"][0]["cells"][0]["rates"]["unparsed"] = 0.3
+    values["tasks"][0]["cells"][0]["rates"]["unparsed"] = 0.6
     bad = [text.replace("\N{NO-BREAK SPACE}", " ") for text, mood in checks(values).items() if mood == "bad"]
     assert bad == [
         "Too near guessing to show a loss, so not counted: primer:atlas.",
-        "30 % of the answers to primer:arithmetic under MathNeuro, share 0.1 %, ×0 are cut off or unreadable.",
+        "60 % of the answers under MathNeuro, share 0.1 %, ×0 (primer:arithmetic) are cut off or unreadable, so it may"
+        " not be the skill.",
     ]
 
 
@@ -278,7 +278,6 @@ def test_a_skill_whose_interval_holds_the_accuracy_of_guessing_is_called_near_it
 
 
 def test_the_page_names_the_dtype_of_the_isolation_and_of_the_evaluation(text):
-    assert text.count("<dd>float32</dd>") == 1
     both = result(made.summary(small(dtype="bfloat16") | {"isolation": made.isolation()})).with_answers()
     facts = dict(next(block for block in both.blocks() if block.kind == "facts").facts)
-    assert (facts["weights in"], facts["weights in the evaluation"]) == ("float32", "bfloat16")
+    assert (facts["dtype"], facts["dtype evaluated"]) == ("float32", "bfloat16")

@@ -74,10 +74,10 @@ def test_a_study_ends_with_selections_answers_and_the_numbers_of_both(llama, dat
 def test_what_a_run_returns_is_what_the_folder_remembers(llama, data, tmp_path):
     what = study(data, choose={}, title="Ti \"tle\" kind = 'evaluation'", level=0.9)
     outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle())
-    summary, answers, items = recall_isolation(tmp_path / "out")
+    summary = recall_isolation(tmp_path / "out")
     assert summary == outcome.summary
     assert outcome.summary.evaluation.choice is not None
-    assert (len(answers), len(items)) == (outcome.planned, 2 * ITEMS)
+    assert len(outcome.answers) == outcome.planned
     assert (summary.study.title, summary.study.level) == (what.title, 0.9)
 
 
@@ -87,8 +87,8 @@ def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama
     outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=oracle)
     assert (oracle.asked, outcome.evaluated, outcome.planned) == ([], 0, 0)
     assert not (tmp_path / "out" / "answers.sqlite").exists()
-    summary, answers, items = recall_isolation(tmp_path / "out")
-    assert (summary, answers, items) == (outcome.summary, None, None)
+    summary = recall_isolation(tmp_path / "out")
+    assert summary == outcome.summary
     assert (summary.study, summary.evaluation) == (what, None)
 
 
@@ -123,7 +123,7 @@ def test_when_the_engine_dies_the_next_run_ends_with_the_same_summary(lives, lla
     whole = run_isolation(study(data), tmp_path / "whole", model=llama, make_engine=Oracle())
     with pytest.raises(RuntimeError, match="the engine died"):
         run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle(lives))
-    recalled = recall_isolation(tmp_path / "out").summary
+    recalled = recall_isolation(tmp_path / "out")
     assert recalled.isolation == whole.summary.isolation
     assert len(recalled.evaluation.edits) == 3
     oracle = Oracle()
@@ -137,8 +137,8 @@ def test_items_that_edits_were_made_from_and_that_are_asked_are_noted(llama, dat
     outcome = run_isolation(study(data, samples=10), tmp_path / "out", model=llama, make_engine=Oracle())
     for file in data:
         assert (
-            f"{file}: all {ITEMS} items that are asked were also calibration texts of the edits; isolate with fewer"
-            " texts (--samples) to keep them apart." in outcome.summary.notes
+            f"{file}: {ITEMS} of the {ITEMS} items that are asked were also calibration texts of the edits. To keep"
+            " them apart, isolate with fewer texts (--samples)." in outcome.summary.notes
         )
 
 
@@ -188,7 +188,7 @@ def test_damage_is_told_and_the_same_study_mends_it(damage, llama, data, tmp_pat
     with pytest.raises(LesionError, match=r"summary\.json is damaged .*run `lesion isolate` again"):
         recall_isolation(tmp_path / "out")
     assert run_isolation(what, tmp_path / "out", model=llama).summary == whole.summary
-    assert recall_isolation(tmp_path / "out").summary == whole.summary
+    assert recall_isolation(tmp_path / "out") == whole.summary
 
 
 def test_an_evaluation_needs_no_summary_to_be_recalled(llama, data, edits, tmp_path):
@@ -197,7 +197,7 @@ def test_an_evaluation_needs_no_summary_to_be_recalled(llama, data, edits, tmp_p
         (tmp_path / "out/summary.json").unlink()
         if damage is not None:
             (tmp_path / "out/summary.json").write_text(damage)
-        assert recall_isolation(tmp_path / "out").summary == outcome.summary
+        assert recall_isolation(tmp_path / "out") == outcome.summary
         asked(llama, data, edits, tmp_path / "out")
 
 
@@ -255,7 +255,7 @@ def test_without_edits_the_baseline_alone_is_asked(llama, data, tmp_path):
     outcome = asked(llama, data, [], tmp_path / "out", oracle)
     assert oracle.edits == ["baseline"]
     assert outcome.summary.evaluation.edits == ()
-    assert recall_isolation(tmp_path / "out").summary == outcome.summary
+    assert recall_isolation(tmp_path / "out") == outcome.summary
 
 
 def test_one_file_given_twice_is_asked_once(llama, data, edits, tmp_path):
@@ -270,13 +270,13 @@ def test_a_further_file_in_the_same_folder_is_all_that_is_asked(llama, data, edi
     outcome = asked(llama, data, edits[1:], tmp_path / "out", oracle, random_controls=1)
     assert len(oracle.asked) == 2 * 2 * ITEMS
     assert [edit.method for edit in outcome.summary.evaluation.edits] == ["mathneuro", "random", "wanda", "random"]
-    assert recall_isolation(tmp_path / "out").summary == outcome.summary
+    assert recall_isolation(tmp_path / "out") == outcome.summary
 
 
 def test_an_evaluation_into_the_folder_of_its_isolation_keeps_the_numbers_of_both(llama, data, edits):
     outcome = asked(llama, data, edits, edits[0].parent)
     assert [one.method for one in outcome.summary.isolation.selections] == ["mathneuro", "wanda"]
-    assert recall_isolation(edits[0].parent).summary == outcome.summary
+    assert recall_isolation(edits[0].parent) == outcome.summary
 
 
 def test_choosing_on_validation_items_is_part_of_the_numbers(llama, data, edits, tmp_path):
@@ -363,7 +363,7 @@ def test_places_and_spectra_are_evaluated_beside_the_same_change_elsewhere(llama
         for edit in evaluated.tried:
             assert task.effects[edit.edit].random.draws == len(edit.randoms)
     # Recalled, and read again from the folder, it is the same.
-    assert recall_isolation(tmp_path / "out").summary == summary
+    assert recall_isolation(tmp_path / "out") == summary
 
 
 def test_an_edit_that_is_the_control_of_another_is_tried_as_any(llama, data, tmp_path):
@@ -415,7 +415,7 @@ def test_the_skill_may_be_named_and_must_be_a_task(llama, data, tmp_path):
     unnamed = run_evaluation(
         evaluation(data, edits=("2×0",), validation=0.5), None, tmp_path / "none", model=llama, make_engine=Oracle()
     )
-    assert any("name it with --skill" in note for note in unnamed.summary.notes)
+    assert any("known to be the skill (--skill)" in note for note in unnamed.summary.notes)
 
 
 def test_the_baseline_given_as_an_edit_is_said_to_be_there_anyway(llama, data, tmp_path):
@@ -474,7 +474,7 @@ def test_edits_that_the_folder_did_not_isolate_are_noted(llama, data, tmp_path):
             evaluation(data), [file], tmp_path / "out", random_controls=1, model=llama, make_engine=Oracle()
         )
         assert (
-            any("not among the selections that this folder's isolation made" in n for n in outcome.summary.notes)
+            any("Not among the selections that were isolated in this folder" in n for n in outcome.summary.notes)
             == noted
         )
 

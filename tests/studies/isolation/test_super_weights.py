@@ -117,7 +117,8 @@ def test_no_selection_and_no_random_control_has_them_and_all_else_stays(llama, d
         assert entry.super_weights == tuple(place for place, name in enumerate(names) if name in lost)
         held += len(lost)
     assert held > 0
-    planned, edits = plan(llama, without.candidates, [0.0], 2, lambda note: None)
+    made_plan = plan(llama, without.candidates, [0.0], 2)
+    planned, edits = made_plan.entries, made_plan.edits
     alone = str(without.candidates[-1].edit)
     checked = [edits[entry.edit].selection for entry in planned if alone not in (entry.edit, entry.random_of)]
     assert len(checked) > len(METHODS)  # some random controls are shared
@@ -139,7 +140,7 @@ def test_they_are_cut_alone_by_an_edit_of_their_own(llama, data, tmp_path):
 def test_names_say_what_was_left_out_and_counts_are_kept_apart(llama, data, tmp_path):
     without = made(study(data, methods=["wanda"]), llama, tmp_path / "a").candidates[0]
     plain = made(study(data, methods=["wanda"], exclude_super_weights=0), llama, tmp_path / "b").candidates[0]
-    planned, _ = plan(llama, [without, plain], [0.0], 1, lambda note: None)
+    planned = plan(llama, [without, plain], [0.0], 1).entries
     names = [entry.name.replace("\u00a0", " ") for entry in planned if entry.random_of is None]
     assert names == ["Wanda without super-weights-6, share 30 %, ×0", "Wanda, share 30 %, ×0"]
     assert len({entry.randoms for entry in planned if entry.random_of is None}) == 2

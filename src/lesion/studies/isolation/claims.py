@@ -11,10 +11,10 @@ from lesion.report.forms import CHANGE, POINTS, SHARE, WHOLE_SHARE, Form, decima
 from lesion.report.rows import p_text, subject
 from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted
-from lesion.studies.isolation.evaluation import ChosenEdit, EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
-from lesion.studies.isolation.evidence import Evidence, beyond, strongest
+from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation
+from lesion.studies.isolation.evidence import Evidence, strongest
 from lesion.studies.isolation.lines import Measured
-from lesion.studies.isolation.result import Isolation, Overlap, Selected
+from lesion.studies.isolation.result import Isolation
 
 Line = tuple[Measured, EditedModel]
 RATIO = Form(3, significant=True)
@@ -35,98 +35,88 @@ TEST = (
 def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
     """Of every method and direction its most selective edit, beside what it is measured against."""
     for skill in evaluation.skills:
-        best: list[Evidence] = []
         groups: dict[tuple[bool, str], list[EditedModel]] = {}
         for edit in evaluation.tried:
             groups.setdefault((edit.boosts, edit.method_name), []).append(edit)
-        best = [found for edits in groups.values() if (found := strongest(evaluation, skill, edits)) is not None]
+        best = [each for edits in groups.values() if (each := strongest(evaluation, skill, edits)) is not None]
         for each in sorted(best, key=lambda each: (not each.selective, -each.strength)):
-            effect = skill.effects[each.edit.edit]
-            sentences = [_falls(evaluation, skill, each), _numbers(each, effect)]
-            if caveats := _rivals(evaluation, effect) if effect.rivals else _caveats(evaluation, each, effect):
+            sentences = [_falls(evaluation, skill, each), _numbers(each)]
+            if caveats := _rivals(evaluation, each) or _caveats(evaluation, each):
                 sentences.append(f"{wording.capital('; '.join(caveats))}.")
-            yield Claim(tuple(filter(None, sentences)), _rows(lines, each.edit.edit))
-
-
-def _rows(lines: Sequence[Line], edit: str) -> tuple[Line, ...]:
-    return tuple(line for line in lines if line[0].edit == edit)
-
-
-def _under(evaluation: Evaluation, edit: EditedModel) -> str:
-    """`Without the 18,237 weights that MathNeuro selects`; of other edits `Under block 3, ×0`."""
-    if not edit.selects or edit.method == "custom" or edit.factor is None:
-        return f"Under {evaluation.name_of(edit.edit)}"
-    weights = f"the {edit.selected:,} weights that {edit.method_name} selects"
-    return f"Without {weights}" if edit.factor == 0 else f"With {weights} {wording.factor(edit.factor)}"
+            own = tuple(line for line in lines if line[0].edit == each.edit.edit)
+            yield Claim(tuple(sentences), own)
 
 
 def _moves(evaluation: Evaluation, task: EvaluatedTask, edit: EditedModel) -> str:
+    """`Without the 18,237 weights that MathNeuro selects, sums falls from 88.0 % to 20.0 %`; `Under block 3, ×0, …`."""
+    under = f"Under {evaluation.name_of(edit.edit)}"
+    if edit.selects and edit.method != "custom" and edit.factor is not None:
+        weights = f"the {edit.selected:,} weights that {edit.method_name} selects"
+        under = f"With {weights} {wording.factor(edit.factor)}" if edit.factor else f"Without {weights}"
     before, after = task.baseline.result.value or 0.0, task.effects[edit.edit].result.value or 0.0
-    verb = "falls" if after < before else "rises" if after > before else "stays"
-    ends = f"at {SHARE.text(after)}" if verb == "stays" else f"from {SHARE.text(before)} to {SHARE.text(after)}"
-    return f"{_under(evaluation, edit)}, {task.name} {verb} {ends}"
+    if before == after:
+        return f"{under}, {task.name} stays at {SHARE.text(after)}"
+    verb = "falls" if after < before else "rises"
+    return f"{under}, {task.name} {verb} from {SHARE.text(before)} to {SHARE.text(after)}"
 
 
 def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> str:
-    edit = evidence.edit
-    moves, random = _moves(evaluation, skill, edit), "random weights" if edit.selects else "the same change elsewhere"
-    if not (evidence.changed and evidence.corrected):
-        return f"{moves}: not shown to be a {'gain' if evidence.boost else 'loss'}."
-    others = f"under {random}{' and whole blocks' if evidence.beyond_rivals is not None else ''}"
-    if not any(control.informative for control in evaluation.controls):
-        more = f", more than {others}" if all(evidence.parts[:3] + evidence.parts[4:]) else ""
+    edit, controls = evidence.edit, evidence.beyond_controls
+    moves, effect, verb = _moves(evaluation, skill, edit), *(("gain", "gains") if edit.boosts else ("loss", "loses"))
+    if not evidence.changed:
+        return f"{moves}: not shown to be a {effect}."
+    random = "random weights" if edit.selects else "the same change elsewhere"
+    others = f"more than under {random}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
+    if not controls:
+        more = f", {others}" if evidence.beyond_all_else else ""
         return f"{moves}{more}; no informative control can tell whether it does so alone."
     if evidence.selective:
         every = "any control" if all(c.informative for c in evaluation.controls) else "any informative control"
-        return f"{moves}, more than {every} and more than {others}."
-    missing = [f"than under {random}"] if not evidence.beyond_random else []
-    if evidence.beyond_rivals is False:
-        missing.append("than under the whole block or MLP")
-    for control in (control for control in evaluation.controls if control.informative):
-        difference = evaluation.difference(edit.edit, skill.name, control.name)
-        if difference is None or not beyond(difference, boost=evidence.boost):
-            missing.append(f"than {control.name} {'gains' if evidence.boost else 'loses'}")
+        return f"{moves}, more than {every} and {others}."
+    missing = [f"than under {random}"] * (not evidence.beyond_random)
+    missing += ["than under the whole block or MLP"] * (evidence.beyond_rivals is False)
+    missing += [f"than {name} {verb}" for name, beyond in controls.items() if not beyond]
     return f"{moves}, but not shown to be more {wording.listed(missing, 'or')}."
 
 
-def _numbers(evidence: Evidence, effect: TaskUnderEdit) -> str:
+def _numbers(evidence: Evidence) -> str:
     """The loss or gain with its interval and test, and how much of it random controls do not give."""
-    change = _sought(effect.change, evidence.boost)
-    p = f" ({text})" if (text := p_text(effect.change)) else ""
-    text = f"The {'gain' if evidence.boost else 'loss'} is {POINTS.text(change)}{p}"
-    if effect.random is None:
+    edit, change, random = evidence.edit, evidence.effect.change, evidence.effect.random
+    what, sought = ("gain", change.negative) if edit.boosts else ("loss", change)
+    text = f"The {what} is {POINTS.text(sought)}{_tested(change)}"
+    if random is None:
         return f"{text}; no random control was measured."
-    what = "as many random weights" if evidence.edit.selects else "the same change at other places"
-    more = CHANGE.text(_sought(effect.random.beyond, evidence.boost))
-    return f"{text}, {more} beyond that under {what} ({counted(effect.random.draws, 'draw')})."
+    others = "as many random weights" if edit.selects else "the same change at other places"
+    more = CHANGE.text(random.beyond.negative if edit.boosts else random.beyond)
+    return f"{text}, {more} beyond that under {others} ({counted(random.draws, 'draw')})."
 
 
-def _sought(drop: Estimate, boost: bool) -> Estimate:
-    return drop.negative if boost else drop
+def _tested(change: Estimate) -> str:
+    return f" ({text})" if (text := p_text(change)) else ""
 
 
-def _rivals(evaluation: Evaluation, effect: TaskUnderEdit) -> list[str]:
+def _rivals(evaluation: Evaluation, evidence: Evidence) -> list[str]:
     return [
         f"{evaluation.name_of(rival.edit)} reaches {SHARE.text(rival.result.value)} (the boost"
         f" {CHANGE.text(rival.beyond.negative)})"
-        for rival in effect.rivals
+        for rival in evidence.effect.rivals
     ]
 
 
-def _caveats(evaluation: Evaluation, evidence: Evidence, effect: TaskUnderEdit) -> list[str]:
+def _caveats(evaluation: Evaluation, evidence: Evidence) -> list[str]:
     """What else may stand behind a loss: answers without an end or unreadable, running text, damage to generation."""
-    wrong, texts = 1 - (effect.result.value or 0.0), []
-    if not evidence.boost and wrong > 0:
-        rates = effect.rates
-        if rates.truncated and rates.truncated >= STOPPING_SHARE * wrong:
-            texts.append(f"{WHOLE_SHARE.text(rates.truncated)} of the answers {wording.unended(rates.looped)}")
-        if rates.unparsed and rates.unparsed >= STOPPING_SHARE * wrong:
-            texts.append(f"{WHOLE_SHARE.text(rates.unparsed)} of the answers cannot be read")
+    rates, texts = evidence.effect.rates, []
+    loss = not evidence.edit.boosts
+    many = STOPPING_SHARE * (1 - (evidence.effect.result.value or 0.0))
+    if loss and (rates.truncated or 0.0) >= many > 0:
+        texts.append(f"{WHOLE_SHARE.text(rates.truncated)} of the answers {wording.unended(rates.looped)}")
+    if loss and (rates.unparsed or 0.0) >= many > 0:
+        texts.append(f"{WHOLE_SHARE.text(rates.unparsed)} of the answers cannot be read")
     for control in evidence.suffering:
         change = control.effects[evidence.edit.edit].change
         texts.append(f"running text suffers too, perplexity ×{RATIO.text(change)} on {control.name}")
     generated = any(control.kind == "generate" and control.informative for control in evaluation.controls)
-    if evidence.selective and not evidence.boost and not generated:
+    if evidence.selective and loss and not generated:
         texts.append("no control is generated, so that damage to all generation is not ruled out")
     return texts
 
@@ -146,15 +136,13 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
             continue
         loses = any((line.drop.value or 0.0) > 0 for line, _ in own)
         line, edit = max(own, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
-        same = line.changed or not line.drop.value
-        said = f"{_moves(evaluation, task, edit)}{'' if same else ', not shown to be a change'}."
-        change = CHANGE.text(line.drop.negative)
-        several = f"largest of {counted(len(own), 'edit')}, " if len(own) > 1 else ""
-        numbers = f"That is {change} ({several}{p_text(line.drop)})".replace(", )", ")").replace(" ()", "")
+        unsure = "" if line.changed or not line.drop.value else ", not shown to be a change"
+        several = f", the largest of {counted(len(own), 'edit')}" if len(own) > 1 else ""
+        numbers = f"That is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
         if line.random_lowest is not None and line.random_highest is not None:
             ends = dict.fromkeys(map(WHOLE_SHARE, (line.random_lowest, line.random_highest)))
             numbers += f"; under matched random controls accuracy is {wording.DASH.join(ends)}{SPACE}%"
-        yield Claim((said, f"{numbers}."), ((line, edit),))
+        yield Claim((f"{_moves(evaluation, task, edit)}{unsure}.", f"{numbers}."), ((line, edit),))
 
 
 @rule("The unedited model has A of T right.", "Nothing has been measured yet.", needs="an evaluation without an edit")
@@ -180,34 +168,27 @@ def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
     if choice is None:
         return
     gain, name = choice.gain, evaluation.name_of(choice.chosen)
-    shown = None not in (gain.low, gain.high) and (gain.p is None or gain.p <= ALPHA)
-    sure = shown and ((gain.low or 0.0) > 0 or (gain.high or 0.0) < 0)
-    moves = f"{SHARE.text(choice.baseline_test)} to {SHARE.text(choice.accuracy_test)}"
-    items = counted(choice.test_items, "test item")
-    said = f"On {items} that chose nothing, {name} takes {choice.skill} from {moves}"
+    sure = gain.side != 0 and (gain.p or 0.0) <= ALPHA
+    chosen_on = f"{counted(choice.validation_items, 'validation item')} that chose it"
+    informative = {task.name for task in evaluation.controls if task.informative}
+    further = [
+        f"{control.task} changes by {CHANGE.text(control.drop.negative)}"
+        for control in choice.controls
+        if control.task in informative
+    ]
+    if choice.random is not None and choice.random.gain_beyond.low is not None:
+        further.insert(0, f"beyond random controls it is {CHANGE.text(choice.random.gain_beyond)}")
     yield Claim(
         (
-            f"{said}{'' if sure else ': not shown to be a change'}.",
-            f"The change is {CHANGE.text(gain)}{f' ({text})' if (text := p_text(gain)) else ''}; on the"
-            f" {counted(choice.validation_items, 'validation item')} that chose it among"
+            f"On {counted(choice.test_items, 'test item')} that chose nothing, {name} takes {choice.skill} from"
+            f" {SHARE.text(choice.baseline_test)} to {SHARE.text(choice.accuracy_test)}"
+            f"{'' if sure else ': not shown to be a change'}.",
+            f"The change is {CHANGE.text(gain)}{_tested(gain)}; on the {chosen_on} among"
             f" {counted(len(choice.candidates), 'edit')}"
             f" {CHANGE.text(choice.accuracy_validation - choice.baseline_validation)}.",
-            *_beside(evaluation, choice),
+            *([f"{wording.capital('; '.join(further))}."] if further else ()),
         )
     )
-
-
-def _beside(evaluation: Evaluation, choice: ChosenEdit) -> list[str]:
-    """What random controls give, and what the informative controls lose."""
-    informative = {task.name for task in evaluation.controls if task.informative}
-    texts = [f"{control.task} {_changes(control.drop)}" for control in choice.controls if control.task in informative]
-    if choice.random is not None and choice.random.gain_beyond.low is not None:
-        texts.insert(0, f"beyond random controls it is {CHANGE.text(choice.random.gain_beyond)}")
-    return [f"{wording.capital('; '.join(texts))}."] if texts else []
-
-
-def _changes(drop: Estimate) -> str:
-    return f"changes by {CHANGE.text(drop.negative)}"
 
 
 @rule(
@@ -232,27 +213,20 @@ def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Cla
 )
 def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
     """Of every method how much it selects, and the blocks with the smallest and the largest share."""
-    unscored = [entry for entry in isolation.coverage if not entry.scored]
+    unscored = [entry.weights for entry in isolation.coverage if not entry.scored]
+    fine = Form(2, 100.0, "%")
     for method in dict.fromkeys(selection.method for selection in isolation.selections):
         own = [each for each in isolation.selections if each.method == method]
         each = max(own, key=lambda selection: (selection.samples, selection.keep))
-        fine = Form(2, 100.0, "%")
-        share = fine.text(each.share)
-        sentences = [f"{each.name} selects {each.selected:,} of {each.total:,} weights ({share}){_spread(each, fine)}."]
-        if unscored:
-            weights = sum(entry.weights for entry in unscored)
-            sentences.append(f"{counted(len(unscored), 'parameter')} with {weights:,} weights could not be scored.")
-            unscored = []
-        yield Claim(tuple(sentences), (each,))
-
-
-def _spread(selection: Selected, fine: Form) -> str:
-    shares = selection.density
-    if len(shares) < 2:
-        return ""
-    least, most = (choose(sorted(shares), key=lambda block: shares[block]) for choose in (min, max))
-    low, high = fine.text(shares[least]), fine.text(shares[most])
-    return ", as many in every block" if low == high else f": {low} of block {least} to {high} of block {most}"
+        selected = f"{each.name} selects {each.selected:,} of {each.total:,} weights ({fine.text(each.share)})"
+        blocks = sorted(each.density, key=lambda block: (each.density[block], block))
+        if len(blocks) > 1:
+            low, high = (fine.text(each.density[block]) for block in (blocks[0], blocks[-1]))
+            spread = f": {low} of block {blocks[0]} to {high} of block {blocks[-1]}"
+            selected += ", as many in every block" if low == high else spread
+        further = [f"{counted(len(unscored), 'parameter')} with {sum(unscored):,} weights could not be scored."]
+        yield Claim((f"{selected}.", *(further if unscored else ())), (each,))
+        unscored = []
 
 
 @rule(
@@ -261,18 +235,17 @@ def _spread(selection: Selected, fine: Form) -> str:
 )
 def what_other_texts_select(isolation: Isolation) -> Iterable[Claim]:
     """Of every method and share how far its repeats agree, at the most texts."""
-    chosen: dict[str, Overlap] = {}
-    for overlap in isolation.agreements:
-        if overlap.label not in chosen or overlap.samples > chosen[overlap.label].samples:
-            chosen[overlap.label] = overlap
     two = decimals(2)
+    chosen = {each.label: each for each in sorted(isolation.agreements, key=lambda each: each.samples)}
     for overlap in chosen.values():
-        said = (
-            f"Selections from {counted(overlap.repeats, 'draw')} of {counted(overlap.samples, 'text')} overlap by"
-            f" {two.text(overlap.mean)} (intersection over union); random ones would by {two.text(overlap.chance)}."
-        )
-        single = ("One pair has no interval.",) if overlap.repeats == 2 else ()
-        yield Claim((said, *single), (overlap,), subject(overlap, list(chosen.values())))
+        draws = f"{counted(overlap.repeats, 'draw')} of {counted(overlap.samples, 'text')}"
+        sentences = [
+            f"Selections from {draws} overlap by {two.text(overlap.mean)} (intersection over union); random ones would"
+            f" by {two.text(overlap.chance)}."
+        ]
+        if overlap.repeats == 2:
+            sentences.append("One pair has no interval.")
+        yield Claim(tuple(sentences), (overlap,), subject(overlap, list(chosen.values())))
 
 
 @rule(

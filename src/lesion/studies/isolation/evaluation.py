@@ -52,19 +52,19 @@ class EditedModel(Row):
     label: str = column()
     digest: str
     method: str = column()
-    keep: float | None = column("Share of every matrix", Form(3, 100.0, "%", significant=True))
+    keep: float | None = column("Share of every matrix", Form(3, 100.0, "%", significant=True), default=None)
     samples: int | None = column()
     repeat: int | None = column()
     factor: Number = column("Factor", Form(4, significant=True))
     without: str = ""
-    random_of: str | None = column()
+    random_of: str | None = column(default=None)
     rival_of: str | None = Field(default=None, exclude_if=lambda edit: edit is None)
-    seed: int | None = column()
+    seed: int | None = column(default=None)
     randoms: tuple[str, ...] = ()
     rivals: tuple[str, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
     selected: Annotated[int, Field(ge=0)] = column()
     total: Annotated[int, Field(ge=1)] = column()
-    achieved: Number = column()
+    achieved: Number = column(default=None)
     matched_in: MatchedIn = column(default="count", omitted=True)
     size: Number = column(default=None)
 
@@ -207,11 +207,6 @@ class EvaluatedTask(Value):
     def effects(self) -> dict[str, TaskUnderEdit]:
         """By edit, those with a finite result."""
         return {cell.edit: cell for cell in self.cells if cell.result.value is not None}
-
-    @property
-    def broken(self) -> frozenset[str]:
-        """The edits under which the result is not a finite number."""
-        return frozenset(cell.edit for cell in self.cells if cell.result.value is None)
 
     @property
     def scored(self) -> bool:

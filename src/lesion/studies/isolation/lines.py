@@ -14,7 +14,6 @@ from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
-from lesion.studies.isolation.evidence import beyond
 
 MOST_DRAWN = 4
 """Edits in the first figure, without the rivals of boosts."""
@@ -80,7 +79,7 @@ class Measured(UnderEdit):
     def changed(self) -> bool:
         """Whether a change is shown: its interval excludes 0, and its corrected p is small."""
         p = self.drop.p_corrected
-        return p is not None and p <= ALPHA and any(beyond(self.drop, boost=boost) for boost in (False, True))
+        return p is not None and p <= ALPHA and self.drop.side != 0
 
     @property
     def strength(self) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from lesion.atomic import keep
-from lesion.core.apart import NOTHING_USED, Used
 from lesion.core.values import read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, ScaleParameters, parts, with_factor
@@ -48,26 +48,23 @@ class CandidateEdit:
     texts: tuple[Inputs, ...] = ()
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Which of the tasks is the skill, and how an edit is chosen.
+class PlannedEdits(NamedTuple):
+    """The edits to evaluate with their random controls and rivals, by text form, and what the person should know."""
 
-    Attributes:
-        validation: the share of items on which an edit is chosen; None: none is chosen.
-        notes: what a reader should know of the edits on these tasks.
-        used: the items that were calibration texts of the edits; others are asked first.
-    """
-
-    skill: str | None = None
-    validation: float | None = None
+    entries: tuple[EditedModel, ...]
+    edits: Mapping[str, Edit]
     notes: tuple[str, ...] = ()
-    used: Used = NOTHING_USED
 
 
 class EvaluationPlan(Value):
-    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`.
+    """What an evaluation consists of, as in `plan.json`.
 
-    `chance` is the accuracy of guessing in 0…1 by task; running text has none.
+    Attributes:
+        tasks: their kinds by name.
+        chance: the accuracy of guessing in 0…1 by task; running text has none.
+        skill: which of the tasks is the skill.
+        validation: the share of items on which an edit is chosen; None: none is chosen.
+        notes: what a reader should know of the edits on these tasks.
     """
 
     model: str
@@ -91,9 +88,8 @@ def plan(
     candidates: Sequence[CandidateEdit],
     factors: Sequence[float],
     random_controls: int,
-    note: Callable[[str], None],
     matched_in: Sequence[MatchedIn] = ("count",),
-) -> tuple[list[EditedModel], dict[str, Edit]]:
+) -> PlannedEdits:
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
     Two selections with the same count in every matrix, and without the same listed weights, share their random
@@ -105,20 +101,13 @@ def plan(
         candidates: what is tried.
         factors: in place of their own; none of an edit of the spectrum alone.
         random_controls: of each edit.
-        note: takes what the person should know.
         matched_in: what random controls share with a selection, so many of each kind.
-
-    Returns:
-        What is planned, and the edits by their text form.
 
     Raises:
         UsageError: an edit names a place that the model does not have, or has no factor although one is given; or
             all that is tried changes nothing.
         LesionError: an edit selects nothing or everything, or moves fewer than 99 % of what it selects.
     """
-    planned: list[EditedModel] = []
-    edits: dict[str, Edit] = {}
-    drawn: dict[tuple[object, ...], tuple[str, ...]] = {}
     tried: dict[str, tuple[Edit, CandidateEdit]] = {}
     for candidate in candidates:
         for edit in [with_factor(candidate.edit, factor) for factor in factors] or [candidate.edit]:
@@ -129,41 +118,41 @@ def plan(
             f"{', '.join(unchanged)}: the factor 1 changes nothing, so that there is nothing to evaluate; give another"
             " factor, such as 0."
         )
-    if unchanged:
-        note("The factor 1 changes nothing and is not asked: it is the baseline.")
+    notes = ["The factor 1 changes nothing and is not asked: it is the baseline."] if unchanged else []
+    entries: dict[str, EditedModel] = {}
+    edits: dict[str, Edit] = {}
+    drawn: dict[tuple[object, ...], list[Edit]] = {}
+
+    def add(edit: Edit, candidate: CandidateEdit, counts: Sequence[Count], **roles: Any) -> None:
+        if str(edit) not in edits:
+            edits[str(edit)] = edit
+            entries[str(edit)] = _planned(model, edit, candidate, counts, **roles)
+
     for text, (edit, candidate) in tried.items():
         if text in unchanged:
             continue
         counts = _counts(edit, candidate, model)
-        own: dict[str, tuple[MatchedIn, Edit]] = {}
-        names: list[str] = []
+        controls: dict[str, tuple[MatchedIn, Edit]] = {}
         for kind in matched_in:
-            sizes = (
-                (_factor(edit), _without(edit), *(c.selected for c in counts))
-                if counts and kind == "count"
-                else (text,)
-            )
-            texts = _texts(edit, candidate) if kind == "importance" else ()
-            if (kind, sizes) not in drawn:
+            own: tuple[object, ...] = (kind, text)
+            if counts and kind == "count":
+                own = (kind, _factor(edit), _without(edit), *(part.selected for part in counts))
+            if own not in drawn:
+                texts = _texts(edit, candidate) if kind == "importance" else ()
                 lacking = kind == "importance" and not texts
-                controls = [] if lacking else matched_controls(edit, model, random_controls, kind, texts)
-                drawn[kind, sizes] = tuple(map(str, controls))
-                own |= {str(each): (kind, each) for each in controls}
-            names += drawn[kind, sizes]
-            if len(drawn[kind, sizes]) < random_controls:
-                note(_fewer(edit, kind, len(drawn[kind, sizes]), random_controls))
+                drawn[own] = [] if lacking else matched_controls(edit, model, random_controls, kind, texts)
+            controls |= {str(control): (kind, control) for control in drawn[own]}
+            if len(drawn[own]) < random_controls:
+                notes.append(_fewer(edit, kind, len(drawn[own]), random_controls))
         rivals = {str(rival): rival for rival in _rivals(edit, counts)}
-        planned.append(_planned(model, edit, candidate, counts, randoms=tuple(names), rivals=tuple(rivals)))
-        own = {name: each for name, each in own.items() if name not in tried}
-        planned += [
-            _planned(model, control, candidate, counts, random_of=text, matched_in=kind)
-            for kind, control in own.values()
-        ]
-        edits |= {text: edit, **{name: control for name, (_, control) in own.items()}}
-        own_rivals = {name: rival for name, rival in rivals.items() if name not in tried and name not in edits}
-        planned += [_planned(model, rival, CandidateEdit(rival), (), rival_of=text) for rival in own_rivals.values()]
-        edits |= own_rivals
-    return planned, edits
+        add(edit, candidate, counts, randoms=tuple(controls), rivals=tuple(rivals))
+        for name, (kind, control) in controls.items():
+            if name not in tried:
+                add(control, candidate, counts, random_of=text, matched_in=kind)
+        for name, rival in rivals.items():
+            if name not in tried:
+                add(rival, CandidateEdit(rival), (), rival_of=text)
+    return PlannedEdits(tuple(entries.values()), edits, tuple(notes))
 
 
 def _rivals(edit: Edit, counts: Sequence[Count]) -> list[Edit]:
@@ -186,15 +175,12 @@ def _fewer(edit: Edit, kind: MatchedIn, there: int, wanted: int) -> str:
         reason = "there are no more places to draw from"
     elif not all(isinstance(part, ScaleParameters) for part in parts(edit)):
         reason = f"only selections of weights are matched in {kind}"
+    elif there:
+        reason = "no more are different"
     else:
-        reason = (
-            "the edit does not hold what was observed on texts of controls" if there == 0 else "no more are different"
-        )
-    return f"{_name(edit)}: {there} random controls matched in {kind}, not {wanted}: {reason}."
-
-
-def _name(edit: Edit) -> str:
-    return edit.selection.label if isinstance(edit, ScaleParameters) else _label(edit)
+        reason = "the edit does not hold what was observed on texts of controls"
+    name = edit.selection.label if isinstance(edit, ScaleParameters) else _label(edit)
+    return f"{name}: {there} random controls matched in {kind}, not {wanted}: {reason}."
 
 
 def _texts(edit: Edit, candidate: CandidateEdit) -> tuple[Inputs, ...]:
@@ -224,20 +210,10 @@ def _planned(
     candidate: CandidateEdit,
     counts: Sequence[Count],
     random_of: str | None = None,
-    rival_of: str | None = None,
-    randoms: tuple[str, ...] = (),
-    rivals: tuple[str, ...] = (),
-    matched_in: MatchedIn = "count",
+    **roles: Any,
 ) -> EditedModel:
-    made = {
-        "edit": str(edit),
-        "random_of": random_of,
-        "rival_of": rival_of,
-        "randoms": randoms,
-        "factor": _factor(edit),
-    }
-    made |= {"matched_in": matched_in, "rival_of": rival_of, "rivals": rivals}
-    made |= {"samples": candidate.samples, "repeat": candidate.repeat}
+    own = {"edit": str(edit), "factor": _factor(edit), "random_of": random_of, **roles}
+    own |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
             touched = [_weights(edit, address, model.anatomy) for address in model.anatomy.scored]
@@ -245,19 +221,16 @@ def _planned(
             label=_label(edit),
             digest="",
             method="random" if random_of else "custom",
-            keep=None,
-            seed=None,
             selected=sum(touched),
             total=sum(math.prod(matrix.shape) for matrix in model.anatomy.scored.values()),
-            achieved=None,
-            **made,
+            **own,
         )
     assert isinstance(candidate.edit, ScaleParameters)
     with written(model, [edit]) as effects:
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
     method, share = method_of(candidate.edit.selection)
-    taken = left_out(selection)
+    taken, selected = left_out(selection), sum(part.selected for part in counts)
     return EditedModel(
         label=selection.text.removesuffix(f"@{selection.digest}"),
         digest=selection.digest,
@@ -265,11 +238,11 @@ def _planned(
         method="random" if random_of else method,
         keep=share,
         seed=selection.seed if isinstance(selection, Random | Matched) and random_of else None,
-        selected=sum(c.selected for c in counts),
-        size=before / sum(c.selected for c in counts),
-        total=sum(c.total for c in counts),
+        selected=selected,
+        size=before / selected,
+        total=sum(part.total for part in counts),
         achieved=math.copysign(after / before, edit.factor),
-        **made,
+        **own,
     )
 
 
@@ -318,42 +291,26 @@ def _label(edit: Edit) -> str:
     return f"{'' if unit == 'block' else f'{wording.UNIT_NAMES[unit]} of '}{wording.numbered('block', layers)}"
 
 
-def keep_plan(
-    folder: Path,
-    model: str,
-    dtype: str,
-    tasks: Mapping[str, str],
-    chance: Mapping[str, float],
-    planned: Sequence[EditedModel],
-    roles: Roles,
-    level: float,
-) -> EvaluationPlan:
+def keep_plan(folder: Path, plan: EvaluationPlan) -> EvaluationPlan:
     """Write what is planned beside the answers, together with what was planned there before.
 
     Raises:
         LesionError: the folder cannot be written, or the plan in it is damaged.
     """
     before = read_plan(folder)
-    edits = {edit.edit: edit for edit in before.edits} if before else {}
-    for edit in planned:
-        if edit.random_of is not None and edit.edit in edits:
-            continue  # it was tried itself, or is the control of another edit already
-        # Random controls that were evaluated before stay the edit's own.
-        earlier = edits[edit.edit].randoms if edit.edit in edits else ()
-        edits[edit.edit] = edit.model_copy(update={"randoms": tuple(dict.fromkeys([*earlier, *edit.randoms]))})
-    whole = EvaluationPlan(
-        model=model,
-        dtype=dtype,
-        tasks=dict(tasks),
-        chance=dict(chance),
-        edits=tuple(edits.values()),
-        skill=roles.skill or (before.skill if before else None),
-        validation=roles.validation,
-        level=level,
-        notes=tuple(dict.fromkeys([*(before.notes if before else ()), *roles.notes])),
-    )
-    keep(folder / PLAN, whole.model_dump_json(indent=1) + "\n")
-    return whole
+    if before is not None:
+        edits = {edit.edit: edit for edit in before.edits}
+        for edit in plan.edits:
+            if edit.random_of is not None and edit.edit in edits:
+                continue  # it was tried itself, or is the control of another edit already
+            # Random controls that were evaluated before stay the edit's own.
+            earlier = edits[edit.edit].randoms if edit.edit in edits else ()
+            edits[edit.edit] = edit.model_copy(update={"randoms": tuple(dict.fromkeys([*earlier, *edit.randoms]))})
+        notes = tuple(dict.fromkeys([*before.notes, *plan.notes]))
+        skill = plan.skill or before.skill
+        plan = plan.model_copy(update={"edits": tuple(edits.values()), "skill": skill, "notes": notes})
+    keep(folder / PLAN, plan.model_dump_json(indent=1) + "\n")
+    return plan
 
 
 def read_plan(folder: Path) -> EvaluationPlan | None:

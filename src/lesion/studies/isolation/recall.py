@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
-
-import pandas as pd
 
 from lesion.core.rates import loops
 from lesion.core.store import Store
@@ -22,15 +18,7 @@ from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import summarise
 
 
-class Recalled(NamedTuple):
-    """What a folder holds: the numbers, and where edits were evaluated the answers and items."""
-
-    summary: IsolationSummary
-    answers: pd.DataFrame | None = None
-    items: pd.DataFrame | None = None
-
-
-def recall_isolation(folder: Path) -> Recalled | None:
+def recall_isolation(folder: Path) -> IsolationSummary | None:
     """An isolation or evaluation as far as it has got; None: the folder has none.
 
     Raises:
@@ -38,12 +26,11 @@ def recall_isolation(folder: Path) -> Recalled | None:
     """
     isolation, planned = stored(folder), read_plan(folder)
     if planned is None:
-        return None if isolation is None else Recalled(summarised(isolation.study, isolation, None))
+        return None if isolation is None else summarised(isolation.study, isolation, None)
     with Store.read(folder) as store:
-        answers, items, text = store.answers(), store.items(), store.study[1]
+        evaluation, text = summarise(planned, store.answers(), store.items()), store.study[1]
     kind = EvaluationStudy if tomllib.loads(text).get("kind") == "evaluation" else IsolationStudy
-    study = kind.parse(text, "The stored study")
-    return Recalled(summarised(study, isolation, summarise(planned, answers, items)), answers, items)
+    return summarised(kind.parse(text, "The stored study"), isolation, evaluation)
 
 
 def stored(folder: Path) -> Isolation | None:
@@ -67,27 +54,16 @@ def summarised(
     study: IsolationStudy | EvaluationStudy, isolation: Isolation | None, evaluation: Evaluation | None
 ) -> IsolationSummary:
     """All numbers of what was isolated and evaluated."""
-    notes = [part.notes for part in (isolation, evaluation) if part is not None]
+    notes = [note for part in (isolation, evaluation) if part is not None for note in part.notes]
+    if isolation is not None and evaluation is not None:
+        own = {selection.digest for selection in (*isolation.selections, isolation.excluded) if selection is not None}
+        if others := {edit.label for edit in evaluation.tried if edit.digest not in own}:
+            notes.append(f"Not among the selections that were isolated in this folder: {', '.join(sorted(others))}.")
     label = loops(study.decoding.stop_loops).get("approximate") if evaluation is not None else None
     return IsolationSummary(
         approximate=label,
         study=study,
         isolation=isolation,
         evaluation=evaluation,
-        notes=tuple(dict.fromkeys([*chain(*notes), *_foreign(isolation, evaluation)])),
+        notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _foreign(isolation: Isolation | None, evaluation: Evaluation | None) -> list[str]:
-    """A note where edits were evaluated that are not among those isolated in the same folder."""
-    if isolation is None or evaluation is None:
-        return []
-    own = {selection.digest for selection in isolation.selections}
-    own |= {isolation.excluded.digest} if isolation.excluded is not None else set()
-    others = {edit.label for edit in evaluation.tried if edit.digest not in own}
-    if not others:
-        return []
-    return [
-        f"{', '.join(sorted(others))}: evaluated here, but not among the selections that this folder's isolation made;"
-        f" what is told of those does not hold for these."
-    ]

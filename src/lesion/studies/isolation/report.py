@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.core.changes import changed
 from lesion.core.result import StudyResult, refuse_unfinished
+from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
-from lesion.report import browser, parts, wording
+from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
 from lesion.report.blocks import Choice as Chooser
 from lesion.report.finding import FEW
-from lesion.report.forms import POINTS, WHOLE_SHARE
+from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
@@ -64,6 +65,12 @@ READING = (
 )
 
 
+METHOD = (
+    "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut, beside"
+    " random ones, as many in every matrix."
+)
+
+
 @dataclass(frozen=True)
 class IsolationResult(StudyResult[IsolationSummary]):
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
@@ -74,16 +81,18 @@ class IsolationResult(StudyResult[IsolationSummary]):
     """
 
     SUMMARY = IsolationSummary
+    EYEBROW = "isolation of a skill"
+    READING = READING
 
     @classmethod
     @override
     def recall(cls, folder: Path) -> IsolationResult | None:
-        recalled = recall_isolation(folder)
-        if recalled is None:
+        summary = recall_isolation(folder)
+        if summary is None:
             refuse_unfinished(folder, "isolation")
             return None
-        kind = EvaluationResult if recalled.summary.isolation is None else cls
-        return kind(folder, recalled.summary)
+        kind = EvaluationResult if summary.isolation is None else cls
+        return kind(folder, summary)
 
     @property
     def edits(self) -> dict[str, Path]:
@@ -103,17 +112,6 @@ class IsolationResult(StudyResult[IsolationSummary]):
             *(_evaluation(evaluation, self.lines) if evaluation is not None else ()),
             *(_isolation(isolation) if isolation is not None else ()),
         ]
-
-    @override
-    def text(self, *, every: bool = False) -> RenderableType:
-        own = list(self.shown_parts)
-        if self.lines and not every:
-            tried = [line for line in self.lines if line[0].tried]
-            rows = own[0].rows
-            assert rows is not None
-            hidden = rows.hidden | {"random_beyond"}
-            own[0] = replace(own[0], rows=replace(rows, records=tried, hidden=hidden))
-        return parts.terminal(own, every=every, approximate=self.approximate)
 
     @property
     @override
@@ -138,46 +136,35 @@ class IsolationResult(StudyResult[IsolationSummary]):
         evaluation = self.summary.evaluation
         return [] if evaluation is None or not evaluation.tried else list(_checks(evaluation, self.lines))
 
+    @property
+    @override
+    def facts(self) -> list[tuple[str, str]]:
+        return _facts(self.summary)
+
     @override
     def page(self) -> Page:
-        recalled = recall_isolation(self.folder)
-        assert recalled is not None
-        return type(self)(self.folder, recalled.summary).with_answers(recalled.answers, recalled.items)
+        if self.summary.evaluation is None:
+            return super().page()
+        with Store.read(self.folder) as store:
+            return self.with_answers(store.answers(), store.items())
 
     def with_answers(self, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None) -> Page:
         """The page, with the answers that its browser offers."""
-        summary, examples, carried = self.summary, [], browser.NOTHING
-        if summary.evaluation is not None and answers is not None and items is not None:
-            carried = browser.data(list(_offered(summary.evaluation, answers, self.lines)), answers, items)
-            examples = _broken(summary.evaluation, answers, self.lines)
-        return parts.page(
-            self.question,
-            "isolation of a skill" if summary.isolation is not None else "evaluation of edits",
-            self.shown_parts,
-            version=summary.version,
-            facts=_facts(summary),
-            basis=self.basis,
-            checks=self.checks(),
-            examples=examples,
-            notes=summary.notes,
-            reading=READING if summary.evaluation is not None else (),
-            approximate=self.approximate,
-            carried=carried,
-        )
+        page, evaluation = super().page(), self.summary.evaluation
+        if evaluation is None or answers is None or items is None:
+            return page
+        carried = browser.data(list(_offered(evaluation, answers, self.lines)), answers, items)
+        return replace(page, carried=carried, examples=tuple(_broken(answers, self.lines)))
 
     @override
     def chapter(self) -> Chapter:
-        return Chapter.of(
-            self.shown_parts,
-            "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
-            " beside random ones, as many in every matrix.",
-            "Weights",
-            "Which single weights does arithmetic need that other skills do not?",
-        )
+        return Chapter.of(self.shown_parts, METHOD, "Weights")
 
 
 class EvaluationResult(IsolationResult):
     """Edits of files that have been evaluated on a model."""
+
+    EYEBROW = "evaluation of edits"
 
 
 def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Part]:
@@ -185,18 +172,18 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, Edite
     rates = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
     seldom = {name for name in rates if all((getattr(line, name) or 0) < WORTH_SAYING for line, _ in measured)}
     broken = [
-        f"{task.name} under {evaluation.name_of(edit.edit)}"
+        f"{task.name} under {evaluation.name_of(cell.edit)}"
         for task in evaluation.tasks
-        for edit in evaluation.tried
-        if edit.edit in task.broken
+        for cell in task.cells
+        if cell.result.value is None
     ]
-    left_out = f" Not a finite number: {'; '.join(broken)}." if broken else ""
+    not_finite = f" Not a finite number: {'; '.join(broken)}." if broken else ""
     rows = Rows(
         "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
         "Accuracies in %, drops in points. p: exact paired test, corrected over all edits tried. Beyond random: how"
         " much more the edit drops than the mean of its random controls; they and the rivals of boosts have rows"
-        f" too.{left_out}",
-        marked="changed", only_marked="changes that are shown only", most="strength",
+        f" too.{not_finite}",
+        marked="changed", only_marked="shown changes only", most="strength",
         hidden=frozenset({"keep", "factor", *seldom}),
     )  # fmt: skip
     told = (
@@ -204,10 +191,8 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, Edite
         *claims.what_changes_most(evaluation, measured),
         *claims.what_the_model_can(evaluation),
     )
-    title = f"What do edits of {evaluation.model} change?"
-    if skills:
-        boosts = all(edit.boosts for edit in evaluation.tried)
-        title = f"Does an edit {'raise' if boosts else 'take'} {skills} alone?"
+    verb = "raise" if all(edit.boosts for edit in evaluation.tried) else "take"
+    title = f"Does an edit {verb} {skills} alone?" if skills else f"What do edits of {evaluation.model} change?"
     against = Rows(
         "", lines.against_controls(evaluation), (lines.SkillAgainstControl,), "Skill against control",
         "Difference: drop of the skill minus drop of the control. Above 0: the skill loses more.",
@@ -350,22 +335,18 @@ def _checks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedMod
     answered = [task for task in evaluation.tasks if not task.scored]
     near = [task.name for task in answered if task.near_guessing or (task.role == "control" and not task.informative)]
     full = [task.name for task in evaluation.skills if task.baseline.result.value == 1]
-    boosts = any(edit.boosts for edit in evaluation.tried)
     if near:
         yield Check("bad", f"Too near guessing to show a loss, so not counted: {wording.listed(near)}.")
-    elif boosts and full:
-        yield Check("bad", f"The unedited model has every item of {wording.listed(full)} right: no edit can raise it.")
+    elif full and any(edit.boosts for edit in evaluation.tried):
+        yield Check("bad", f"Every item is right without an edit, so none can raise it: {wording.listed(full)}.")
     elif answered:
         yield Check("good", "The unedited model is above guessing in every task.")
     if few := [task.name for task in answered if task.items < FEW]:
         yield Check("bad", f"Fewer than {FEW} items, so that chance decides much: {wording.listed(few)}.")
-    drawn = [line for line, _ in measured if line.drawn and line.tried]
-    if worst := max(drawn, key=_unreadable, default=None):
-        rate = WHOLE_SHARE.text(_unreadable(worst))
-        if _unreadable(worst) >= WORTH_SAYING:
-            yield Check("bad", f"{rate} of the answers to {worst.task} under {worst.under} are cut off or unreadable.")
-        else:
-            yield Check("good", f"Answers under the edits are readable (at most {rate} are cut off or unreadable).")
+    rates = [(max(each.truncated or 0, each.unparsed or 0), each) for each, _ in measured if each.drawn and each.tried]
+    if rates:
+        rate, worst = max(rates, key=lambda each: each[0])
+        yield from checks.readable(rate, f"{worst.under} ({worst.task})")
     kinds = {each.matched_in for _, each in measured if each.random_of is not None}
     if not kinds:
         yield Check("open", "Not compared with random controls: --random-controls 3.")
@@ -373,10 +354,6 @@ def _checks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedMod
         yield Check("open", "Not compared with random weights of the same size |W|: --matched-in count,magnitude.")
     elif evaluation.choice is None and len(evaluation.tried) > 1:
         yield Check("open", "Strongest of several edits, and not measured on other items: --validation 0.5.")
-
-
-def _unreadable(line: Measured) -> float:
-    return max(line.truncated or 0.0, line.unparsed or 0.0)
 
 
 def _offered(
@@ -394,42 +371,27 @@ def _offered(
                 yield browser.Offered(evaluation.model, task.name, edit, about)
 
 
-def _broken(
-    evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]
-) -> list[Example]:
+def _broken(answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Example]:
     """Answers that the edit that takes most broke."""
-    most = max(
-        (line for line, _ in measured if line.drawn and line.tried), key=lambda line: line.strength, default=None
-    )
-    if most is None:
-        return []
-    own = answers[answers["task"] == most.task]
-    if most.edit not in set(own["edit"]):
-        return []
-    rows = changed(own, most.edit, right=False).head(EXAMPLES)
-    return [
-        Example(row["question"], row["gold"], row["answer_before"], row["answer_after"], most.under, most.task)
-        for row in rows.to_dict("records")
-    ]
+    drawn = [line for line, _ in measured if line.drawn and line.tried]
+    most = max(drawn, key=lambda line: line.strength, default=None)
+    own = answers[answers["task"] == most.task] if most is not None else answers
+    if most is not None and most.edit in set(own["edit"]):
+        for row in changed(own, most.edit, right=False).head(EXAMPLES).to_dict("records"):
+            before, after = row["answer_before"], row["answer_after"]
+            yield Example(row["question"], row["gold"], before, after, most.under, most.task)
 
 
 def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
     """The study's own entries, and those of the isolation and the evaluation that are not tables."""
     isolation, evaluation = summary.isolation, summary.evaluation
-    facts = list(
-        entries(summary.study.model_dump(mode="json", by_alias=False, exclude_none=True, exclude={"kind", "title"}))
-    )
+    own: dict[str, Any] = {"mode": "json", "by_alias": False, "exclude_none": True, "exclude": {"kind", "title"}}
+    facts = list(entries(summary.study.model_dump(**own)))
     if isolation is not None:
         if isolation.study != summary.study:
-            names = {"skill", "controls", "methods", "share", "samples", "repeats", "seed", "replacement"}
-            names |= {"exclude_super_weights"}
-            own = isolation.study.model_dump(mode="json", by_alias=False, include=names)
-            facts += [(f"{name} of the isolation", value) for name, value in entries(own)]
-        facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))
-        facts.append(("weights in", isolation.dtype))
+            facts += [(f"{name} (isolation)", value) for name, value in entries(isolation.study.model_dump(**own))]
+        facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint", "dtype"}))
     if evaluation is not None:
-        if isolation is None or evaluation.dtype != isolation.dtype:
-            facts.append(("weights in" if isolation is None else "weights in the evaluation", evaluation.dtype))
-        random = len(evaluation.edits) - len(evaluation.tried)
-        facts.append(("edits", f"{len(evaluation.tried)}, and {wording.counted(random, 'random control')}"))
+        facts += [("dtype evaluated", evaluation.dtype), ("edits", f"{len(evaluation.tried):,}")]
+        facts.append(("random controls and rivals", f"{len(evaluation.edits) - len(evaluation.tried):,}"))
     return facts

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lesion.core.apart import calibrated_on
+from lesion.core.apart import Used, calibrated_on, draw_apart
+from lesion.core.database import FILE
 from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
 from lesion.core.run import Run
-from lesion.core.study_file import PROMPTING, ModelChoice, Questions
+from lesion.core.store import Store
+from lesion.core.study_file import PROMPTING, ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit, of_weights, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.edits.simplify import simplified
@@ -18,16 +19,16 @@ from lesion.edits.text import parse
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity
-from lesion.studies.isolation.evaluation import EditedModel, Evaluation
-from lesion.studies.isolation.evaluation_items import draw_items, seen
-from lesion.studies.isolation.plan import CandidateEdit, Roles, keep_plan, plan
+from lesion.studies.isolation.evaluation import Evaluation
+from lesion.studies.isolation.plan import CandidateEdit, EvaluationPlan, PlannedEdits, keep_plan, plan
 from lesion.studies.isolation.recall import stored, summarised
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
 from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import summarise
-from lesion.tasks.catalogue import canonical
+from lesion.tasks.catalogue import canonical, find
 from lesion.tasks.guessing import guessing
+from lesion.tasks.task import Item
 
 
 def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
@@ -57,16 +58,13 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
-        notes: list[str] = []
-        entries, edits = plan(
-            model, isolated.candidates, study.factor, study.random_controls, notes.append, study.matched_in
-        )
+        edits = plan(model, isolated.candidates, study.factor, study.random_controls, study.matched_in)
         skill = asked_skill(study)
+        validation = None if study.choose is None else study.choose.validation
+        notes = []
         if canonical(skill) != canonical(study.skill) and skill in [task.name for task in study.tasks]:
             notes.append(f"{skill} stands for the skill {study.skill}: the same task with other options.")
-        validation = None if study.choose is None else study.choose.validation
-        roles = Roles(skill, validation, tuple(notes), calibrated_on(edits.values()))
-        evaluation, evaluated, planned = evaluate(study, chosen, model, entries, edits, run, roles)
+        evaluation, evaluated, planned = evaluate(study, chosen, model, edits, run, skill, validation, notes)
     summary = summarised(study, isolated.result, evaluation)
     summary.write(folder)
     return IsolationResult(folder, summary, evaluated, planned)
@@ -108,12 +106,11 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         skills += [first.data for first in calibration[:1]]
         samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
         candidates.append(CandidateEdit(edit, samples, repeat))
-    entries, edits = plan(model, candidates, study.factor, study.random_controls, notes.append, study.matched_in)
+    edits = plan(model, candidates, study.factor, study.random_controls, study.matched_in)
     skills = skills if study.skill is None else [study.skill]
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)
-    roles = Roles(skill, study.validation, tuple(notes), calibrated_on(edits.values()))
     isolation = stored(folder)
-    evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
+    evaluation, evaluated, planned = evaluate(study, study.model, model, edits, run, skill, study.validation, notes)
     summary = summarised(study, isolation, evaluation)
     summary.write(folder)
     return EvaluationResult(folder, summary, evaluated, planned)
@@ -137,12 +134,23 @@ def evaluate(
     questions: Questions,
     chosen: ModelChoice,
     model: Model,
-    planned: Sequence[EditedModel],
-    edits: Mapping[str, Edit],
+    planned: PlannedEdits,
     run: Run,
-    roles: Roles | None = None,
+    skill: str | None = None,
+    validation: float | None = None,
+    notes: Sequence[str] = (),
 ) -> tuple[Evaluation, int, int]:
     """Evaluate the baseline and every edit on the same items; a folder of the same questions takes further edits.
+
+    Args:
+        questions: the tasks, and how they are put.
+        chosen: the model, as the study names it.
+        model: the model itself.
+        planned: the edits.
+        run: into its folder.
+        skill: which of the tasks is the skill.
+        validation: the share of items on which an edit is chosen; None: none is chosen.
+        notes: what else a reader should know.
 
     Returns:
         The numbers; how many answers were given now, and of how many.
@@ -151,24 +159,72 @@ def evaluate(
         UsageError: a task does not exist.
         LesionError: the folder belongs to other questions or cannot be written. Answers given until then are stored.
     """
-    roles = roles or Roles()
-    items = draw_items(questions, roles.used, run.folder)
-    roles = replace(roles, notes=(*roles.notes, *seen(items, roles.used)))
-    for note in roles.notes:
+    used = calibrated_on(planned.edits.values())
+    items = draw_items(questions, used, run.folder)
+    notes = (*notes, *planned.notes, *_calibration_items(items, used))
+    for note in notes:
         run.watcher.note(note)
     with run.evaluation(questions, items) as evaluation:
         evaluation.add(chosen.name, model)
-        kinds = {choice.name: task.kind for choice, task in evaluation.tasks.items()}
-        chance = {
-            choice.name: guessing(task, items[choice])
-            for choice, task in evaluation.tasks.items()
-            if task.kind != "score"
-        }
-        dtype = str(model.dtype).removeprefix("torch.")
-        plan = keep_plan(run.folder, chosen.name, dtype, kinds, chance, planned, roles, questions.level)
-        evaluation.evaluate(chosen, model, [edits[entry.edit] for entry in planned])
+        tasks = {choice.name: (task, items[choice]) for choice, task in evaluation.tasks.items()}
+        plan = EvaluationPlan(
+            model=chosen.name,
+            dtype=str(model.dtype).removeprefix("torch."),
+            tasks={name: task.kind for name, (task, _) in tasks.items()},
+            chance={name: guessing(task, drawn) for name, (task, drawn) in tasks.items() if task.kind != "score"},
+            edits=planned.entries,
+            skill=skill,
+            validation=validation,
+            level=questions.level,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+        plan = keep_plan(run.folder, plan)
+        evaluation.evaluate(chosen, model, list(planned.edits.values()))
         numbers = summarise(plan, evaluation.store.answers(), evaluation.store.items())
     return numbers, evaluation.evaluated, evaluation.planned
+
+
+def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:
+    """The items of every task: seeded, those that were calibration texts last; those that a folder has come first.
+
+    An evaluation compares all edits of a folder on the same items, so a folder with answers keeps its items, also where
+    an edit is added that was calibrated on some of them; more items are added to them.
+
+    Args:
+        questions: which tasks, how many items, and the seed.
+        used: which items were calibration texts.
+        folder: of the evaluation; it need not exist.
+
+    Raises:
+        UsageError: a task does not exist.
+        LesionError: the store in the folder is damaged.
+    """
+    stored: dict[str, list[str]] = {}
+    if (folder / FILE).is_file():
+        with Store.read(folder) as store:
+            frame = store.items()
+            stored = {str(task): list(rows["item"]) for task, rows in frame.groupby("task", sort=False)}
+    drawn = {}
+    for choice in questions.tasks:
+        items = draw_apart(questions, choice, find(choice.name), used.of(choice.name))
+        place = {item: number for number, item in enumerate(stored.get(choice.name, ()))}
+        items.sort(key=lambda item: place.get(item.id, len(place)))
+        drawn[choice] = items[: questions.items_of(choice)]
+    return drawn
+
+
+def _calibration_items(drawn: Mapping[TaskChoice, Sequence[Item]], used: Used) -> Iterator[str]:
+    """A note for each task of which items are asked on which an edit was calibrated."""
+    for choice, items in drawn.items():
+        texts = used.of(choice.name)
+        both = sum(item.id in texts for item in items)
+        if both:
+            free = sum(item.id not in texts for item in find(choice.name).load())
+            fewer = f"ask for at most {free:,} items, or " if free else ""
+            yield (
+                f"{choice.name}: {both:,} of the {len(items):,} items that are asked were also calibration texts of the"
+                f" edits. To keep them apart, {fewer}isolate with fewer texts (--samples)."
+            )
 
 
 def refuse_other_weights(observed: Model, model: Model) -> None:

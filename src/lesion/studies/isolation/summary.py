@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
+from lesion.core.apart import validation_count
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import rates
 from lesion.edits.edit import BASELINE, MatchedIn
-from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
-from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.statistics.paired import Contrast, accuracy, holm, paired_drop, paired_p
 from lesion.studies.isolation.evaluation import (
     Baseline,
     BoostRival,
@@ -121,10 +121,8 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
     choice = _choice(plan, complete)
     if plan.validation is not None and choice is None and len(complete) == len(plan.tasks):
         notes.append(
-            "No edit is chosen: no task is known to be the skill; name it with --skill."
-            if plan.skill not in plan.tasks
-            else "No edit is chosen: that needs an edit answered in full and items of the skill on both sides of the"
-            " choice."
+            "No edit is chosen: that needs a task known to be the skill (--skill), two of its items, and an edit"
+            " answered in full."
         )
     return Evaluation(
         model=plan.model,
@@ -139,14 +137,9 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
 
 def _incomplete(plan: EvaluationPlan, task: _Task) -> list[str]:
     """A note on edits of the folder that have not answered all items of a task, so that its table lacks them."""
-    missing = [edit.name for edit in plan.tried if edit.edit not in task.by_edit]
-    if not missing:
-        return []
-    return [
-        f"{task.name}: {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not answered all"
-        f" {wording.counted(len(task.baseline.right), 'item')} yet and {'is' if len(missing) == 1 else 'are'} left out;"
-        " evaluate again with every edit that is wanted."
-    ]
+    missing = ", ".join(edit.name for edit in plan.tried if edit.edit not in task.by_edit)
+    left_out = f"{task.name}: left out, not all items being answered: {missing}; evaluate again with every edit wanted."
+    return [left_out] if missing else []
 
 
 def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers]:
@@ -165,15 +158,11 @@ def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers
     return complete
 
 
-def _p(baseline: Right, right: Right) -> float:
-    return mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum()))
-
-
 def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
     """The task under every edit that has answered all its items."""
     baseline, scored = task.baseline, task.kind == "score"
     answered = [edit for edit in plan.edits if edit.edit in task.by_edit]
-    tests = {edit.edit: _p(baseline.right, task.by_edit[edit.edit].right) for edit in answered if not scored}
+    tests = {edit.edit: paired_p(baseline.right, task.by_edit[edit.edit].right) for edit in answered if not scored}
     # The random controls are no hypotheses of the study: what is corrected for is how many edits were tried. An edit
     # that is still missing answers counts too, so that the correction is that of the finished evaluation.
     own = [edit.edit for edit in answered if edit.tried and not scored]
@@ -217,8 +206,8 @@ def _rivals(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> Iterator[Bo
     for rivals in by_unit.values():
         best = max(rivals, key=lambda rival: int(task.by_edit[rival.edit].right[:ahead].sum()))
         right = task.by_edit[best.edit].right
-        beyond = Estimate.of(paired_drop(right, boosted, task.level), _p(right, boosted))
-        yield BoostRival(edit=best.edit, result=Estimate.of(task.result(task.by_edit[best.edit])), beyond=beyond)
+        result = Estimate.of(task.result(task.by_edit[best.edit]))
+        yield BoostRival(edit=best.edit, result=result, beyond=Estimate.dropped(right, boosted, task.level))
 
 
 def _kinds(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> dict[MatchedIn, list[_Answers]]:
@@ -277,7 +266,7 @@ def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit |
     # One item is not two parts.
     controls = [control for control in controls if sizes[control.name] > 1]
     # Items stand in seeded order, so that the first of them are a random part. Neither part is empty.
-    ahead = {task.name: min(math.ceil(share * sizes[task.name]), sizes[task.name] - 1) for task in (skill, *controls)}
+    ahead = {task.name: validation_count(share, sizes[task.name]) for task in (skill, *controls)}
     candidates = [edit for edit in plan.tried if all(edit.edit in task.by_edit for task in (skill, *controls))]
     if not candidates or sizes[skill.name] < 2:
         return None
@@ -315,7 +304,7 @@ def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit |
         accuracy_validation=float(edited[first].mean()),
         baseline_test=float(baseline[test].mean()),
         accuracy_test=float(edited[test].mean()),
-        gain=Estimate.of(skill.drop(chosen.edit, test), _p(baseline[test], edited[test])).negative,
+        gain=Estimate.dropped(baseline[test], edited[test], plan.level).negative,
         random=random,
         controls=tuple(
             ControlDrop(task=task.name, drop=Estimate.of(task.drop(chosen.edit, slice(ahead[task.name], None))))

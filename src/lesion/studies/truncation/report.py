@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from lesion.core.result import StudyResult
 from lesion.report import wording
-from lesion.report.blocks import Block, Chapter, Check, Folded, entries
+from lesion.report.blocks import Block, Check, Folded, entries
 from lesion.report.finding import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark
