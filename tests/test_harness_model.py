@@ -1,7 +1,6 @@
 """`lm_eval --model lesion` gives what the harness's own `hf` model gives on the network, edited or not."""
 
 import copy
-import functools
 import json
 import os
 import subprocess
@@ -272,6 +271,13 @@ def test_the_harness_knows_the_model_and_its_own_besides():
     assert [get_model(name).__name__ for name in ("dummy", "lesion")] == ["DummyLM", "LesionModel"]
 
 
+# The thousands of tasks that the harness brings, which none of these is, take seconds to list.
+ALONE = (
+    "import functools; from lm_eval.tasks import TaskManager; "
+    "TaskManager.__init__ = functools.partialmethod(TaskManager.__init__, include_defaults=False)"
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["lm_eval", "lesion lm-eval"])
 def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tmp_path, way, capsys, monkeypatch):
@@ -287,8 +293,8 @@ def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tm
         edit = ScaleBlock(0)
         told = subprocess.run(
             [
-                *(Path(sys.executable).parent / "lm_eval", "run", "--model", "lesion"),
-                *("--model_args", "model=bundled:llama-base,edit=0×0", *asked),
+                *(sys.executable, "-c", f"{ALONE}; from lm_eval.__main__ import cli_evaluate; cli_evaluate()"),
+                *("run", "--model", "lesion", "--model_args", "model=bundled:llama-base,edit=0×0", *asked),
             ],
             capture_output=True,
             text=True,
@@ -299,9 +305,8 @@ def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tm
         from lm_eval.tasks import TaskManager
 
         edit = BASELINE
-        # The thousands of tasks that the harness brings, which none of these is, take seconds to list.
-        alone = functools.partialmethod(TaskManager.__init__, include_defaults=False)
-        monkeypatch.setattr(TaskManager, "__init__", alone)
+        monkeypatch.setattr(TaskManager, "__init__", TaskManager.__init__)  # put back afterwards
+        exec(ALONE)
         with hushed():
             done = command(capsys, "lm-eval", "run", "--model_args", "model=bundled:llama-base", *asked)
         assert done.code == 0, done.err

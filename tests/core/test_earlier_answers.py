@@ -117,12 +117,6 @@ def test_end_tokens_that_changed_are_noticed_though_no_prompt_has_them(saved, qu
         run_ablation(study(saved, questions, "0,1", style="raw"), tmp_path / "out")
 
 
-def test_the_same_files_go_on(saved, questions, tmp_path):
-    run_ablation(study(saved, questions), tmp_path / "out")
-    again = run_ablation(study(saved, questions, "0,1"), tmp_path / "out")
-    assert again.evaluated == 3
-
-
 def test_a_template_that_reads_the_clock_goes_on_tomorrow_and_it_is_said(questions, tmp_path):
     model = thinkers.thinker(CLOCK)
     notes = Notes()

@@ -377,19 +377,13 @@ def test_ranks_come_back_as_they_were_written(tmp_path):
         assert list(store.answers()["ranks"]) == [(1, 50_000), ()]
 
 
-def test_a_store_of_an_earlier_format_is_refused(tmp_path):
+@pytest.mark.parametrize(("version", "says"), [(3, r"earlier lesion \(format 3, now 5\).*--out"), (99, "newer lesion")])
+def test_a_store_of_an_earlier_or_newer_format_is_refused(tmp_path, version, says):
     with Store.open(tmp_path, *STUDY) as store:
-        store._connection.execute("PRAGMA user_version = 3")
+        store._connection.execute(f"PRAGMA user_version = {version}")
     for opening in (lambda: Store.open(tmp_path, *STUDY), lambda: Store.read(tmp_path)):
-        with pytest.raises(LesionError, match=r"earlier lesion \(format 3, now 5\).*--out"):
+        with pytest.raises(LesionError, match=says):
             opening()
-
-
-def test_a_store_of_a_newer_format_is_refused(tmp_path):
-    with Store.open(tmp_path, *STUDY) as store:
-        store._connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(LesionError, match="newer lesion"):
-        Store.open(tmp_path, *STUDY)
 
 
 def test_reading_where_nothing_was_run_is_said(tmp_path):

@@ -88,12 +88,12 @@ def assert_same(responses, expected) -> None:
 @needs_ray
 def test_two_workers_say_what_one_process_says_of_one_model_after_another(opened):
     requests = questions()
-    for number, family in enumerate(chain(("llama", "gemma3"), repeat("llama", 60))):
+    models = {family: tiny.model(family) for family in ("llama", "gemma3")}
+    expected = {family: [*TransformersEngine(model, 8).answer(requests)] for family, model in models.items()}
+    for number, family in enumerate(chain(models, repeat("llama", 60))):
         if number > 2 and all(worker.answers for worker in opened.cluster.workers):
             break  # on a busy machine one of them starts late
-        model = tiny.model(family)
-        engine = opened(model, 8)
-        assert_same(list(engine.answer(requests)), TransformersEngine(model, 8).answer(requests))
+        assert_same(list(opened(models[family], 8).answer(requests)), expected[family])
     assert all(worker.answers for worker in opened.cluster.workers)
     assert len({worker.process for worker in opened.cluster.workers}) == 2
 
