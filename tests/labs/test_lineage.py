@@ -1,7 +1,5 @@
 """The lineage's base model: its batches, its loss, and a training that can be interrupted without a trace."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Folders with answers that no model gave: verdicts or scores as a test wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders of finished studies of one made model, as the commands leave them: only what an overlay reads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

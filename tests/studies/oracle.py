@@ -1,7 +1,5 @@
 """Stand-ins for what a study meets: an engine that knows all answers, a listener, and made-up sums of a model."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

@@ -1,7 +1,5 @@
 """What tests of a search share: a file of questions, an engine that answers by a table, and a search done by hand."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What the tests of tunings share: sums that a tiny model can be asked and taught, and a small study of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

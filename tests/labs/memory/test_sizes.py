@@ -1,7 +1,5 @@
 """The sweep over sizes: where the noise lies, when it changes sides, and what the closed form says of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Studies that cannot be built are refused with what can; a study is a TOML file like any other."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The first gradient step: against every sequence there is, against autograd, and the slopes of known powers."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training: descent on the coefficients is descent on W itself, and what the closed form says comes out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Truncations of the memory: against the matrix cut by numpy, and where the noise lies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

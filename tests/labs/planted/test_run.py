@@ -1,7 +1,5 @@
 """`lesion lab planted`: a folder that says where its skill lies, made once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The recall laboratory's languages: generated tables, and the character statistics of a text."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """What is measured in the recall laboratory, against loops, hand-made weights and numpy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The two-layer transformer: the formulas in numpy, one number at a time."""
 
-from __future__ import annotations
-
 import math
 from typing import get_args
 

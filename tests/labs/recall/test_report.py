@@ -1,7 +1,5 @@
 """The recall laboratory's pages and claims: what the numbers say, and only that."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 from pathlib import Path

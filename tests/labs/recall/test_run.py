@@ -1,7 +1,5 @@
 """Runs and studies of the recall laboratory: what `summary.json` holds, what is done again, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.core.lock import FolderLock

@@ -1,7 +1,5 @@
 """The recall laboratory's study file: lists or single values, and what is wrong is named with what would be right."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.core.study_file import shipped

@@ -1,7 +1,5 @@
 """The truncation sweep: best approximations by numpy, projections by their algebra, every row by a full run."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page of a comparison as a reader uses it, in a real browser; skipped where no Chromium is installed."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import chromium

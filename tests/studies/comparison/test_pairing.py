@@ -1,7 +1,5 @@
 """What of two folders is compared, what is said of the rest, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from made_answers import folder
 

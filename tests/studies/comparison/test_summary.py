@@ -1,7 +1,5 @@
 """The numbers of a comparison, against a naive loop over the stored answers, scipy and enumeration."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 

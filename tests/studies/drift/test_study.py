@@ -1,7 +1,5 @@
 """The study file of a drift: defaults, what decides an answer, and what is wrong with a file."""
 
-from __future__ import annotations
-
 import pytest
 
 from lesion.errors import UsageError

@@ -1,7 +1,5 @@
 """Token classes: by text, by neighbours, by lexicon, under byte-level, SentencePiece and character tokenizers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, pre_tokenizers

@@ -1,7 +1,5 @@
 """Tokens that leave their cluster between two layers: matching, shares, examples, flows."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

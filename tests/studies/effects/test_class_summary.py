@@ -1,7 +1,5 @@
 """Accuracy and loss by class of gold token: against loops over items, exact tests, and plain hooks on the network."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers of one item against plain hooks on the network, numpy in float64, and the algebra of sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

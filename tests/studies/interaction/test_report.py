@@ -1,7 +1,5 @@
 """An interaction study from made answers: its verdicts, what is claimed of them, its page and its text."""
 
-from __future__ import annotations
-
 import io
 import itertools
 

@@ -1,7 +1,5 @@
 """An interaction study from its call to its folder: its numbers against plain ones, resumed, grown, refused."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

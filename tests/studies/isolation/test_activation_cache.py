@@ -1,7 +1,5 @@
 """What was observed is kept in one file, used again as long as it fits, and refused in words when damaged."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

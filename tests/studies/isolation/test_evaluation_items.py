@@ -1,7 +1,5 @@
 """Items of an evaluation against the calibration texts of its edits."""
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 

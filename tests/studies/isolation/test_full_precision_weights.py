@@ -1,7 +1,5 @@
 """Isolation on a quantised model: its activations, the weights of the checkpoint that it was made from."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

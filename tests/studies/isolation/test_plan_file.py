@@ -1,7 +1,5 @@
 """`plan.json` as somebody may send it: what no evaluation plans is a damaged file."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An isolation study from its file to its numbers, and recalled from its folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The isolation study as a value and as a file: what it accepts, what it refuses, what makes it another one."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

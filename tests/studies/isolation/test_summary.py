@@ -1,7 +1,5 @@
 """From answers to numbers: every figure of an evaluation against one worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Super weights are the largest products of a weight with its input, by a naive sort, and no selection has them."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

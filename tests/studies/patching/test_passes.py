@@ -1,7 +1,5 @@
 """Patched passes against plain hooks on whole prompts, one run a patch; and what follows from the definition."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures for the tests of searches: a tiny model, a file of questions, and a search by a table of answers."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

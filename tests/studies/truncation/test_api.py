@@ -1,7 +1,5 @@
 """Truncation from Python: what its arguments may be, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

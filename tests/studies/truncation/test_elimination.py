@@ -1,7 +1,5 @@
 """Giving up early errs no more often than it says, over whatever cells and looks."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import comb
 

@@ -1,7 +1,5 @@
 """A grid has every different edit once, of the matrices that are meant."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Every search measures what does the same without a spectrum: first tokens forbidden, random subspaces, constants."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A search from its study to its folder: resumed, widened, along checkpoints, and refused where it cannot be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

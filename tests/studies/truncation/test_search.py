@@ -1,7 +1,5 @@
 """A search chooses on validation items alone, and rolls back what does not help."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

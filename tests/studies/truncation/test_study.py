@@ -1,7 +1,5 @@
 """The study file of a search: read, checked, written, and which of its values make another study."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The numbers of a search are those that follow from its answers by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """From names of arms to blocks and parameters."""
 
-from __future__ import annotations
-
 import pytest
 from tuning import study
 

@@ -1,7 +1,5 @@
 """The items of a tuning: apart from each other, and refused where there is nothing to learn."""
 
-from __future__ import annotations
-
 import pytest
 from tuning import study, teach
 

@@ -1,7 +1,5 @@
 """What a tuning claims, its rows and its page: what the numbers say, and only that."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from made_tuning import GAINS, made

@@ -1,7 +1,5 @@
 """The file of a tuning study: arms and budgets in their one form, and what is wrong with others."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The verdict of a tuning study: one comparison, decided before anything is seen."""
 
-from __future__ import annotations
-
 import pytest
 from made_tuning import made
 
