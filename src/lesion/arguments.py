@@ -53,10 +53,6 @@ def validated(target: F) -> F:
     Numbers and arrays of numpy, torch and pandas become Python's; a path may be given where text is meant, and any
     iterable (a generator, a set, an array) where several values are. True and False are no numbers, numbers are
     finite, and text is of characters only, at most 4,096.
-
-    Raises:
-        UsageError: when called: an argument is missing, unknown, or cannot be what its annotation says; the function
-            has not begun then.
     """
     if isinstance(target, type):
         target.__init__ = _validated(target.__init__, target.__name__)  # type: ignore[misc]
@@ -126,9 +122,6 @@ def argument(value: object, hint: Any, name: str) -> Any:
         value: as it was given.
         hint: an annotation that exists at run time: a class, a union, a literal, or several of these.
         name: of the argument, for the message.
-
-    Raises:
-        UsageError: it cannot be.
     """
     try:
         return _converted(value, hint, name)

@@ -55,9 +55,6 @@ def refuse_another(
         same: whether they may share a folder; by default whether what all answers there share is the same.
         compared: the keys whose differences are named; by default those of the identity.
         otherwise: what differs where none of these does.
-
-    Raises:
-        LesionError: what differs is said.
     """
     if there is None or (there.basis() == here.basis() if same is None else same):
         return

@@ -98,11 +98,7 @@ def _alone_with(options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _with_names(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Given]]:
-    """The options with tasks by their names, and the tasks that were given as objects.
-
-    Raises:
-        UsageError: two different tasks have one name, or one is none.
-    """
+    """The options with tasks by their names, and the tasks that were given as objects."""
     own: dict[str, Given] = {}
     objects: dict[str, Task] = {}
 
@@ -145,9 +141,6 @@ def _refuse_other_than_loaded(options: Mapping[str, Any], loaded: Mapping[str, M
         options: the options, models by name.
         loaded: the models that are loaded already.
         here: whether these answer themselves, and not workers or another engine on devices of their own.
-
-    Raises:
-        UsageError: a model has another; what it has is said.
     """
     for option, text_of in {"dtype": _dtype, **({"device": _device} if here else {})}.items():
         given = options.get(option)

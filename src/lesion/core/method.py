@@ -106,10 +106,6 @@ class Method(Generic[S]):
             watcher: is told how it goes.
             make_engine: the engine for a model and a batch size; by default `TransformersEngine`.
             models: those that are loaded already, by the name that the study gives them.
-
-        Raises:
-            UsageError: a task, a model or a place does not exist, or the folder belongs to another kind of study.
-            LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
         """
         from lesion.core.run import Run
         from lesion.engines.transformers.engine import TransformersEngine
@@ -120,9 +116,5 @@ class Method(Generic[S]):
         return result
 
     def recall(self, folder: Path) -> StudyResult | None:
-        """The result of a folder as far as it has got; None where the folder holds none of this kind.
-
-        Raises:
-            LesionError: what lies there is damaged, or has no result yet.
-        """
+        """The result of a folder as far as it has got; None where the folder holds none of this kind."""
         return self.result_class().recall(Path(folder))

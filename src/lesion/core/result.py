@@ -322,11 +322,7 @@ class StudyResult(Generic[S]):
 
 
 def write_report(folder: Path, summary: Summary, page: Page) -> Path:
-    """Write a page and the summary that it is about (`StudyResult.report`); the path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """Write a page and the summary that it is about (`StudyResult.report`); the path of `report.html`."""
     from lesion.report.blocks import Link
     from lesion.report.publishing import publish
 
@@ -358,11 +354,7 @@ def _recalled(summary_class: type[T], folder: Path) -> T | None:
 
 
 def refuse_unfinished(folder: Path, kind: str) -> None:
-    """Refuse to read a study of this kind that has begun and has no result.
-
-    Raises:
-        LesionError: it has; what is stored and what to do is said.
-    """
+    """Refuse to read a study of this kind that has begun and has no result."""
     from lesion.core.store import Store  # commands import this module, and `lesion --help` need not wait for pandas
 
     kinds, stored, further = {kind_of(folder)}, "it has begun", ""

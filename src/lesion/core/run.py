@@ -78,11 +78,7 @@ class Run:
         make_engine: MakeEngine = TransformersEngine,
         loaded: Mapping[str, Model] | None = None,
     ) -> Run:
-        """A run into a folder.
-
-        Raises:
-            UsageError: the folder belongs to another kind of study.
-        """
+        """A run into a folder."""
         refuse_another_kind(Path(folder), kind)
         return cls(Path(folder), kind, watcher or Silent(), make_engine, loaded or {})
 
@@ -107,10 +103,6 @@ class Run:
             chosen: the model.
             tasks: those that have been found already.
             finite: refuse weights that are not finite; otherwise they are noted.
-
-        Raises:
-            UsageError: the model has no chat template for the prompt style of a task, or one that does not heed it.
-            LesionError: the model cannot be loaded, or its weights are not finite.
         """
         model = self.loaded.get(chosen.name)
         if model is None:
@@ -142,11 +134,6 @@ class Run:
             tasks: where they have been found already.
             text: the study as TOML, where it is not that of `study`.
             shared: what all answers in the folder share, where that is not the `basis` of `study`.
-
-        Raises:
-            UsageError: a task does not exist.
-            LesionError: answers in the folder are not comparable with those of this study, an item reads differently
-                now, another process works there, or it cannot be written.
         """
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
         items = self.drawn(study, tasks) if items is None else items
@@ -172,11 +159,7 @@ class Run:
     def drawn(
         self, study: Questions, tasks: Mapping[TaskChoice, Task] | None = None
     ) -> dict[TaskChoice, Sequence[Item]]:
-        """The items that a study draws of its tasks, with a note where a task has fewer than it asks for.
-
-        Raises:
-            UsageError: a task does not exist.
-        """
+        """The items that a study draws of its tasks, with a note where a task has fewer than it asks for."""
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
         items: dict[TaskChoice, Sequence[Item]] = {}
         for choice, task in tasks.items():
@@ -209,11 +192,7 @@ def _asked(task: Task, items: Sequence[Item]) -> list[Asked]:
 
 
 def refuse_scored(tasks: Mapping[TaskChoice, Task], advice: str) -> None:
-    """Refuse tasks whose answers are log-probabilities: they have no accuracy; `advice` ends the sentence.
-
-    Raises:
-        UsageError: there is such a task.
-    """
+    """Refuse tasks whose answers are log-probabilities: they have no accuracy; `advice` ends the sentence."""
     for choice, task in tasks.items():
         if task.kind == "score":
             raise UsageError(f"{choice.name} is scored, not judged, so nothing in it is right or wrong{advice}")
@@ -252,11 +231,7 @@ class Evaluation:
     _noted: set[str] = field(default_factory=set)
 
     def models(self) -> Iterator[tuple[ModelChoice, Model]]:
-        """Every model of the study, loaded one at a time and noted in the store.
-
-        Raises:
-            LesionError: a model cannot be loaded.
-        """
+        """Every model of the study, loaded one at a time and noted in the store."""
         for chosen in self.study.chosen_models:
             model = self.run.load(self.study, chosen)
             self.add(chosen.name, model)
@@ -264,11 +239,7 @@ class Evaluation:
             self.release()
 
     def add(self, name: str, model: Model, **about: object) -> None:
-        """Note a model in the store (`Store.add_model`), with what else is to be known about it.
-
-        Raises:
-            LesionError: its answers here were read by another tokenizer than it has now.
-        """
+        """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
         dtype = str(model.dtype).removeprefix("torch.")
         known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
         spelt, before = spelling(model), self._metadata(name)
@@ -326,9 +297,6 @@ class Evaluation:
             edits: beside the baseline.
             tasks: those of the study by default; those of `gold_tasks` are about the same items.
             items: of these tasks; those of the study by default.
-
-        Raises:
-            LesionError: a prompt does not fit, or an item has stored answers to another prompt.
         """
         tasks = self.tasks if tasks is None else tasks
         if items is None:
@@ -374,9 +342,6 @@ class Evaluation:
             name: of the model in the store, where it is not that of `chosen`.
             title: of the work, for the watcher; by default the model's name.
             by: answers the cells and yields the rows that were stored together; by default `answer_cells`.
-
-        Raises:
-            LesionError: the folder cannot be written. Every answer until then is kept.
         """
         cells, watcher, name = pending.cells, self.run.watcher, name or chosen.name
         if not cells and by is None:
@@ -398,11 +363,7 @@ class Evaluation:
         tasks: Mapping[TaskChoice, Task] | None = None,
         what: str = "answers",
     ) -> None:
-        """Have the unedited model and every edit of it answer the items of tasks, as far as they have not.
-
-        Raises:
-            LesionError: a prompt does not fit, or the folder cannot be written. Every answer until then is kept.
-        """
+        """Have the unedited model and every edit of it answer the items of tasks, as far as they have not."""
         pending = self.pending(chosen, model, edits, tasks)
         self.planned += pending.total
         self.answer(chosen, model, pending, what)

@@ -74,11 +74,6 @@ class Store:
             study_text: the study as TOML, kept to be shown and compared; that of the latest run counts.
             kind: what the folder is of, one of `lesion.outputs.KINDS`.
             asked: the items of every task that this study asks, in their order; None: those of the study before.
-
-        Raises:
-            LesionError: another process writes there; the answers there are not comparable with those of this study,
-                or an item reads differently now; the folder cannot be written; the file is damaged, not a store, or
-                the disk is full. Nothing in the folder is lost or changed.
         """
         folder = Path(folder)
         file = folder / FILE
@@ -112,11 +107,7 @@ class Store:
 
     @classmethod
     def read(cls, folder: str | Path) -> Store:
-        """Open a store for reading only; works while another process writes, and sees what was committed.
-
-        Raises:
-            LesionError: there is no store, or it is damaged or not a store.
-        """
+        """Open a store for reading only; works while another process writes, and sees what was committed."""
         folder = Path(folder)
         with advice(folder / FILE):
             return cls(folder, connect_to_read(folder / FILE), None)
@@ -158,10 +149,6 @@ class Store:
             fingerprint: fingerprint of the weights.
             name: the name as typed.
             metadata: anything JSON can hold: revision, dtype, family, number of blocks; None: those that are known.
-
-        Raises:
-            LesionError: the name stands for other weights than when the store was made, or the same weights are
-                there under another name.
         """
         with advice(self.file), transaction(self._connection):
             text = None if metadata is None else json.dumps(dict(metadata), sort_keys=True)
@@ -200,9 +187,6 @@ class Store:
 
         Call it with all items of a run before asking `keys`: the key of an answer names an item by its id, so
         this is where a data file that changed between two runs is found out.
-
-        Raises:
-            LesionError: an item of that id reads differently from when it was stored.
         """
         with advice(self.file), transaction(self._connection):
             self._ask(task, items)
@@ -282,10 +266,6 @@ class Store:
 
         Returns:
             How many of the rows were new.
-
-        Raises:
-            LesionError: the disk is full or the file cannot be written (every earlier row is safe); a model or an
-                item contradicts what is stored (`add_model`, `add_items`).
         """
         rows = list(rows)
         # Many rows are of one model and of a few items: each is looked up once.

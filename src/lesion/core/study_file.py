@@ -202,20 +202,12 @@ class StudyFile(Table):
 
     @classmethod
     def make(cls: type[S], **values: Any) -> S:
-        """A study from values as they would stand in a file; the constructor with readable errors.
-
-        Raises:
-            UsageError: a value is wrong; all that are wrong are named.
-        """
+        """A study from values as they would stand in a file; the constructor with readable errors."""
         return cls._validated(values, "This study", None)
 
     @classmethod
     def from_options(cls: type[S], **options: Any) -> S:
-        """A study from options by their flat names, as the command line and Python have them (`core.options`).
-
-        Raises:
-            UsageError: a value is wrong; all that are wrong are named.
-        """
+        """A study from options by their flat names, as the command line and Python have them (`core.options`)."""
         return cls.make(**nested(cls, options))
 
     @classmethod
@@ -225,10 +217,6 @@ class StudyFile(Table):
         Args:
             text: the TOML.
             origin: the file's name, for messages.
-
-        Raises:
-            UsageError: the text is not TOML (line and column), or keys or values are wrong: all are named, each with
-                its line, an unknown key with the nearest valid one.
         """
         return cls._validated(parse_toml(text, origin), origin, text)
 
@@ -245,10 +233,6 @@ class StudyFile(Table):
         """The study of a file, or one shipped with the package by its name (`shipped`).
 
         A file is meant when the source ends in `.toml` or there is a file of that name.
-
-        Raises:
-            UsageError: there is neither; or the file is wrong (`parse`).
-            LesionError: the file cannot be read.
         """
         file = study_file(source)
         text = read_text(file, limit=STUDY_BYTES, fault=UsageError)
@@ -271,9 +255,6 @@ class StudyFile(Table):
 
         Args:
             blocks: the number of blocks of its models, by name, where a configuration tells.
-
-        Raises:
-            UsageError: a block or a file does not exist, or a text is no edit.
         """
 
     def identity(self) -> str:
@@ -325,11 +306,7 @@ class ModelStudy(StudyFile):
     device: Text = DEVICES
 
     def styled(self, model: str | None = None) -> str | None:
-        """The prompt style, that of a model or else the study's, with the study's settings of a chat behind it.
-
-        Raises:
-            UsageError: the style is none.
-        """
+        """The prompt style, that of a model or else the study's, with the study's settings of a chat behind it."""
         style = model or self.prompt_style
         if not (self.thinking or self.system or self.template_arguments):
             return style
@@ -441,9 +418,6 @@ def study_file(source: str | Path) -> Path:
     """The file of a study: one that ends in `.toml` or is there, or else the one shipped under that name.
 
     A folder hides no shipped study: `lesion demo --out demo` makes one of that name.
-
-    Raises:
-        UsageError: there is neither, or it is no usable path.
     """
     file = named(source, "study")
     known = shipped()

@@ -42,11 +42,7 @@ class Summary(Value):
         return self.model_dump_json(indent=1, by_alias=True) + "\n"
 
     def write(self, folder: Path) -> None:
-        """Write `summary.json`, whole or not at all; one that holds it already is left as it is.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
+        """Write `summary.json`, whole or not at all; one that holds it already is left as it is."""
         path, text = folder / SUMMARY, self.text()
         try:
             if not path.is_file() or path.read_bytes() != text.encode():
@@ -80,9 +76,6 @@ def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
         kind: the class of the summary.
         folder: of the study.
         again: what to do where the file is damaged, as the end of a sentence.
-
-    Raises:
-        LesionError: the file does not hold such a summary; the first place where it does not is named.
     """
     return read_value(kind, Path(folder) / SUMMARY, again)
 
@@ -91,11 +84,7 @@ V = TypeVar("V", bound=Value)
 
 
 def read_value(kind: type[V], path: Path, again: str) -> V | None:
-    """The value in a JSON file; None where there is no file.
-
-    Raises:
-        LesionError: the file does not hold such a value (as `read_summary`).
-    """
+    """The value in a JSON file; None where there is no file."""
     stored = stored_object(path, again)
     if stored is None:
         return None
@@ -108,11 +97,7 @@ def read_value(kind: type[V], path: Path, again: str) -> V | None:
 
 
 def summary_kind(folder: Path) -> str | None:
-    """The kind of study whose typed summary lies in a folder; None where there is no such summary.
-
-    Raises:
-        LesionError: the file is damaged.
-    """
+    """The kind of study whose typed summary lies in a folder; None where there is no such summary."""
     stored = stored_object(Path(folder) / SUMMARY, "run the study again on that folder") or {}
     kind = stored.get("kind")
     return kind if isinstance(kind, str) else None

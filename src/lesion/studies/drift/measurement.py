@@ -95,11 +95,7 @@ def _told_apart(study: DriftStudy, model: Model, texts: Sequence[Texts], folder:
 
 
 def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path) -> None:
-    """Refuse too many clusters before any run is measured, so that no hours are lost to the last one.
-
-    Raises:
-        UsageError: a run has fewer tokens than clusters, or fewer that the embedding distinguishes.
-    """
+    """Refuse too many clusters before any run is measured, so that no hours are lost to the last one."""
     assert study.clusters is not None
     most = max(study.clusters)
     placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
@@ -155,9 +151,6 @@ def measure(
 
     Returns:
         By number of clusters, the cell of every run; and how many cells were measured now.
-
-    Raises:
-        LesionError: a state is not finite, a layer has too few different vectors, or a cell cannot be written.
     """
     settings: dict[tuple[int, int], Settings] = {}
     keys: dict[tuple[int, int], str] = {}

@@ -33,14 +33,7 @@ from lesion.tasks.task import Item, Task
 
 
 def run_drift(study: DriftStudy, run: Run) -> DriftResult:
-    """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come.
-
-    Raises:
-        UsageError: a task, model, layer or prompt style does not exist, the task has fewer items than a run takes, a
-            run has fewer tokens than clusters, or the layer study beside it is about other models.
-        LesionError: a model cannot be loaded, its states are not finite, or the folder belongs to other questions or
-            another process, or cannot be written. Every solution and cell until then is kept.
-    """
+    """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come."""
     folder = run.folder
     task = find(study.task.name)
     runs = draw_runs(study, task)

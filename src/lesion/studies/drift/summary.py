@@ -100,9 +100,6 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
     """The two layers between which tokens are followed: those of the study, else those around the hinge or step.
 
     Without either they are the reference layer and the last.
-
-    Raises:
-        UsageError: the model has no such layer.
     """
     reference = 0 if study.layer_zero == "embedding" else 1
     if study.between is not None:

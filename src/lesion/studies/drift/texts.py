@@ -84,12 +84,7 @@ Solution = Mapping[Hashable, Any]
 
 
 def own_solutions(chosen: ModelChoice, model: Model, evaluation: Evaluation) -> dict[str, Solution]:
-    """Have a model answer every item once, greedily, as far as the store does not have its answer; answers by item.
-
-    Raises:
-        UsageError: the prompt style does not exist, or the model has no chat template for it.
-        LesionError: a prompt does not fit the context. Every answer given until then is stored.
-    """
+    """Have a model answer every item once, greedily, as far as the store does not have its answer; answers by item."""
     evaluation.evaluate(chosen, model, (), what="own solutions")
     evaluation.release()
     cells = pending_cells(evaluation.study, chosen, model, evaluation.tasks, evaluation.items, (), stored=())
@@ -109,10 +104,6 @@ def read_texts(
 
     `solutions` are the model's own, by item. Such a solution is the stored text, encoded after the prompt as it was
     generated: of items with choices the chosen one, of contrasts the most probable token.
-
-    Raises:
-        UsageError: a prompt style does not exist or does not fit, or the task has no solutions where they are wanted.
-        LesionError: a text has no tokens, or an item no gold answer.
     """
     style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
     results = []

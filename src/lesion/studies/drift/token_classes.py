@@ -42,9 +42,6 @@ def token_classes(
         ids: of the tokens, text after text.
         text_of: which text a token is in, so that no word crosses from one to the next; None for one text.
         lexicon: class by word, `primer_lexicon()` for the tasks of the primer.
-
-    Raises:
-        UsageError: `text_of` has another length.
     """
     if text_of is None:
         text_of = np.zeros(len(ids), dtype=np.int64)

@@ -55,11 +55,7 @@ class Occurrences:
 def contingency(
     first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tokens"]
 ) -> Int[np.ndarray, "clusters clusters_after"]:
-    """How many tokens are in each pair of clusters, which are numbered from 0.
-
-    Raises:
-        LesionError: the two do not have the same tokens, or there are none.
-    """
+    """How many tokens are in each pair of clusters, which are numbered from 0."""
     if first.shape != second.shape or not len(first):
         raise LesionError("Clusters can be matched between two layers of the same tokens, one token at least.")
     table = np.zeros((int(first.max()) + 1, int(second.max()) + 1), dtype=np.int64)

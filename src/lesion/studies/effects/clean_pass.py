@@ -51,10 +51,6 @@ def clean_pass(
         kept: how many last positions the head is wanted at.
         branches: whether what attention and MLP add is wanted.
         heads: the blocks whose heads are wanted.
-
-    Raises:
-        LesionError: a stream cannot be read or is not finite, something stands between two blocks, or attention and
-            MLP of a block do not add up to what it adds.
     """
     model = readout.model
     entered: dict[object, Tensor] = {}
@@ -130,11 +126,7 @@ def final(model: Model, norm: nn.Module) -> Iterator[list[Tensor]]:
 def _refuse_other_additions(
     model: Model, entered: Mapping[Any, Tensor], left: Mapping[Any, Tensor], added: Mapping[Any, Tensor]
 ) -> None:
-    """Refuse a model whose last stream is not the sum of what is measured.
-
-    Raises:
-        LesionError: the stream changes between two blocks, or attention and MLP are not all that a block adds.
-    """
+    """Refuse a model whose last stream is not the sum of what is measured."""
     tolerance = EXACT if model.dtype == torch.float32 else ROUNDED
 
     def apart(one: Tensor, other: Tensor) -> bool:
@@ -166,9 +158,6 @@ class HeadContributions:
         model: which is only read.
         passed: a pass in which the heads of the block were read.
         layer: the block.
-
-    Raises:
-        LesionError: what stands behind the output matrix is neither nothing nor a norm, or the matrix is stored packed.
     """
 
     def __init__(self, model: Model, passed: CleanPass, layer: int) -> None:

@@ -118,10 +118,6 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
         text: the item.
         edits: every place that is measured, switched off.
         rows: the most edits of one pass; by default as many as share it best.
-
-    Raises:
-        LesionError: a stream, a contribution or a logit is not finite or cannot be read, attention and MLP of a block
-            do not add up to what the block adds, or memory does not suffice for one row.
     """
     model, kept = readout.model, len(text.gold)
     headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))

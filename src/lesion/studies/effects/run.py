@@ -31,14 +31,7 @@ from lesion.tasks.wrapped import Gold
 
 
 def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
-    """Measure every item of every task in every model; what the folder has is not measured again.
-
-    Raises:
-        UsageError: a task does not exist or has no gold answers, a branch is not known, the layer study beside it is
-            about other models or tasks, or other processes should answer.
-        LesionError: a model cannot be loaded or no block's part in its logits can be read, the folder belongs to other
-            questions or another process, or cannot be written. Every item until then is kept.
-    """
+    """Measure every item of every task in every model; what the folder has is not measured again."""
     _refuse_workers(run)
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in study.tasks}

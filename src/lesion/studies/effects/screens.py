@@ -41,11 +41,7 @@ class Drops:
     tasks: Mapping[str, tuple[str, ...]]
 
     def refuse_another(self, model: str, fingerprint: str) -> None:
-        """Refuse drops of other weights under the same name.
-
-        Raises:
-            UsageError: the study has this model with other weights.
-        """
+        """Refuse drops of other weights under the same name."""
         if self.fingerprints.get(model, fingerprint) != fingerprint:
             raise UsageError(
                 f"The layer study in {self.folder} is about other weights that were called {model} too; give a study of"
@@ -77,12 +73,7 @@ def notes_on_gaps(drops: Drops, study: EffectsStudy, model: str, edits: Sequence
 
 
 def read_drops(study: EffectsStudy) -> Drops:
-    """The answers of the layer study that a study of effects names.
-
-    Raises:
-        UsageError: there is no such study of one of the models, or it shares no task with this one.
-        LesionError: it is damaged.
-    """
+    """The answers of the layer study that a study of effects names."""
     folder = str(study.study)
     names = [chosen.name for chosen in study.models]
     summary = read_finished(folder, names)

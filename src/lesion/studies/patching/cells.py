@@ -54,11 +54,7 @@ def read(folder: Path, key: str) -> dict[str, Readout]:
 
 
 def write(folder: Path, key: str, readouts: Mapping[str, Readout]) -> None:
-    """Keep the readouts of a pair, whole or not at all.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """Keep the readouts of a pair, whole or not at all."""
     numbers = {name: (readout.right, readout.tempting, readout.log_probability) for name, readout in readouts.items()}
     stored = StoredPair(key=key, checksum=_checksum(key, numbers), readouts=numbers)
     keep(_path(folder, key), stored.model_dump_json())

@@ -65,10 +65,6 @@ def pair_of(model: Model, task: Task, item: Item, style: str | None) -> Pair | N
 
     It fits if its prompt has as many tokens, and the two right answers begin with different tokens, the same ones
     behind either prompt.
-
-    Raises:
-        UsageError: the task has no tempting tokens or no rule by which to corrupt a prompt, or there is no such prompt
-            style.
     """
     for other in islice(corruptions_of(task, item), CANDIDATES):
         with suppress(_UnfitError):

@@ -113,11 +113,7 @@ def _heads(model: Model, place: Place) -> Heads | None:
 @validated
 @torch.inference_mode()
 def read(model: Model, pair: Pair) -> tuple[Readout, Readout, Values]:
-    """Run both prompts once: what each says, and the values of every place at every position.
-
-    Raises:
-        LesionError: the network does not know a token, or a pass does not run through a place.
-    """
+    """Run both prompts once: what each says, and the values of every place at every position."""
     check_texts(model, [pair.clean, pair.corrupted])
     values: dict[Place, Tensor] = {}
 
@@ -152,9 +148,6 @@ def patched(
         direction: `denoise` puts clean values into the corrupted run, `noise` corrupted ones into the clean run.
         patches: no position lies before the first differing token, where both runs are the same.
         batch_size: rows of one pass; by default what is fastest. Halved where memory runs out.
-
-    Raises:
-        LesionError: memory does not suffice for one row, or a pass did not run through a place.
     """
     source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
     starts = [min(patch.positions) for patch in patches]

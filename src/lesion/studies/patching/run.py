@@ -28,14 +28,7 @@ from lesion.tasks.task import Item, Task
 
 
 def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
-    """Patch every model on every task; what is stored of a pair is not run again.
-
-    Raises:
-        UsageError: a task, model, layer or prompt style does not exist, or no item of a task has a pair; or workers are
-            given.
-        LesionError: a model cannot be loaded or decodes otherwise than by keys and values, or the folder cannot be
-            written. Every pair until then is kept.
-    """
+    """Patch every model on every task; what is stored of a pair is not run again."""
     choice = getattr(run.make_engine, "choice", None)
     if isinstance(choice, EngineChoice) and choice.distributed:
         raise UsageError("Activations are patched in this process; leave --workers and --ray out.")
@@ -142,11 +135,7 @@ class _Work:
         return readouts
 
     def places(self, chosen: ModelChoice, model: Model, layers: Sequence[int]) -> list[Place]:
-        """The places of these blocks that are patched; said of those that cannot be.
-
-        Raises:
-            UsageError: heads alone are to be patched, and those of no block are known.
-        """
+        """The places of these blocks that are patched; said of those that cannot be."""
         units = self.study.unit
         wanted = [place for place in places_of(model) if place.layer in set(layers) and place.kind in units]
         missing = {(kind, layer) for kind in units for layer in layers} - {(each.kind, each.layer) for each in wanted}
