@@ -35,7 +35,7 @@ class Critical:
 
 
 def read_critical(folder: str | Path, models: Sequence[str]) -> Critical:
-    """The critical blocks in a layer study's `summary.json` (`read_finished`); blocks switched off whole, nothing else."""
+    """The critical blocks in a layer study's `summary.json`: blocks switched off whole, nothing else."""
     summary = read_finished(folder, models)
     blocks = {
         model.model: {canonical(result.task): _critical(result) for result in model.tasks} for model in summary.models

@@ -33,7 +33,7 @@ from lesion.tasks.task import Item, Task
 
 
 def run_drift(study: DriftStudy, run: Run) -> DriftResult:
-    """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come."""
+    """Measure the drift of every model; solutions and cells are kept as they come."""
     folder = run.folder
     task = find(study.task.name)
     runs = draw_runs(study, task)
