@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -20,6 +20,7 @@ from lesion.report.values import Value
 CELLS = "cells"
 FORMAT = 1
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Value)
 
 
@@ -66,6 +67,22 @@ def read(folder: Path, key: str, kind: type[V]) -> V | None:
         return None
     measured: V = stored.measured
     return measured if stored.key == key and stored.checksum == _checksum(key, measured) else None
+
+
+def read_all(folder: Path, keys: Mapping[K, str], kind: type[V], note: Callable[[str], None], name: str) -> dict[K, V]:
+    """The cells that are there, of those of the keys; those that are not as they were written are noted.
+
+    Args:
+        folder: of the study.
+        keys: of the cells, by what they are of.
+        kind: the class of what was measured.
+        note: is told.
+        name: of the model.
+    """
+    cells = {place: cell for place, key in keys.items() if (cell := read(folder, key, kind)) is not None}
+    if unsound := sum(path(folder, key).exists() for place, key in keys.items() if place not in cells):
+        note(f"{name}: {unsound} of {len(keys)} kept cells are not as they were written; they are measured again.")
+    return cells
 
 
 def write(folder: Path, key: str, measured: Value) -> None:

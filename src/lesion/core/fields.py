@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
-from lesion.core.options import DECODING, HARDWARE, NOT_IN_IDENTITY, STATISTICS, option
+from lesion.core.options import DECODING, EXTENDABLE, HARDWARE, NOT_IN_IDENTITY, STATISTICS, one_of, option
 from lesion.plain import short, unruly
 
 SAMPLES = 100
@@ -67,11 +67,11 @@ Thinking = Annotated[
     ),
 ]
 
-Count = Annotated[Whole, Field(ge=1)]
-Seed = Annotated[Whole, Field(ge=0)]
-Level = Annotated[Number, Field(gt=0, lt=1)]
-BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
-COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
+Count = Annotated[Whole, Field(ge=1, description="a whole number from 1")]
+Items = Annotated[Count | Literal["all"], Field(description="a whole number from 1, or all")]
+Seed = Annotated[Whole, Field(ge=0, description="a whole number from 0")]
+Level = Annotated[Number, Field(gt=0, lt=1, description="a number between 0 and 1, for example 0.95")]
+BatchSize = Annotated[Count | Literal["auto"], Field(description="a whole number from 1, or auto")]
 MODEL = "Model: bundled:NAME, a local folder, a GGUF file, or a hub id."
 
 
@@ -135,88 +135,53 @@ Stops = Annotated[
 r"""Texts that end an answer; `\n` as it is typed on a command line is a line break."""
 
 
-def one_of(kind: Any) -> str:
-    """The values of a `Literal` in words: `a, b or c`."""
-    *most, final = map(str, get_args(kind))
-    return f"{', '.join(most)} or {final}"
-
-
 # Options that several studies have.
 ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
-MODELS = partial(
-    option,
-    help=MODEL,
-    must="a list of at least one model: strings, or tables with a source",
-    many="repeat",
-    argument="MODEL",
+SEVERAL_MODELS = "a list of at least one model: strings, or tables with a source"
+MODELS = partial(option, help=MODEL, must=SEVERAL_MODELS, many="repeat", argument="MODEL")
+SEVERAL_TASKS = "a list of at least one task: strings, or tables with a name"
+TASKS = partial(option, must=SEVERAL_TASKS, name="task", many="repeat", identity=EXTENDABLE, unordered=True)
+ITEMS = partial(
+    option, help="Number of items per task, drawn with the seed; or all.", panel=STATISTICS, identity=EXTENDABLE
 )
-PROMPT_STYLE = option(
-    None,
+SEEDS = partial(option, 0, panel=STATISTICS)
+LEVEL_OPTION = partial(option, 0.95, help="Confidence level of the intervals.", panel=STATISTICS)
+_decoding = partial(option, None, panel=DECODING)
+PROMPT_STYLE = _decoding(
     help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.",
     must="the name of a prompt style",
-    panel=DECODING,
 )
-THINKING = option(
-    None,
+THINKING = _decoding(
     help="Whether a model thinks before it answers: on, off, or auto, the chat template's own way.",
     must="on, off or auto",
-    panel=DECODING,
     shown="auto",
 )
-SYSTEM = option(None, help="System prompt of a chat; default: the chat template's own.", must="text", panel=DECODING)
-TEMPLATE_ARGUMENTS = option(
-    None,
+SYSTEM = _decoding(help="System prompt of a chat; default: the chat template's own.", must="text")
+TEMPLATE_ARGUMENTS = _decoding(
     help="Argument of the chat template: KEY=VALUE.",
     must="KEY=VALUE, or a list of these",
-    panel=DECODING,
     name="template_argument",
     many="repeat",
 )
-LEVEL_OPTION = partial(option, 0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-BATCHES = option(
-    "auto",
-    help="Number of sequences decoded together, or auto.",
-    must="a whole number from 1, or auto",
-    panel=HARDWARE,
-    identity=NOT_IN_IDENTITY,
-)
-DTYPES = option("auto", help=f"Data type of the weights: {one_of(Dtype)}.", must=one_of(Dtype), panel=HARDWARE)
-DEVICES = option(
-    "auto",
-    help="Device: auto, cpu, cuda, cuda:1, …",
-    must="auto, cpu, cuda or cuda:N",
-    panel=HARDWARE,
-    identity=NOT_IN_IDENTITY,
-)
-ENGINES = option(
-    None,
-    help="Inference backend: transformers or vllm.",
-    must="transformers or vllm",
-    panel=HARDWARE,
-    shown="transformers",
-)
-STOP = option(
-    None,
+STOP = _decoding(
     help=r"Text that ends an answer, \n for a line break; default: the task's own.",
     must="a string or a list of strings",
-    panel=DECODING,
     many="repeat",
 )
-LOOP_STOP = option(
-    None,
+LOOP_STOP = _decoding(
     help="End an answer that repeats the same piece N times in a row (approximate; off by default).",
     must="a whole number from 2, or 0 to let loops go on",
-    panel=DECODING,
 )
-THINKING_TOKENS = option(
-    None,
-    help="Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.",
-    must="a whole number from 1",
-    panel=DECODING,
+THINKING_TOKENS = _decoding(
+    help="Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit."
 )
-MOST_TOKENS = option(
-    None,
-    help="Maximum length of an answer in tokens; default: the task's own.",
-    must="a whole number from 1",
-    panel=DECODING,
+MOST_TOKENS = _decoding(help="Maximum length of an answer in tokens; default: the task's own.")
+_hardware = partial(option, panel=HARDWARE)
+BATCHES = _hardware("auto", help="Number of sequences decoded together, or auto.", identity=NOT_IN_IDENTITY)
+DTYPES = _hardware("auto", help=f"Data type of the weights: {one_of(Dtype)}.")
+DEVICES = _hardware(
+    "auto", help="Device: auto, cpu, cuda, cuda:1, …", must="auto, cpu, cuda or cuda:N", identity=NOT_IN_IDENTITY
+)
+ENGINES = _hardware(
+    None, help="Inference backend: transformers or vllm.", must="transformers or vllm", shown="transformers"
 )

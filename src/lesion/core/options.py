@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
@@ -35,7 +35,7 @@ def option(
     default: Any = PydanticUndefined,
     *,
     help: str,
-    must: str,
+    must: str = "",
     panel: str = WHAT,
     name: str = "",
     many: Many = "",
@@ -51,7 +51,7 @@ def option(
     Args:
         default: its value where none is given; without one it is required.
         help: what it is, one sentence, without the syntax of the command: `--help` adds that from `many`.
-        must: what a value must be, for messages: `a whole number from 1`.
+        must: what a value must be, for messages: `a whole number from 1`; where that is not what its type says.
         panel: in which `--help` shows it.
         name: on the command line and in Python, where that is not the key in study files: `task` of `tasks`.
         many: of a list, whether its option is given repeatedly or once with commas.
@@ -74,7 +74,7 @@ def flat(default: Any, must: str, *, identity: Part = IN_IDENTITY) -> Any:
 
 def key(
     default: Any,
-    must: str,
+    must: str = "",
     *,
     identity: Part = IN_IDENTITY,
     unordered: bool = False,
@@ -83,7 +83,34 @@ def key(
 ) -> Any:
     """A field of a study that stands in study files alone; arguments as of `option`."""
     declared = {"identity": identity, "unordered": unordered, **(extra or {})}
-    return Field(default=default, description=must, json_schema_extra={_DECLARED: declared}, **field)
+    if must:
+        field["description"] = must
+    return Field(default=default, json_schema_extra={_DECLARED: declared}, **field)
+
+
+def must_be(field: FieldInfo) -> str:
+    """What a value of a field must be, in words: what the field itself says, or else its type."""
+    return field.description or _must_be(field.annotation)
+
+
+def _must_be(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return one_of(annotation)
+    if origin is tuple:
+        return f"{_must_be(inner[0])}, or a list of these"
+    if origin in (Union, UnionType):
+        return next(filter(None, map(_must_be, inner)), "")
+    if origin is Annotated:
+        described = (each.description for each in inner[1:] if isinstance(each, FieldInfo) and each.description)
+        return next(described, _must_be(inner[0]))
+    return ""
+
+
+def one_of(kind: Any) -> str:
+    """The values of a `Literal` in words: `a, b or c`."""
+    *most, final = map(str, get_args(kind))
+    return f"{', '.join(most)} or {final}"
 
 
 def kind_key(name: str, *, identity: Part = NOT_IN_IDENTITY) -> Any:
@@ -224,7 +251,8 @@ def _plain(value: Any) -> Any:
         return value
     described = {key: _plain(part) for key, part in value.items() if key != _DECLARED}
     if isinstance(declared := value.get(_DECLARED), dict) and "option" in declared:
-        described["description"] = f"{declared['option']['help']} ({value['description']})"
+        must = f" ({value['description']})" if "description" in value else ""
+        described["description"] = declared["option"]["help"] + must
     return described
 
 

@@ -83,10 +83,20 @@ class Run:
         return cls(Path(folder), kind, watcher or Silent(), make_engine, loaded or {})
 
     @property
+    def choice(self) -> EngineChoice:
+        """On what the study runs."""
+        choice = getattr(self.make_engine, "choice", None)
+        return choice if isinstance(choice, EngineChoice) else EngineChoice()
+
+    @property
     def trusts_code(self) -> bool:
         """Whether code that came with a checkpoint may run."""
-        choice = getattr(self.make_engine, "choice", None)
-        return isinstance(choice, EngineChoice) and choice.trust_remote_code
+        return self.choice.trust_remote_code
+
+    def refuse_elsewhere(self, what: str) -> None:
+        """Refuse workers and other engines; `what` begins the sentence: `Activations are patched`."""
+        if self.choice.distributed or self.choice.engine != "transformers":
+            raise UsageError(f"{what} in this process, on transformers; leave --workers, --ray and other engines out.")
 
     def load(
         self,

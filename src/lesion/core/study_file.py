@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -28,13 +28,15 @@ from lesion.core.fields import (
     DEVICES,
     DTYPES,
     ENGINES,
+    ITEMS,
     LEVEL_OPTION,
     LOOP_STOP,
     MOST_TOKENS,
     PROMPT_STYLE,
-    SEED,
+    SEEDS,
     STOP,
     SYSTEM,
+    TASKS,
     TEMPLATE_ARGUMENTS,
     THINKING,
     THINKING_TOKENS,
@@ -44,6 +46,7 @@ from lesion.core.fields import (
     Count,
     Dtype,
     EngineName,
+    Items,
     Level,
     Number,
     OneOrSeveral,
@@ -54,7 +57,6 @@ from lesion.core.fields import (
     Text,
     Thinking,
     Whole,
-    one_of,
     printable,
     table_of,
 )
@@ -62,7 +64,6 @@ from lesion.core.options import (
     DECODING,
     EXTENDABLE,
     NOT_IN_IDENTITY,
-    STATISTICS,
     flat,
     key,
     keys,
@@ -110,7 +111,7 @@ class ModelChoice(Table):
 
     source: Text = Field(description="a hub id, a folder or bundled:NAME")
     revision: Text | None = Field(default=None, description="a branch, tag or commit")
-    dtype: Dtype | None = Field(default=None, description=one_of(Dtype))
+    dtype: Dtype | None = None
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     family: Text | None = Field(
         default=None, description="a name that models share which come from one base, for example llama"
@@ -143,10 +144,8 @@ class TaskChoice(Table):
     """A task of the study: its name as typed, and what differs from the study's defaults."""
 
     name: Text = Field(description="the name of a task, for example gsm8k or primer:atlas")
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] | None = Field(
-        default=None, description="a whole number from 1, or all"
-    )
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    items: Items | None = None
+    max_new_tokens: Count | None = None
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     stop: Stops | None = Field(default=None, description="a string or a list of strings")
     forbid: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], OneOrSeveral()] | None = Field(
@@ -305,6 +304,11 @@ class ModelStudy(StudyFile):
     batch_size: BatchSize = BATCHES
     device: Text = DEVICES
 
+    def questions(self) -> Questions:
+        """The same as a study that asks these tasks: which items, in which prompt style."""
+        shared = type(self).model_fields.keys() & Questions.model_fields.keys() - StudyFile.model_fields.keys()
+        return Questions(**self.model_dump(include=set(shared)))
+
     def styled(self, model: str | None = None) -> str | None:
         """The prompt style, that of a model or else the study's, with the study's settings of a chat behind it."""
         style = model or self.prompt_style
@@ -336,25 +340,11 @@ class Questions(ModelStudy):
 
     IDENTITY_PREFIX: ClassVar[str] = "lesion questions"
 
-    tasks: Several[OneTask] = option(
-        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …",
-        must="a list of at least one task: strings, or tables with a name",
-        name="task",
-        many="repeat",
-        identity=EXTENDABLE,
-        unordered=True,
+    tasks: Several[OneTask] = TASKS(
+        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …"
     )
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
-        100,
-        help="Number of items per task, drawn with the seed; or all.",
-        must="a whole number from 1, or all",
-        panel=STATISTICS,
-        identity=EXTENDABLE,
-    )
-    seed: Seed = option(
-        0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
-        panel=STATISTICS,
-    )  # fmt: skip
+    items: Items = ITEMS(100)
+    seed: Seed = SEEDS(help="Random seed: of the draw of items, of sampling, and of all else that is drawn.")
     apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = key(
         None,
         "study files, or names of shipped studies: no item is drawn that one of them asks, shows, calibrates on or"

@@ -7,6 +7,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 
+from lesion.core.options import must_be
 from lesion.core.toml import Lines
 from lesion.core.toml import Path as KeyPath
 from lesion.errors import nearest
@@ -35,7 +36,7 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
         key = ".".join(part for part in path if isinstance(part, str))
         name = next((part for part in reversed(path) if isinstance(part, str)), "")
         field = table.model_fields.get(name)
-        expected = field.description if field else ""
+        expected = must_be(field) if field else ""
         if detail["type"] == "extra_forbidden":
             text = f"there is no key '{short(name)}'{_instead(name, table, root)}."
         elif detail["type"] == "missing":

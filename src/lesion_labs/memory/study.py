@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from lesion.core.fields import COUNT, SEED, Count, Number, Seed, Whole
+from lesion.core.fields import Count, Number, Seed, Whole
 from lesion.core.method import Method
 from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
@@ -48,10 +48,10 @@ class MemoryStudy(StudyFile):
     codes: Literal["orthonormal", "gaussian"] = option(
         "orthonormal", help="Codes: orthonormal or gaussian.", must="orthonormal or gaussian"
     )
-    width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.", must=COUNT)
-    steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.", must=COUNT)
-    draws: Count = option(16, help="Number of draws of every random control.", must=COUNT)
-    seed: Seed = option(0, help="Random seed of codes, controls and batches.", must=SEED)
+    width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.")
+    steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.")
+    draws: Count = option(16, help="Number of draws of every random control.")
+    seed: Seed = option(0, help="Random seed of codes, controls and batches.")
 
     @field_validator("inputs", mode="before")
     @classmethod

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lesion.core.fields import COUNT, DEVICES, Count, Listed, Number, Seed, Several, Text, Whole, one_of
+from lesion.core.fields import DEVICES, Count, Listed, Number, Seed, Several, Text, Whole
 from lesion.core.method import Method
-from lesion.core.options import IN_IDENTITY, kind_key, option
+from lesion.core.options import IN_IDENTITY, kind_key, one_of, option
 from lesion.core.study_file import StudyFile
 
 Preset = Literal["quick", "released", "paper"]
@@ -77,8 +77,8 @@ class RecallStudy(StudyFile):
     length: Annotated[Whole, Field(ge=3)] | None = option(
         None, help="Number of tokens in a sequence.", must="a whole number from 3"
     )
-    batch: Count | None = option(None, help="Number of sequences in a training step.", must=COUNT)
-    measured: Count | None = option(None, help="Number of sequences on which a model is measured.", must=COUNT)
+    batch: Count | None = option(None, help="Number of sequences in a training step.")
+    measured: Count | None = option(None, help="Number of sequences on which a model is measured.")
     corpus: Text | None = option(
         None, help="Text file whose characters define the token distributions.", must="a text file"
     )

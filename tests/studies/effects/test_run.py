@@ -69,7 +69,7 @@ def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
     listener = Listener()
     second = library.effects(llama, task, out=tmp_path / "out", watcher=listener)
     assert second.evaluated == 1
-    assert [note for note in listener.notes if "1 kept items are not as they were written" in note]
+    assert [note for note in listener.notes if "kept cells are not as they were written" in note]
     pd.testing.assert_frame_equal(first.table, second.table, rtol=1e-3)
 
 

@@ -108,7 +108,7 @@ def test_workers_are_refused(tmp_path):
 
     make_engine.choice = EngineChoice(workers=2)
     study = PatchingStudy.make(models=["bundled:llama-base"], tasks=["ioi"])
-    with pytest.raises(lesion.UsageError, match="leave --workers and --ray out"):
+    with pytest.raises(lesion.UsageError, match="leave --workers, --ray and other engines out"):
         run_patching(study, Run.at(tmp_path / "new", "patching", make_engine=make_engine))
 
 

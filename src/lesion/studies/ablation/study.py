@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, MODELS, Count, Listed, Number, Several, Text
+from lesion.core.fields import MODELS, Count, Listed, Number, Several, Text
 from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, WHAT, Option, flat, key, nested, option
@@ -49,7 +49,7 @@ class EditPlan(Table):
         many="comma",
         unordered=True,
     )
-    draws: Count = option(1, help="How many draws of resample, each another text.", must=COUNT)
+    draws: Count = option(1, help="How many draws of resample, each another text.")
 
     @model_validator(mode="after")
     def _changes(self) -> EditPlan:
@@ -173,7 +173,6 @@ class Study(Questions):
         None,
         help="Screen, then generate only under so many edits of each unit and factor, kind or draw: those that take"
         " most log-probability.",
-        must=COUNT,
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
         exclude_if=lambda top: top is None,

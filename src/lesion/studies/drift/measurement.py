@@ -168,18 +168,11 @@ def measure(
             )
             parts = {"model": model.fingerprint, "texts": run.ids, "prompts": run.prompts, "settings": own.model_dump()}
             keys[run.run, clusters] = stored_cells.key_of({**parts, "labels": list(label)}, list(label.values()))
-    cells = {
-        place: cell for place, key in keys.items() if (cell := stored_cells.read(folder, key, Measured)) is not None
-    }
+    cells = stored_cells.read_all(folder, keys, Measured, watcher.note, chosen.name)
     missing = keys.keys() - cells.keys()
     if missing:
         layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
         watcher.begin(chosen.name, len(keys) * layers, len(cells) * layers, "layers clustered")
-    if unsound := sum(stored_cells.path(folder, keys[place]).exists() for place in missing):
-        watcher.note(
-            f"{chosen.name}: {unsound} of {len(keys)} kept cells have no checksum, as cells of earlier versions, or are"
-            f" not as they were written; they are measured again."
-        )
     for run, label in zip(texts, labels, strict=True):
         wanted = [clusters for clusters in study.clusters or () if (run.run, clusters) in missing]
         if not wanted:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from lesion.core.fields import (
-    COUNT,
     DTYPES,
     ENGINES,
     MODELS,
-    SEED,
     Count,
     Dtype,
     EngineName,
@@ -20,7 +19,6 @@ from lesion.core.fields import (
     Seed,
     Several,
     Whole,
-    one_of,
 )
 from lesion.core.method import Method
 from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
@@ -34,6 +32,10 @@ LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
 Information = Literal["arithmetic", "geometric", "min", "max"]
 ElbowLayers = Literal["later", "all"]
+
+
+measured = partial(option, identity=NOT_IN_IDENTITY)
+"""An option that decides no answer: solutions are kept, and what is measured on them is kept by its settings."""
 
 
 def rising(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -65,62 +67,32 @@ class DriftStudy(GreedyStudy):
     task: OneTask = option(
         help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
     )
-    items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS, identity=NOT_IN_IDENTITY)
-    runs: Count = option(
-        5,
-        help="Number of draws of items; curves are means over them.",
-        must=COUNT,
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
-    )
-    clusters: Several[Annotated[Whole, Field(ge=2)]] | None = option(
+    items: Count = measured(20, help="Number of items per run.", panel=STATISTICS)
+    runs: Count = measured(5, help="Number of draws of items; curves are means over them.", panel=STATISTICS)
+    clusters: Several[Annotated[Whole, Field(ge=2)]] | None = measured(
         None,
         help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         must="a whole number from 2, or a list of them",
         many="comma",
         shown=f"{USUAL}, or half of a run's different tokens where these are fewer",
-        identity=NOT_IN_IDENTITY,
     )
-    layer_zero: LayerZero = option(
-        "embedding",
-        help="Reference of the comparison: embedding, or block (the output of block 0).",
-        must=one_of(LayerZero),
-        identity=NOT_IN_IDENTITY,
+    layer_zero: LayerZero = measured(
+        "embedding", help="Reference of the comparison: embedding, or block (the output of block 0)."
     )
-    normalise: Normalise = option(
-        "none",
-        help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).",
-        must=one_of(Normalise),
-        identity=NOT_IN_IDENTITY,
+    normalise: Normalise = measured(
+        "none", help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension)."
     )
-    nmi: Information = option(
+    nmi: Information = measured(
         "arithmetic",
         help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
-        must=one_of(Information),
-        identity=NOT_IN_IDENTITY,
     )
-    starts: Count = option(
-        10,
-        help="Number of k-means++ initialisations; the lowest inertia is kept.",
-        must=COUNT,
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    starts: Count = measured(
+        10, help="Number of k-means++ initialisations; the lowest inertia is kept.", panel=STATISTICS
     )
-    part: Part = option(
-        "both", help="Tokens that are clustered: prompt, solution or both.", must=one_of(Part), identity=NOT_IN_IDENTITY
-    )
-    solution: Solution = option(
-        "own",
-        help="Solution after the prompt: own (greedy), gold or none.",
-        must=one_of(Solution),
-        identity=NOT_IN_IDENTITY,
-    )
-    elbow: ElbowLayers = option(
-        "later",
-        help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.",
-        must=one_of(ElbowLayers),
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    part: Part = measured("both", help="Tokens that are clustered: prompt, solution or both.")
+    solution: Solution = measured("own", help="Solution after the prompt: own (greedy), gold or none.")
+    elbow: ElbowLayers = measured(
+        "later", help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.", panel=STATISTICS
     )
     between: (
         Annotated[
@@ -129,22 +101,18 @@ class DriftStudy(GreedyStudy):
             AfterValidator(rising),
         ]
         | None
-    ) = option(
+    ) = measured(
         None,
         help="Two layers between which tokens are followed; default: at the hinge or step.",
         must="a list of two layers, whole numbers from 0, the earlier one first",
         many="comma",
-        identity=NOT_IN_IDENTITY,
     )
-    study: FolderName | None = option(
+    study: FolderName | None = measured(
         None,
         help="Output folder of a layer study; its critical blocks are compared with the hinge or step.",
         must="the folder of a layer study",
-        identity=NOT_IN_IDENTITY,
     )
-    seed: Seed = option(
-        0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS, identity=NOT_IN_IDENTITY
-    )
+    seed: Seed = measured(0, help="Random seed of the item draws and of k-means.", panel=STATISTICS)
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
 

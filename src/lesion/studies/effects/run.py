@@ -11,9 +11,8 @@ from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
-from lesion.engines.config import EngineChoice
 from lesion.engines.transformers.engine import refuse_one_by_one
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.class_summary import by_class
@@ -32,7 +31,7 @@ from lesion.tasks.wrapped import Gold
 
 def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     """Measure every item of every task in every model; what the folder has is not measured again."""
-    _refuse_workers(run)
+    run.refuse_elsewhere("Effects are read from the streams of a model")
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, ", and no token of it is the right one; give tasks that have gold answers.")
@@ -62,15 +61,6 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     return EffectsResult(run.folder, summary, measured, planned)
 
 
-def _refuse_workers(run: Run) -> None:
-    choice = getattr(run.make_engine, "choice", None)
-    if isinstance(choice, EngineChoice) and (choice.distributed or choice.engine != "transformers"):
-        raise UsageError(
-            "Effects are read from the streams of a model in this process, on transformers; leave --workers, --ray and"
-            " other engines out."
-        )
-
-
 def _model(
     study: EffectsStudy,
     evaluation: Evaluation,
@@ -89,12 +79,10 @@ def _model(
     folder, watcher = evaluation.run.folder, evaluation.run.watcher
     decided = {"model": model.fingerprint, "dtype": str(model.dtype), "unit": sorted(study.unit)}
     keys = {place: cells.key_of({**decided, **asdict(text)}) for place, text in texts.items()}
-    kept = {place: cell for place, key in keys.items() if (cell := cells.read(folder, key, Measured)) is not None}
+    kept = cells.read_all(folder, keys, Measured, watcher.note, chosen.name)
     missing = [place for place in keys if place not in kept]
     if missing:
         watcher.begin(chosen.name, len(keys), len(kept), "items measured")
-        if unsound := sum(cells.path(folder, keys[place]).exists() for place in missing):
-            watcher.note(f"{chosen.name}: {unsound} kept items are not as they were written; they are measured again.")
         reads = readout(model, texts[missing[0]].read)
         for place in missing:
             kept[place] = _measured(reads, texts[place], edits, study.batch_size, *place)

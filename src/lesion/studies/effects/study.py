@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
 from typing_extensions import override
 
-from lesion.core.fields import DTYPES, MODELS, SEED, Dtype, FolderName, Seed, Several, Whole
+from lesion.core.fields import DTYPES, ITEMS, MODELS, SEEDS, TASKS, Dtype, FolderName, Items, Seed, Several
 from lesion.core.method import Method
-from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, option
-from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, kind_key, option
+from lesion.core.study_file import ModelStudy, OneModel, OneTask
 from lesion.errors import UsageError
 
 EffectUnit = Literal["block", "attention", "mlp", "head"]
@@ -32,46 +31,27 @@ class EffectsStudy(ModelStudy):
 
     kind: Literal["effects"] = kind_key("effects")
     models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
-    tasks: Several[OneTask] = option(
-        help="Task with gold answers: primer:arithmetic, ioi, facts, gsm8k, FILE.jsonl, …",
-        must="a list of at least one task: strings, or tables with a name",
-        name="task",
-        many="repeat",
-        identity=EXTENDABLE,
-        unordered=True,
-    )
+    tasks: Several[OneTask] = TASKS(help="Task with gold answers: primer:arithmetic, ioi, facts, gsm8k, FILE.jsonl, …")
     unit: Several[EffectUnit] = option(
         ("block", "attention", "mlp"),
         help="Part of each block to measure: block, attention, mlp, or head (query heads one by one).",
-        must="block, attention, mlp or head, or a list of these",
         many="repeat",
         identity=NOT_IN_IDENTITY,
     )
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
-        50,
-        help="Number of items per task, drawn with the seed; or all.",
-        must="a whole number from 1, or all",
-        panel=STATISTICS,
-        identity=EXTENDABLE,
-    )
+    items: Items = ITEMS(50)
     study: FolderName | None = option(
         None,
         help="Output folder of a layer study; its drops of accuracy are compared with the effects.",
         must="the folder of a layer study",
         identity=NOT_IN_IDENTITY,
     )
-    seed: Seed = option(0, help="Random seed of the draw of items and of the intervals.", must=SEED, panel=STATISTICS)
+    seed: Seed = SEEDS(help="Random seed of the draw of items and of the intervals.")
     dtype: Dtype = DTYPES
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         if self.study is not None and not Path(self.study).is_dir():
             raise UsageError(f"{self.study} is no folder; --study is the folder of a finished layer study.")
-
-    def questions(self) -> Questions:
-        """The same as a study that asks these tasks: which items, in which prompt style."""
-        shared = {"items", "seed", "level", "batch_size", "device", "dtype", *PROMPTING}
-        return Questions(tasks=self.tasks, **self.model_dump(include=shared))
 
 
 METHOD = Method(

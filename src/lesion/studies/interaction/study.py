@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, Listed, Number, Several, Whole, one_of
+from lesion.core.fields import ONE_MODEL, Count, Listed, Number, Several, Whole
 from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
 from lesion.core.study_file import OneModel, Questions
 from lesion.edits.place import BlockUnit, address, within
 from lesion.errors import UsageError
@@ -107,7 +107,6 @@ class InteractionStudy(Questions):
     permutations: Count = option(
         20,
         help="With shapley: number of orders that are drawn.",
-        must=COUNT,
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )

@@ -9,7 +9,6 @@ from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.fields import (
-    COUNT,
     ONE_MODEL,
     SAMPLES,
     Also,
@@ -125,7 +124,6 @@ class IsolationStudy(Questions):
     repeats: Count = option(
         1,
         help="Number of draws of texts; more than one measures how far selections agree.",
-        must=COUNT,
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from typing_extensions import override
 
-from lesion.core.fields import SEED, FolderName, Listed, OneOrSeveral, Seed, Text
+from lesion.core.fields import FolderName, Listed, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
 from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
@@ -35,7 +35,7 @@ class OverlayStudy(StudyFile):
         name="pair",
         many="repeat",
     )
-    seed: Seed = option(0, help="Random seed of the permutation test (models of more than 8 blocks).", must=SEED)
+    seed: Seed = option(0, help="Random seed of the permutation test (models of more than 8 blocks).")
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 
+from lesion.core import cells
 from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
 from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.run import Run
 from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.engines.config import EngineChoice
 from lesion.engines.transformers.engine import refuse_one_by_one
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.report import wording
-from lesion.studies.patching import cells
+from lesion.report.values import Value
 from lesion.studies.patching.pairs import Pair, pair_of
 from lesion.studies.patching.passes import Patch, Place, Readout, patched, places_of, read
 from lesion.studies.patching.report import PatchingResult
 from lesion.studies.patching.result import DIRECTIONS, Direction, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import KINDS, PatchingStudy
-from lesion.studies.patching.summary import Measured, summarise
+from lesion.studies.patching.summary import Measured, name_of, summarise
 from lesion.tasks.catalogue import find
 from lesion.tasks.corruption import corruptions_of
 from lesion.tasks.task import Item, Task
@@ -29,9 +31,7 @@ from lesion.tasks.task import Item, Task
 
 def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     """Patch every model on every task; what is stored of a pair is not run again."""
-    choice = getattr(run.make_engine, "choice", None)
-    if isinstance(choice, EngineChoice) and choice.distributed:
-        raise UsageError("Activations are patched in this process; leave --workers and --ray out.")
+    run.refuse_elsewhere("Activations are patched")
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in study.tasks}
     items = run.drawn(questions, tasks)
@@ -52,6 +52,18 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
                 work.measure(chosen, model, choice, task, items[choice], style, layers)
             del model
     return PatchingResult(run.folder, work.summary(), work.evaluated, work.planned)
+
+
+class Readouts(Value):
+    """The readouts of a pair: of both runs, and of every patch by `name_of`."""
+
+    readouts: dict[str, Readout]
+
+
+def _key_of(model: Model, pair: Pair) -> str:
+    """The name under which a pair is kept, 32 hexadecimal digits: SHA-256 of all that decides what it holds."""
+    parts = [1, model.fingerprint, str(model.dtype), pair.clean, pair.corrupted, pair.right, pair.tempting]
+    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()[:32]
 
 
 class _Work:
@@ -98,7 +110,9 @@ class _Work:
                 f"No pair of {choice.name} has tokens at --position {', '.join(self.study.position)}; leave it out to"
                 " patch every class of positions."
             )
-        stored = {pair.item: cells.read(self.run.folder, cells.key_of(model, pair)) for pair in pairs}
+        keys = {pair.item: _key_of(model, pair) for pair in pairs}
+        kept = cells.read_all(self.run.folder, keys, Readouts, self.run.watcher.note, chosen.name)
+        stored = {item: kept[item].readouts if item in kept else {} for item in keys}
         total = sum(2 + len(patches) for patches in wanted.values())
         missing = {item: {n: p for n, p in wanted[item].items() if n not in stored[item]} for item in wanted}
         done = total - sum(map(len, missing.values())) - 2 * sum("clean" not in stored[item] for item in wanted)
@@ -128,7 +142,7 @@ class _Work:
             names = [name for name, (of, _) in missing.items() if of == direction]
             patches = [missing[name][1] for name in names]
             readouts |= zip(names, patched(model, pair, values, direction, patches, size), strict=True)
-        cells.write(self.run.folder, cells.key_of(model, pair), readouts)
+        cells.write(self.run.folder, _key_of(model, pair), Readouts(readouts=readouts))
         count = len(readouts) - len(before)
         self.evaluated += count
         self.run.watcher.answered(count)
@@ -152,7 +166,7 @@ class _Work:
     def patches(self, pair: Pair, places: Sequence[Place]) -> dict[str, tuple[Direction, Patch]]:
         """Every patch of a pair by its name; the whole stream at all positions is left out, which restores all."""
         return {
-            cells.name_of(direction, place, position): (direction, Patch(place, where))
+            name_of(direction, place, position): (direction, Patch(place, where))
             for direction in DIRECTIONS
             for place in places
             for position, where in pair.positions.items()

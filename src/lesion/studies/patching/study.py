@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from typing_extensions import override
 
-from lesion.core.fields import DTYPES, ENGINES, MODELS, SEED, Dtype, EngineName, Seed, Several, Whole, one_of
+from lesion.core.fields import DTYPES, ENGINES, ITEMS, MODELS, SEEDS, TASKS, Dtype, EngineName, Items, Seed, Several
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import EXTENDABLE, STATISTICS, kind_key, option
-from lesion.core.study_file import PROMPTING, ModelStudy, OneModel, OneTask, Questions
+from lesion.core.options import EXTENDABLE, kind_key, one_of, option
+from lesion.core.study_file import ModelStudy, OneModel, OneTask
 
 Kind = Literal["block", "attention", "mlp", "head"]
 KINDS: tuple[Kind, ...] = ("block", "attention", "mlp", "head")
@@ -42,26 +42,14 @@ class PatchingStudy(ModelStudy):
 
     kind: Literal["patching"] = kind_key("patching")
     models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
-    tasks: Several[OneTask] = option(
+    tasks: Several[OneTask] = TASKS(
         help="Task whose items have a right and a tempting token: ioi, ioi:PATH, facts, induction, agreement, or a file"
-        " of items with 'tempting'.",
-        must="a list of at least one task: strings, or tables with a name",
-        name="task",
-        many="repeat",
-        identity=EXTENDABLE,
-        unordered=True,
+        " of items with 'tempting'."
     )
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
-        50,
-        help="Number of items per task, drawn with the seed; or all.",
-        must="a whole number from 1, or all",
-        panel=STATISTICS,
-        identity=EXTENDABLE,
-    )
+    items: Items = ITEMS(50)
     unit: Several[Kind] = option(
         ("block", "attention", "mlp"),
         help="Places to patch: block (residual stream), attention, mlp, or head (query heads one by one).",
-        must="block, attention, mlp or head, or a list of these",
         many="repeat",
         identity=EXTENDABLE,
         unordered=True,
@@ -70,12 +58,11 @@ class PatchingStudy(ModelStudy):
     position: Several[Position] = option(
         tuple(POSITIONS),
         help=f"Tokens to patch: {one_of(Position)}; by default each of these.",
-        must=f"{one_of(Position)}, or a list of these",
         many="repeat",
         identity=EXTENDABLE,
         unordered=True,
     )
-    seed: Seed = option(0, help="Random seed of the draw of items.", must=SEED, panel=STATISTICS)
+    seed: Seed = SEEDS(help="Random seed of the draw of items.")
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
 
@@ -100,11 +87,6 @@ class PatchingStudy(ModelStudy):
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
         for name, count in blocks.items():
             parse_layers(self.layers, count, name)
-
-    def questions(self) -> Questions:
-        """The same as a study that puts the items of tasks to models: which prompts, and how models are loaded."""
-        shared = self.model_dump(include={"items", "seed", "dtype", "level", "batch_size", "device", *PROMPTING})
-        return Questions(tasks=self.tasks, **shared)
 
 
 METHOD = Method(

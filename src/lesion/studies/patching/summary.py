@@ -12,15 +12,19 @@ from jaxtyping import Float
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, ratio_of_means
 from lesion.statistics.paired import holm
-from lesion.studies.patching.cells import name_of
 from lesion.studies.patching.pairs import Pair
 from lesion.studies.patching.passes import Place, Readout
-from lesion.studies.patching.result import DIRECTIONS, Example, PatchedCell, PatchedTask
+from lesion.studies.patching.result import DIRECTIONS, Direction, Example, PatchedCell, PatchedTask
 from lesion.studies.patching.study import POSITIONS
 
 
+def name_of(direction: Direction, place: Place, position: str) -> str:
+    """What a patch is called: `denoise 3.mlp last`."""
+    return f"{direction} {place} {position}"
+
+
 class Measured(NamedTuple):
-    """A pair with the readouts of its two runs and of every patch, by `cells.name_of`."""
+    """A pair with the readouts of its two runs and of every patch, by `name_of`."""
 
     pair: Pair
     clean: Readout

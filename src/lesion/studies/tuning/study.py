@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import COUNT, ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole
+from lesion.core.fields import ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, NOT_IN_IDENTITY, STATISTICS, TRAINING, key, kind_key, option
@@ -177,7 +177,7 @@ class TuningStudy(GreedyStudy):
         must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
         panel=TRAINING,
     )
-    steps: Count = option(40, help="Number of training steps.", must=COUNT, panel=TRAINING)
+    steps: Count = option(40, help="Number of training steps.", panel=TRAINING)
     rows: Count = option(
         16,
         help="Batch size: number of training items in a step (by reward, each with its generations).",
