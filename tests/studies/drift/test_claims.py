@@ -7,11 +7,10 @@ import made_drift as made
 import numpy as np
 import pytest
 from made_drift import changed
-from scipy.stats import spearmanr
 
 from lesion.studies.drift import claims
-from lesion.studies.drift.evidence import agreement, at_least, lost, reach
-from lesion.studies.drift.report import DriftResult
+from lesion.studies.drift.claims import at_least, reach
+from lesion.studies.drift.report import DriftResult, lost
 from lesion.studies.drift.result import Departure
 
 
@@ -98,12 +97,6 @@ def test_a_step_is_told_by_its_block_and_size(single):
     assert claims.place_text(summary.models[0].curve.departure).replace("\N{NO-BREAK SPACE}", " ") == "2 [2, 4]"
 
 
-def test_a_bend_and_a_step_that_are_the_same_curve_are_not_told_apart(single):
-    hinge = {"layer": 7.0, "low": 2.0, "high": 7.0, "gain": 0.9}
-    summary = changed(single, shape={"hinge": hinge, "step": {"layer": 7.5, "low": 1.5, "high": 7.5, "gain": 0.9}})
-    assert "A bend and a step fit equally well: only the outermost layer" in said(claims.where_they_leave, summary)
-
-
 @pytest.mark.parametrize(
     ("chosen", "line", "text"),
     [
@@ -136,10 +129,14 @@ def test_kinds_are_counted_over_models():
 @pytest.mark.parametrize(
     ("kind", "low", "high", "expected"),
     [
-        ("hinge", 2.0, 3.0, "within"), ("hinge", 1.0, 2.5, "open"), ("hinge", 4.1, 6.0, "outside"),
-        ("step", 2.5, 2.5, "within"), ("step", 1.5, 2.5, "open"), ("step", 3.5, 5.5, "outside"),
+        ("hinge", 2.0, 3.0, "lies within"),
+        ("hinge", 1.0, 2.5, "cannot be placed in or out of"),
+        ("hinge", 4.1, 6.0, "lies outside"),
+        ("step", 2.5, 2.5, "lies within"),
+        ("step", 1.5, 2.5, "cannot be placed in or out of"),
+        ("step", 3.5, 5.5, "lies outside"),
     ],
-)  # fmt: skip
+)
 def test_a_place_is_within_critical_blocks_only_where_its_whole_interval_is(single, kind, low, high, expected):
     model = changed(single, **critical(2)).models[0]
     at = Departure(
@@ -192,7 +189,7 @@ def checks(summary) -> list[tuple[str, str]]:
 def test_layers_that_cannot_be_told_from_the_null_are_named(single):
     layers = layers_of(single)
     for layer in layers[6:]:
-        layer["nmi"] |= {"mean": layer["null"]["mean"] + 0.5 * layer["null"]["std"]}
+        layer["null_high"] = {"mean": layer["nmi"]["mean"] - 0.5 * layer["nmi"]["std"]}
     summary = changed(single, curve={"layers": layers})
     assert lost(summary.models[0]) == [6, 7, 8]
     assert ("bad", "Like shuffled tokens: bundled:llama-base: layers 6–8.") in checks(summary)
@@ -207,34 +204,6 @@ def test_a_layer_is_told_from_the_null_only_above_the_quantile_over_shuffles_eve
     for layer, more in zip(layers[6:], (0.02, 0.031, 0.029), strict=True):
         layer["nmi"] = {"mean": layer["null"]["mean"] + more}
     assert lost(changed(single, curve={"layers": layers}).models[0]) == [6, 8]
-
-
-def test_other_measures_agree_by_the_rank_correlation_of_their_steps(single):
-    curve = single.models[0].curve
-    steps = {
-        name: np.diff([getattr(layer, name).mean for layer in curve.layers])[1:] for name in ("nmi", "cosine", "cka")
-    }
-    for measure in ("cosine", "cka"):
-        rho, p = agreement(curve, measure, 0)
-        expected = spearmanr(steps["nmi"], steps[measure])
-        assert rho == pytest.approx(expected.statistic)
-        exact = np.mean([
-            spearmanr(steps["nmi"], order).statistic >= rho - 1e-9 for order in itertools.islice(
-                itertools.permutations(steps[measure]), 0, 5040, 7)
-        ])  # fmt: skip
-        assert p == pytest.approx(exact, abs=0.05)
-
-
-def test_a_measure_that_follows_nmi_is_a_check_passed_and_one_that_does_not_vary_is_none(single):
-    layers = layers_of(single)
-    falls = [0.05, 0.01, 0.02, 0.3, 0.03, 0.04, 0.06, 0.015]
-    for measure, order in (("nmi", falls), ("cosine", falls), ("cka", falls[::-1])):
-        for place, layer in enumerate(layers):
-            layer[measure] = {"mean": 1 - sum(order[:place])}
-    followed = changed(single, curve={"layers": layers})
-    assert any("same blocks: cosine in 1 of 1 model; not shown for CKA" in text for _, text in checks(followed))
-    flat = [layer | {"cosine": {"mean": 1.0}, "cka": {"mean": 0.5}} for layer in layers_of(single)]
-    assert not any("same blocks" in text for _, text in checks(changed(single, curve={"layers": flat})))
 
 
 def test_what_was_not_tried_names_what_to_add(single):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from sklearn.metrics import normalized_mutual_info_score
 
 from lesion.activations.hidden_states import hidden_states
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.statistics.information import Alignment
 from lesion.statistics.kmeans import kmeans
 from lesion.studies.drift import clustering as module
@@ -47,7 +46,6 @@ def test_the_curve_is_that_of_the_kinds_that_were_planted():
     assert [layer.labels["same"] for layer in measured.layers] == [0.0] * 4
     assert [layer.layer for layer in measured.layers] == [0, 1, 2, 3]
     assert measured.ceiling == pytest.approx(1.0)
-    assert measured.distinct == TOKENS
     assert np.shape(measured.assignments) == (4, TOKENS)
     for layer in measured.layers:
         assert 0 < layer.null <= layer.null_high < 0.15
@@ -167,56 +165,22 @@ def test_a_seed_gives_the_same_drift_again_and_no_layer_has_the_draws_of_another
 
 
 def test_a_model_with_rotary_positions_has_one_point_a_token_id_at_layer_zero():
-    lesioned = model("llama")
     texts = [torch.randint(3, 20, (30,), generator=torch.Generator().manual_seed(n)).tolist() for n in range(4)]
-    with hidden_states(lesioned, texts) as states:
-        measured = drift(states, Settings(clusters=5), labels={"token": states.ids})
-        assert measured.distinct == len(set(states.ids.tolist()))
-        many = Settings(clusters=measured.distinct + 1)
-        with pytest.raises(UsageError, match=rf"{measured.distinct} distinct vectors .*--clusters.*--layer-zero block"):
-            drift(states, many)
-        assert len(drift(states, Settings(clusters=measured.distinct + 1, layer_zero="block")).layers) == 3
-        whole = drift(states, Settings(clusters=measured.distinct), labels={"token": states.ids})
+    with hidden_states(model("llama"), texts) as states:
+        ids = len(set(states.ids.tolist()))
+        whole = drift(states, Settings(clusters=ids), labels={"token": states.ids})
         assert whole.layers[0].labels["token"] == pytest.approx(1.0)
+        with pytest.raises(LesionError, match=rf"Layer 0 of .* {ids} distinct points"):
+            drift(states, Settings(clusters=ids + 1))
+        assert len(drift(states, Settings(clusters=ids + 1, layer_zero="block")).layers) == 3
     with hidden_states(model("gpt2"), texts) as states:  # where positions are added to what enters block 0
-        assert drift(states, Settings(clusters=5)).distinct > len(set(states.ids.tolist()))
+        assert len(drift(states, Settings(clusters=ids + 1)).layers) == 4
 
 
-def test_what_cannot_be_clustered_is_an_error_that_says_what_to_do():
+def test_a_layer_of_too_few_different_vectors_is_named():
     layers, _ = planted([1, 0.5])
-    with planted_states(layers) as states:
-        with pytest.raises(UsageError, match=r"301 clusters .* 300 tokens.*--clusters"):
-            drift(states, Settings(clusters=301))
-        with pytest.raises(UsageError, match="do not know where prompts end"):
-            drift(states, Settings(clusters=5, part="solution"))
-        with pytest.raises(UsageError, match="'kind' are 4"):
-            drift(states, Settings(clusters=5), labels={"kind": np.arange(4)})
     with (
-        planted_states(layers, prompt_tokens=[0, 3]) as states,
-        pytest.raises(UsageError, match="3 tokens in the prompts"),
+        planted_states([layers[0], np.ones((TOKENS, WIDTH))]) as states,
+        pytest.raises(LesionError, match=r"Layer 1 of the model: 5 clusters .* 1 distinct"),
     ):
-        drift(states, Settings(clusters=5, part="prompt"))
-    with planted_states([layers[0], np.ones((TOKENS, WIDTH))]) as states:
-        with pytest.raises(LesionError, match=r"Layer 1 of the model: 5 clusters .* 1 distinct"):
-            drift(states, Settings(clusters=5))
-        with pytest.raises(UsageError, match="layer zero of the model has 1 distinct vectors"):
-            drift(states, Settings(clusters=5, layer_zero="block"))
-    with spooled([np.ones((1, 3))] * 2, [[4]]) as states, pytest.raises(UsageError, match="among 1 tokens"):
-        drift(states, Settings(clusters=2))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        ({"layer_zero": "embeding"}, "'embedding' or 'block'"),
-        ({"normalise": "units"}, "'none', 'unit' or 'standardise'"),
-        ({"normalisation": "mean"}, "'arithmetic', 'geometric', 'min' or 'max'"),
-        ({"part": "answer"}, "'prompt', 'solution' or 'both'"),
-        ({"clusters": 1}, "greater than or equal to 2"),
-        ({"null": 0}, "greater than or equal to 1"),
-        ({"starts": 0}, "greater than or equal to 1"),
-    ],
-)
-def test_settings_that_there_are_none_of_are_errors(wrong, match):
-    with pytest.raises(ValidationError, match=match):
-        Settings(**wrong)
+        drift(states, Settings(clusters=5))

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.forms import WHOLE_SHARE, Form, decimals
 from lesion.report.values import Mean
 from lesion.report.wording import ALPHA, SPACE
-from lesion.studies.drift.evidence import at_least, at_the_start, reach, wide
-from lesion.studies.drift.result import CurveShape, Departure, DriftOfModel, DriftSummary, Leaving
+from lesion.studies.drift.critical_blocks import within
+from lesion.studies.drift.result import Departure, DriftOfModel, DriftSummary, Leaving
 from lesion.studies.drift.token_drift import named, token_text
 
 NMI = decimals(2)
 SLOPE = decimals(3)
 NAMED = 2
 """So many classes, and so many tokens, are named among those that left."""
-SAME = 1e-9
-"""A hinge and a step whose gains differ by less are the same curve."""
+FIRST = 0.25
+"""A hinge or step within this many layers after the first step still marks the end of that step."""
+WIDE = 0.5
+"""A place whose interval is wider than this share of all layers cannot be told."""
 
 
 @rule(
@@ -109,11 +113,10 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     if neither:
         kinds.append("neither a step nor a bend is found" + (f" in {len(neither)}" if several else ""))
     sentences = [f"The fall of NMI is not even{where}{tests}: {'; '.join(kinds)}."]
-    if not several and (alike := _alike(tested[0].curve.line)):
-        sentences.append(alike)
-    elsewhere = [model for model in uneven if (at := model.curve.departure) and at_the_start(summary, at)]
+    earliest = summary.reference + 1 + FIRST
+    elsewhere = [model for model in uneven if (at := model.curve.departure) and at.layer <= earliest]
     doubts = [f"in {len(elsewhere)} it marks only the end of the first step"] if elsewhere else []
-    if unsure := [model.name for model in uneven if wide(model)]:
+    if unsure := [model.name for model in uneven if _is_wide(model)]:
         doubts.append(f"where it is in {wording.listed(unsure)} cannot be told")
     if doubts:
         sentences.append(f"{wording.capital('; '.join(doubts))}.")
@@ -143,16 +146,9 @@ def place_text(departure: Departure) -> str:
     return decimals(0).cell(float(departure.block), *ends)
 
 
-def _alike(line: CurveShape | None) -> str:
-    """That a hinge and a step are the same curve, where they are."""
-    if (
-        line is None
-        or line.hinge_gain is None
-        or line.step_gain is None
-        or abs(line.hinge_gain - line.step_gain) > SAME
-    ):
-        return ""
-    return "A bend and a step fit equally well: only the outermost layer departs from the line."
+def _is_wide(model: DriftOfModel) -> bool:
+    at = model.curve.departure
+    return at is not None and (at.high or 0.0) - (at.low or 0.0) > WIDE * model.blocks
 
 
 @rule(
@@ -167,22 +163,34 @@ def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
     if not known:
         return
     chances = [model.within_by_chance() for model, _ in known]
-    hits = sum(reach(model, at) == "within" for model, at in known)
+    hits = sum(reach(model, at) == "lies within" for model, at in known)
     p = at_least(hits, chances)
     link = "so no link is shown" if p > ALPHA else "so more do than by chance, if models are independent"
     numbers = f"chance gives {decimals(1)(sum(chances))} (p{SPACE}{wording.p_value(p)}), {link}"
     rows = tuple((model, line) for model, _ in known if (line := model.curve.line))
+    text = f"{wording.capital(_of(hits, len(known)))} of these places lie within critical blocks"
     if len(known) == 1:
-        where = {"within": "lies within", "outside": "lies outside"}.get(
-            reach(*known[0]) or "", "cannot be placed in or out of"
-        )
-        yield Claim(
-            (f"It {where} the critical {wording.numbered('block', known[0][0].critical_blocks)}; {numbers}.",), rows
-        )
-        return
-    yield Claim(
-        (f"{wording.capital(_of(hits, len(known)))} of these places lie within critical blocks; {numbers}.",), rows
-    )
+        text = f"It {reach(*known[0])} the critical {wording.numbered('block', known[0][0].critical_blocks)}"
+    yield Claim((f"{text}; {numbers}.",), rows)
+
+
+def reach(model: DriftOfModel, departure: Departure) -> str:
+    """`lies within` where the whole interval of a hinge or step is in critical blocks, `lies outside` where none is."""
+    if departure.low is None or departure.high is None:
+        return "cannot be placed in or out of"
+    places = np.linspace(departure.low, departure.high, 401).tolist()
+    if departure.kind == "step":
+        places = [block + 0.5 for block in range(int(departure.low), int(departure.high) + 1)]
+    inside = [within(place, model.critical_blocks) for place in places]
+    return "lies within" if all(inside) else "cannot be placed in or out of" if any(inside) else "lies outside"
+
+
+def at_least(hits: int, chances: Sequence[float]) -> float:
+    """The chance of so many hits or more in independent trials with these chances (Poisson's binomial)."""
+    tally = np.array([1.0])
+    for chance in chances:
+        tally = np.convolve(tally, [1 - chance, chance])
+    return float(tally[hits:].sum())
 
 
 @rule(

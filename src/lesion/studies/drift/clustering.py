@@ -19,7 +19,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.progress import Watcher
 from lesion.report.values import Number, Value
 from lesion.statistics.information import Alignment, cosine, normalised_mutual_information, shuffled
-from lesion.statistics.kmeans import Clustering, distinct, kmeans
+from lesion.statistics.kmeans import Clustering, kmeans
 
 HIGH = 0.975
 """The quantile over shuffles above which a curve is told from its null."""
@@ -71,14 +71,12 @@ class Measured(Value):
     Attributes:
         layers: from the reference layer on.
         ceiling: NMI of two clusterings of the reference layer; no later layer can be expected above it.
-        distinct: how many distinct vectors the reference layer has.
         assignments: [layers][tokens] the cluster of every token that counts, at every layer of `layers`.
     """
 
     clusters: int
     layers: tuple[MeasuredLayer, ...]
     ceiling: float
-    distinct: int
     assignments: tuple[tuple[int, ...], ...]
 
     def at(self, layer: int) -> Int[np.ndarray, " tokens"]:
@@ -121,25 +119,21 @@ def drift(
             and `states` do not know where prompts end.
         LesionError: a later layer has fewer distinct vectors than clusters.
     """
-    for name, values in (labels or {}).items():
-        if len(values) != states.tokens:
-            raise UsageError(f"The labels '{name}' are {len(values)}, and there are {states.tokens:,} tokens.")
-    where = _where(states, settings.part)
+    where = np.ones(states.tokens, dtype=bool)
+    if settings.part != "both":
+        assert states.prompt is not None
+        where = states.prompt if settings.part == "prompt" else ~states.prompt
     given = {name: values[where] for name, values in (labels or {}).items()}
     first = 0 if settings.layer_zero == "embedding" else 1
-    count = _distinct(states, _prepared(states.layer(first, where), settings.normalise), settings)
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
     alignment = Alignment(zero)
-    reference, again = (_clustered(states.layer(first, where), settings, first, stream) for stream in (0, 1))
+    reference, again = (_clustered(states, where, settings, first, stream) for stream in (0, 1))
     layers, assignments = [], []
     for layer in range(first, states.layers):
         vectors = states.layer(layer, where)
         alike, cka = cosine(zero, vectors), alignment.cka(vectors)
-        try:
-            clustering = reference if layer == first else _clustered(vectors, settings, layer, 0)
-        except UsageError as error:
-            raise LesionError(f"Layer {layer} of {states.name}: {error}") from error
         del vectors
+        clustering = reference if layer == first else _clustered(states, where, settings, layer, 0)
         null = shuffled(
             reference.labels, clustering.labels, settings.null, _rng(settings, layer, 2), settings.normalisation
         )
@@ -166,35 +160,8 @@ def drift(
         clusters=settings.clusters,
         layers=layers,
         ceiling=normalised_mutual_information(reference.labels, again.labels, settings.normalisation),
-        distinct=count,
         assignments=assignments,
     )
-
-
-def _where(states: HiddenStates, part: str) -> Bool[np.ndarray, " tokens"]:
-    """The tokens that count."""
-    if part == "both":
-        return np.ones(states.tokens, dtype=bool)
-    if states.prompt is None:
-        raise UsageError(
-            f"The tokens of the {part} are asked for, and these hidden states do not know where prompts end;"
-            f" give prompt_tokens to hidden_states."
-        )
-    return states.prompt if part == "prompt" else ~states.prompt
-
-
-def _distinct(states: HiddenStates, points: Float32[np.ndarray, "tokens width"], settings: Settings) -> int:
-    """How many distinct vectors layer zero has: enough for all clusters."""
-    count = distinct(torch.from_numpy(points))
-    if count < settings.clusters:
-        part = "" if settings.part == "both" else f" in the {settings.part}s"
-        way = " or take what block 0 gives as layer zero (--layer-zero block)"
-        raise UsageError(
-            f"{settings.clusters} clusters were asked for, and layer zero of {states.name} has {count:,} distinct"
-            f" vectors among {len(points):,} tokens{part}; ask for at most that many (--clusters), for more items"
-            f" (--items){way if settings.layer_zero == 'embedding' else ''}."
-        )
-    return count
 
 
 def _prepared(vectors: Float32[np.ndarray, "tokens width"], normalise: str) -> Float32[np.ndarray, "tokens width"]:
@@ -213,15 +180,20 @@ def _prepared(vectors: Float32[np.ndarray, "tokens width"], normalise: str) -> F
     return vectors
 
 
-def _clustered(vectors: Float32[np.ndarray, "tokens width"], settings: Settings, layer: int, stream: int) -> Clustering:
-    return kmeans(
-        torch.from_numpy(_prepared(vectors, settings.normalise)),
-        settings.clusters,
-        starts=settings.starts,
-        seed=int(_rng(settings, layer, stream).integers(2**62)),
-        iterations=settings.iterations,
-        overwrite=True,
-    )
+def _clustered(
+    states: HiddenStates, where: Bool[np.ndarray, " tokens"], settings: Settings, layer: int, stream: int
+) -> Clustering:
+    try:
+        return kmeans(
+            torch.from_numpy(_prepared(states.layer(layer, where), settings.normalise)),
+            settings.clusters,
+            starts=settings.starts,
+            seed=int(_rng(settings, layer, stream).integers(2**62)),
+            iterations=settings.iterations,
+            overwrite=True,
+        )
+    except UsageError as error:
+        raise LesionError(f"Layer {layer} of {states.name}: {error}") from error
 
 
 def _rng(settings: Settings, layer: int, stream: int) -> np.random.Generator:

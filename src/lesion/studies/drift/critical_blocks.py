@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +16,12 @@ PLACES = 2001
 """Places of a hinge at which chance is computed."""
 
 
-@dataclass(frozen=True)
-class Critical:
-    """What a layer study found critical.
-
-    Attributes:
-        folder: of the study, as typed.
-        blocks: per model (name as in that study) and task (canonical name), the critical blocks in ascending order.
-    """
-
-    folder: str
-    blocks: Mapping[str, Mapping[str, tuple[int, ...]]]
-
-    def of(self, model: str, task: str) -> tuple[int, ...] | None:
-        """The critical blocks of a model for a task; None where the study does not have both."""
-        return self.blocks.get(model, {}).get(canonical(task))
-
-
-def read_critical(folder: str | Path, models: Sequence[str]) -> Critical:
-    """The critical blocks in a layer study's `summary.json`: blocks switched off whole, nothing else."""
-    summary = read_finished(folder, models)
-    blocks = {
-        model.model: {canonical(result.task): _critical(result) for result in model.tasks} for model in summary.models
+def read_critical(folder: str | Path, models: Sequence[str]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The critical blocks of a layer study by model and canonical task: blocks switched off whole, nothing else."""
+    return {
+        model.model: {canonical(result.task): _critical(result) for result in model.tasks}
+        for model in read_finished(folder, models).models
     }
-    return Critical(str(folder), blocks)
 
 
 def _critical(result: TaskResult) -> tuple[int, ...]:
@@ -69,6 +50,11 @@ def apart(layer: float, block: int) -> float:
     Layer l of a drift is the output of block l − 1, so that block c stands between the layers c and c + 1.
     """
     return layer - block if layer < block else max(0.0, layer - (block + 1))
+
+
+def within(layer: float, blocks: Sequence[int]) -> bool:
+    """Whether a place on the axis lies within one of the blocks."""
+    return any(abs(apart(layer, block)) <= 1e-9 for block in blocks)
 
 
 def places(kind: str, first: int, last: int) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,67 +52,47 @@ def labels_of(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict
     return {CLASS: token_classes(model.tokenizer, texts.flat, texts.text_of, lexicon=lexicon), TOKEN: texts.flat}
 
 
-def _placeless(model: Model, token: int, folder: Path) -> bool:
-    """Whether what enters block 0 is the token alone, wherever it stands, as where positions are rotations."""
-    with hidden_states(model, [(token, token)], folder=folder / STATES) as states:
-        first, second = states.layer(0)
-    return bool(np.array_equal(first, second))
-
-
 def fitted(
-    study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path, note: Callable[[str], None]
-) -> DriftStudy:
-    """The study with a number of clusters: where none is said the paper's, or fewer where a run has fewer tokens.
+    study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path
+) -> tuple[DriftStudy, str]:
+    """The study with a number of clusters that every run has tokens for, and a note where these are fewer than usual.
 
-    Half of the tokens that the reference layer tells apart are taken then, which leaves clusters of several tokens.
+    Where none is said it is the paper's, or half of the fewest different tokens of a run, which leaves clusters of
+    several tokens. Too many are refused before any run is measured, so that no hours are lost to the last one.
     """
+    different = {run.run: count for run, count in zip(texts, _different(study, model, texts, folder), strict=True)}
+    fewest, run = min((count, run) for run, count in different.items())
     if study.clusters is not None:
-        return study
-    fewest = min(_told_apart(study, model, texts, folder))
-    clusters = USUAL if fewest >= USUAL else max(2, fewest // 2)
-    if clusters < USUAL:
-        note(
-            f"{model.name}: {clusters} clusters instead of {USUAL}, since a run has {fewest} different tokens; ask for"
-            " more --items, or say --clusters."
+        if max(study.clusters) <= fewest:
+            return study, ""
+        part = "" if study.part == "both" else f" of the {study.part}s"
+        raise UsageError(
+            f"{max(study.clusters)} clusters were asked for, and run {run} has {fewest} different tokens{part} of"
+            f" {chosen.name}; ask for fewer with --clusters, for more --items"
+            f"{', or for --layer-zero block' if study.layer_zero == 'embedding' else ''}."
         )
-    return study.model_copy(update={"clusters": (clusters,)})
+    clusters = USUAL if fewest >= USUAL else max(2, fewest // 2)
+    note = f"{model.name}: {clusters} clusters instead of {USUAL}, since a run has {fewest} different tokens; ask for"
+    note = "" if clusters == USUAL else f"{note} more --items, or say --clusters."
+    return study.model_copy(update={"clusters": (clusters,)}), note
 
 
-def _told_apart(study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path) -> Iterator[int]:
+def _different(study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path) -> Iterator[int]:
     """Of each run, how many of its tokens the reference layer tells apart: by the token, by its place too where
     positions are added to tokens, and after block 0 by all that stands before it.
     """
-    embedded = study.layer_zero == "embedding"
-    placeless = embedded and _placeless(model, texts[0].ids[0][0], folder)
+    embedded, placed = study.layer_zero == "embedding", False
+    if embedded:  # whether a token at two places is two vectors as it enters block 0
+        with hidden_states(model, [(texts[0].ids[0][0],) * 2], folder=folder / STATES) as states:
+            placed = not np.array_equal(*states.layer(0))
     for run in texts:
         seen: list[Hashable] = []
         for text in run.ids:
             before: Hashable = None
             for place, token in enumerate(text):
                 before = hash((before, token))
-                seen.append(token if placeless else (place, token) if embedded else before)
+                seen.append(before if not embedded else (place, token) if placed else token)
         yield len({key for key, wanted in zip(seen, in_part(study, run), strict=True) if wanted})
-
-
-def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path) -> None:
-    """Refuse too many clusters before any run is measured, so that no hours are lost to the last one."""
-    assert study.clusters is not None
-    most = max(study.clusters)
-    placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
-    part = "" if study.part == "both" else f" of the {study.part}s"
-    for run in texts:
-        mask = in_part(study, run)
-        tokens, distinct = int(mask.sum()), len(np.unique(run.flat[mask]))
-        begin = f"{most} clusters were asked for, and run {run.run} has"
-        if tokens < most:
-            raise UsageError(
-                f"{begin} {tokens} tokens{part} of {chosen.name}; ask for fewer with --clusters, or for more --items."
-            )
-        if placeless and distinct < most:
-            raise UsageError(
-                f"{begin} {distinct} different tokens{part} of {chosen.name}, which are all that the embedding"
-                " distinguishes; ask for fewer with --clusters, for more --items, or for --layer-zero block."
-            )
 
 
 def occurrences_of(

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pandas as pd
 from typing_extensions import override
 
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import blocks as page_blocks
-from lesion.report import wording
-from lesion.report.blocks import Check, Folded, Page, Prose
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Check, Folded, Page, Prose, Series
 from lesion.report.files import fragment
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Curves
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.story import Chapter
 from lesion.report.table import Table
-from lesion.report.wording import ALPHA
 from lesion.studies.drift import claims, token_drift
-from lesion.studies.drift.charts import DriftCurves
-from lesion.studies.drift.evidence import agreement, lost
 from lesion.studies.drift.result import (
     CHECKS,
     Curve,
@@ -67,6 +66,41 @@ SHAPES_CAPTION = (
     " 80 % power from: the smallest change that 80 % of such studies would find. Critical block: the nearest. Apart:"
     " layers from it, negative before it, 0 within it. As near by chance: the share of all places that are."
 )
+
+
+@dataclass(frozen=True)
+class AtPlaces(Curves):
+    """Curves of a model before its critical blocks and the interval of its hinge or step."""
+
+    @override
+    @plots.unvalidated
+    def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
+        across = self.across(every)
+        bands = [
+            alt.Chart(pd.DataFrame(places, columns=["start", "through"]))
+            .mark_rect(color=colour, opacity=0.16)
+            .encode(x=plots.x(across, "start"), x2=alt.X2(field="through"))
+            for _, colour, places in _bands(records[0])
+        ]
+        return alt.layer(*bands, super().chart(records, every))
+
+    @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        drawn = {name: colour for record in records for name, colour, places in _bands(record) if places}
+        return *super().legend(records), *(Series(name, colour=colour, area=True) for name, colour in drawn.items())
+
+
+def _bands(record: Record) -> tuple[tuple[str, str, list[tuple[float, float]]], ...]:
+    """What stands behind the curves of a model: its name, its colour, and from where to where it goes."""
+    model, curve, *_ = parts_of(record)
+    assert isinstance(model, DriftOfModel)
+    assert isinstance(curve, Curve)
+    blocks, reach = [(float(block), block + 1.0) for block in model.critical_blocks], []
+    if (at := curve.departure) is not None:
+        low, high = (at.layer if end is None else end for end in (at.low, at.high))
+        # A step is as wide as its block, and a hinge wide enough to be seen.
+        reach = [(float(int(low)), int(high) + 1.0) if at.kind == "step" else (low, max(high, low + 0.04))]
+    return ("critical block", theme.SOFT, blocks), ("step or bend", theme.LOSS, reach)
 
 
 @dataclass(frozen=True)
@@ -126,26 +160,9 @@ class DriftResult(StudyResult[DriftSummary]):
         checks.append(Check("bad" if lowest else "good", text))
         if self.summary.study.runs == 1:
             checks.append(Check("bad", "One run: nothing is tested. Add --runs 5."))
-        elif text := self._falls_alike():
-            checks.append(Check("open" if "not shown" in text else "good", text))
         if models and all(model.critical is None for model in models):
             checks.append(Check("open", "Critical blocks: not compared. Add a layer study with --study FOLDER."))
         return checks[:4]
-
-    def _falls_alike(self) -> str:
-        """Whether cosine and CKA fall over the same blocks as NMI does."""
-        shown, not_shown = [], []
-        for measure, name in CHECKS.items():
-            pairs = [agreement(model.curve, measure, self.summary.reference) for model in self.summary.models]
-            p = [pair[1] for pair in pairs if pair]
-            hits = sum(each <= ALPHA for each in p)
-            if hits:
-                shown.append(f"{name} in {hits} of {wording.counted(len(p), 'model')}")
-            elif p:
-                not_shown.append(name)
-        parts = [wording.listed(shown)] if shown else []
-        parts += [f"not shown for {wording.listed(not_shown, 'or')}"] if not_shown else []
-        return f"Without clusters, a fall over the same blocks: {'; '.join(parts)}." if parts else ""
 
     @override
     def parts(self) -> tuple[Part, ...]:
@@ -154,6 +171,7 @@ class DriftResult(StudyResult[DriftSummary]):
         drawn = [(model, curve, layer) for model, curve in _curves(summary) for layer in curve.layers]
         layers = Rows("drift", drawn, (DriftOfModel, Curve, Layer), "All layers", LAYERS_CAPTION)
         shapes = [(model, line) for model, curve in _curves(summary) if (line := curve.line) is not None]
+        only = {"clusters": tuple({model.clusters for model in summary.models})}
         axis: dict[str, Any] = {"axis": "NMI", "low": 0.0, "high": 1.0}
         caption = (
             f"NMI of the clusters at each layer with those of {first}, with the tokens themselves, and with those of"
@@ -164,15 +182,15 @@ class DriftResult(StudyResult[DriftSummary]):
                 "Do tokens leave their first clusters, and where?",
                 layers,
                 (
-                    DriftCurves(("nmi", "with_token", "by_token", "null"), "layer", panel="name", places=True,
-                                caption=caption, **axis),
+                    AtPlaces(("nmi", "with_token", "by_token", "null"), "layer", panel="name", only=only,
+                             caption=caption, **axis),
                     *(
-                        DriftCurves(measure, "layer", "name", name=measure, high=1.0,
-                                    caption=f"{wording.capital(CHECKS[measure])} with {first}, without clusters.")
+                        Curves(measure, "layer", "name", name=measure, high=1.0, only=only,
+                               caption=f"{wording.capital(CHECKS[measure])} with {first}, without clusters.")
                         for measure in CHECKS
                     ),
-                    DriftCurves("with_class", "layer", "name", name="classes", **axis,
-                                caption="NMI with the classes of tokens (digit, word, …)."),
+                    Curves("with_class", "layer", "name", name="classes", only=only, **axis,
+                           caption="NMI with the classes of tokens (digit, word, …)."),
                     Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis,
                            caption="Under every number of clusters."),
                 ),
@@ -197,6 +215,15 @@ class DriftResult(StudyResult[DriftSummary]):
         went = [(model, model.tokens, pair) for model in self.summary.models for pair in model.tokens.went]
         page, flow = super().page(), Table.of(Rows("flow", went, (OfModel, Tokens, Went)))
         return replace(page, tables=(*page.tables, self._tokens(), flow))
+
+
+def lost(model: DriftOfModel) -> list[int]:
+    """The layers at which NMI, less a standard deviation, is no higher than the null reaches."""
+    return [
+        layer.layer
+        for layer in model.curve.layers
+        if layer.nmi and layer.null_high and layer.nmi.mean - (layer.nmi.std or 0.0) <= layer.null_high.mean
+    ]
 
 
 def _curves(summary: DriftSummary) -> list[tuple[DriftOfModel, Curve]]:

@@ -6,8 +6,7 @@ the layers c and c + 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from lesion.report import wording
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Mean, Number, Value
-from lesion.studies.drift.critical_blocks import Distance, apart, places
+from lesion.studies.drift.critical_blocks import Distance, places, within
 from lesion.studies.drift.study import DriftStudy
 
 CHECKS = {"cosine": "cosine", "cka": "CKA"}
@@ -210,10 +209,6 @@ class Curve(Row):
         """(layer, value) of a measure where it is known, in the order of layers."""
         return [(layer.layer, value) for layer in self.layers if (value := layer.of(measure)) is not None]
 
-    def steps(self, measure: str) -> dict[int, float]:
-        """By block, how much a measure changes from the layer before the block to the layer after it."""
-        return {a: later.mean - former.mean for (a, former), (b, later) in pairwise(self.along(measure)) if b == a + 1}
-
 
 class Example(Value):
     """A token in its context; texts of a model or a task."""
@@ -361,9 +356,7 @@ class DriftOfModel(OfModel):
     @property
     def critical_blocks(self) -> list[int]:
         """Critical for the task of this study, or where that was not asked, for any; in order."""
-        by_task = self.critical or {}
-        chosen = by_task.values() if self.compared is None else [by_task[self.compared]]
-        return sorted({block for blocks in chosen for block in blocks})
+        return critical_blocks(self.critical, self.compared)
 
     def within_by_chance(self) -> float:
         """The share of all places for the hinge or step of the drawn curve that are within a critical block."""
@@ -371,9 +364,9 @@ class DriftOfModel(OfModel):
         return float(np.mean([within(place, self.critical_blocks) for place in self.curve.shape.possible]))
 
 
-def within(layer: float, blocks: Sequence[int]) -> bool:
-    """Whether a place on the axis lies within one of the blocks."""
-    return any(abs(apart(layer, block)) <= 1e-9 for block in blocks)
+def critical_blocks(by_task: Mapping[str, Sequence[int]] | None, task: str | None) -> list[int]:
+    """The blocks that are critical for a task, or without one for any; in order."""
+    return sorted({block for name, blocks in (by_task or {}).items() if task in (None, name) for block in blocks})
 
 
 class DriftSummary(Summary):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lesion.core.differences import refuse_another, study_there
 from lesion.core.prompt_preflight import refuse_unfit_styles
@@ -12,21 +12,19 @@ from lesion.core.study_file import ModelChoice
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
-from lesion.studies.drift.critical_blocks import Critical, read_critical
+from lesion.studies.drift.critical_blocks import read_critical
 from lesion.studies.drift.measurement import (
     fitted,
     in_part,
     labels_of,
     measure,
     occurrences_of,
-    refuse_few,
     spooling,
 )
 from lesion.studies.drift.report import DriftResult
-from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary
-from lesion.studies.drift.result import Run as DriftRun
+from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary, critical_blocks
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import Texts, draw_runs, own_solutions, read_texts, seed_of, speaks
+from lesion.studies.drift.texts import draw_runs, own_solutions, read_texts, run_of, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
@@ -38,13 +36,17 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     task = find(study.task.name)
     runs = draw_runs(study, task)
     run.note_if_fewer(study.task.name, len(runs[0]), study.items)
-    critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
+    critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
     _look_ahead(study, run)
     refuse_another(folder, "drift study", study_there(DriftSummary, folder), study)
     measured = 0
     finished: list[DriftOfModel] = []
-    notes = _notes(study, task, critical)
-    if study.runs > 1 and len(runs[0]) == len(task.load()):
+    notes = [] if critical is None else drift_summary.beside_notes(study, critical)
+    if task.kind == "score" and study.solution != "none":
+        notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
+    if study.runs == 1:
+        notes.append("With one run nothing is known of how runs differ, so that no line, hinge or step is tested.")
+    elif len(runs[0]) == len(task.load()):
         notes.append(
             f"Every run has all {len(runs[0]):,} items of {study.task.name}, so runs differ by the start of k-means"
             " alone: intervals, p and ± say nothing of other items, and tokens are counted once a run. Ask for fewer"
@@ -84,15 +86,6 @@ def _look_ahead(study: DriftStudy, run: Run) -> None:
         refuse_unfit_styles(study.questions(), chosen, trust_remote_code=run.trusts_code)
 
 
-def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str]:
-    notes = drift_summary.beside_notes(study, [each.name for each in study.models], critical)
-    if task.kind == "score" and study.solution != "none":
-        notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
-    if study.runs == 1:
-        notes.append("With one run nothing is known of how runs differ, so that no line, hinge or step is tested.")
-    return notes
-
-
 def _model(
     study: DriftStudy,
     chosen: ModelChoice,
@@ -100,27 +93,24 @@ def _model(
     task: Task,
     runs: Sequence[Sequence[Item]],
     evaluation: Evaluation,
-    critical: Critical | None,
+    critical: Mapping[str, Mapping[str, tuple[int, ...]]] | None,
 ) -> tuple[DriftOfModel, int, list[str]]:
     """The entry of one model in the summary, how many cells were measured for it, and notes."""
     run = evaluation.run
     solutions = own_solutions(chosen, model, evaluation) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, solutions)
-    notes: list[str] = []
-    study = fitted(study, model, texts, run.folder, notes.append)
+    study, note = fitted(study, chosen, model, texts, run.folder)
+    notes = [note] if note else []
     labels = [labels_of(study, task, model, read) for read in texts]
-    refuse_few(study, chosen, model, texts, run.folder)
     cells, made = measure(study, chosen, model, texts, labels, run.folder, run.watcher)
     blocks = len(model.anatomy.blocks)
-    by_task = None if critical is None else critical.blocks.get(chosen.name)
+    by_task = (critical or {}).get(chosen.name)
     compared = drift_summary.compared(study, by_task)
-    of_tasks = (blocks for task, blocks in (by_task or {}).items() if compared in (None, task))
-    blocks_beside = sorted({block for blocks in of_tasks for block in blocks})
+    blocks_beside = critical_blocks(by_task, compared)
     tokens = [read.flat[in_part(study, read)] for read in texts]
     curves = drift_summary.curves(study, cells, tokens, seed_of(study, "shape"), blocks_beside)
-    shape = next(curve.shape for curve in curves if curve.clusters == study.drawn)
-    at = None if shape is None else shape.departure
-    layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
+    drawn = next(curve for curve in curves if curve.clusters == study.drawn)
+    layers = drift_summary.between(study, blocks, drawn.departure and drawn.departure.layer, chosen.name)
     occurrences = [
         occurrences_of(study, read, measured, label[CLASS], layers)
         for read, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
@@ -136,28 +126,16 @@ def _model(
         curves=curves,
         critical=None if by_task is None else dict(by_task),
         compared=compared,
-        runs=[_run(study, read) for read in texts],
+        runs=[run_of(read, in_part(study, read)) for read in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
-    if shape is None:
+    if drawn.shape is None:
         notes.append(f"{chosen.name} has {counted(blocks, 'block')}, too few layers to test the shape of its curve.")
     if solutions is not None and any(read.truncated for read in texts):
         cut, of = sum(read.truncated or 0 for read in texts), sum(len(read.items) for read in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
         notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
     return entry, made, notes
-
-
-def _run(study: DriftStudy, texts: Texts) -> DriftRun:
-    return DriftRun(
-        run=texts.run,
-        items=len(texts.items),
-        tokens=int(in_part(study, texts).sum()),
-        prompt_tokens=int(texts.in_prompt.sum()),
-        solution_tokens=int((~texts.in_prompt).sum()),
-        right=texts.right,
-        truncated=texts.truncated,
-    )
 
 
 def _summary(

@@ -14,7 +14,7 @@ from lesion.report.values import Mean
 from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured
-from lesion.studies.drift.critical_blocks import Critical, distance
+from lesion.studies.drift.critical_blocks import distance
 from lesion.studies.drift.result import BY_TOKEN, CHECKS, Curve, Departure, Layer, Line, Shape
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
@@ -78,20 +78,19 @@ def compared(study: DriftStudy, by_task: Mapping[str, Sequence[int]] | None) -> 
     return next((name for name in (study.task.name, canonical(study.task.name)) if name in (by_task or {})), None)
 
 
-def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | None) -> list[str]:
+def beside_notes(study: DriftStudy, critical: Mapping[str, Mapping[str, Sequence[int]]]) -> list[str]:
     """What a reader should know of the layer study whose critical blocks are shown."""
-    if critical is None:
-        return []
     notes = [
-        f"{name}: the study in {critical.folder} has no such model, so no critical blocks are shown beside its curve."
-        for name in names
-        if name not in critical.blocks
+        f"{chosen.name}: the study in {study.study} has no such model, so no critical blocks are shown beside its"
+        " curve."
+        for chosen in study.models
+        if chosen.name not in critical
     ]
-    without = [n for n in names if n in critical.blocks and critical.of(n, study.task.name) is None]
-    if without:
+    asked = [critical[chosen.name] for chosen in study.models if chosen.name in critical]
+    if any(compared(study, by_task) is None for by_task in asked):
         notes.append(
-            f"The study in {critical.folder} did not ask {canonical(study.task.name)}; distances are those"
-            f" to blocks that are critical for any of its tasks."
+            f"The study in {study.study} did not ask {canonical(study.task.name)}; distances are those to blocks that"
+            " are critical for any of its tasks."
         )
     return notes
 

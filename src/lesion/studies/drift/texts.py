@@ -15,6 +15,7 @@ from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.studies.drift.result import Run
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import draw
 from lesion.tasks.continuations import encode_answer, encode_choices, encode_gold, encode_solved
@@ -58,6 +59,19 @@ class Texts:
     def text_of(self) -> Int[np.ndarray, " tokens"]:
         """[tokens] which text each token is in, from 0."""
         return np.repeat(np.arange(len(self.ids)), [len(text) for text in self.ids])
+
+
+def run_of(texts: Texts, clustered: Bool[np.ndarray, " tokens"]) -> Run:
+    """How much a run read, with which of its [tokens] were clustered."""
+    return Run(
+        run=texts.run,
+        items=len(texts.items),
+        tokens=int(clustered.sum()),
+        prompt_tokens=int(texts.in_prompt.sum()),
+        solution_tokens=int((~texts.in_prompt).sum()),
+        right=texts.right,
+        truncated=texts.truncated,
+    )
 
 
 def draw_runs(study: DriftStudy, task: Task) -> list[list[Item]]:
