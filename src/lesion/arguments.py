@@ -116,13 +116,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def argument(value: object, hint: Any, name: str) -> Any:
-    """A value as its hint says.
-
-    Args:
-        value: as it was given.
-        hint: an annotation that exists at run time: a class, a union, a literal, or several of these.
-        name: of the argument, for the message.
-    """
+    """A value as its hint says."""
     try:
         return _converted(value, hint, name)
     except _Refused:

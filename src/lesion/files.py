@@ -42,12 +42,7 @@ UNFIT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Re
 
 
 def named(path: str | Path, what: str = "path") -> Path:
-    """The path that a person gave, `~` expanded; it need not exist.
-
-    Args:
-        path: as typed.
-        what: what it is called in messages, `--out` for example.
-    """
+    """The path that a person gave, `~` expanded; it need not exist."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"The {what} is empty; give the name of a file or folder.")

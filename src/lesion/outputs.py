@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from lesion.atomic import is_leftover, replace
+from lesion.atomic import is_leftover, keep
 from lesion.errors import LesionError, UsageError
 from lesion.files import parse_json, read_text, understood
 from lesion.plain import short, unruly
@@ -92,22 +92,14 @@ def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
     """
     refuse_links(folder)
     refuse_another = _refuse_wrong_note if adopt else refuse_another_kind
-    if refuse_another(folder, kind):
-        return
-    try:
-        replace(folder / MARK, json.dumps({"kind": kind}) + "\n")
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    if not refuse_another(folder, kind):
+        keep(folder / MARK, json.dumps({"kind": kind}) + "\n")
 
 
 def refuse_another_kind(folder: Path, kind: str) -> bool:
     """Refuse a folder that belongs to another kind of study; whether it belongs to this one already.
 
     A folder in which nothing but the note of another kind lies belongs to none.
-
-    Args:
-        folder: need not be there.
-        kind: one of `KINDS`.
     """
     noted = kind_of(folder)
     if noted == kind:

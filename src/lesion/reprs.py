@@ -14,12 +14,7 @@ MOST_VALUES = 4
 
 
 def described(value: object, *parts: object) -> str:
-    """`Class(part, part)`, on one line and at most 300 characters long.
-
-    Args:
-        value: whose class stands before the brackets.
-        parts: what stands in them, as text.
-    """
+    """`Class(part, part)`, on one line and at most 300 characters long."""
     text = plain(f"{type(value).__name__}({', '.join(map(str, parts))})")
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…)"
 

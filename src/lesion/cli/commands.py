@@ -32,12 +32,7 @@ _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
 def command(method: Method[Any], run: Callable[..., None] = running.run) -> Callable[..., None]:
-    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`.
-
-    Args:
-        method: what the command runs.
-        run: runs a study and shows its result, as `running.run`.
-    """
+    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`."""
     options = method.options
 
     def run_method(**values: Any) -> None:

@@ -90,11 +90,7 @@ def _written() -> Iterator[None]:
 
 
 class Terminal(Console):
-    """A console whose text is data: no markup, no emoji codes, and nothing in it acts on the terminal.
-
-    Args:
-        stderr: whether it writes to standard error.
-    """
+    """A console whose text is data: no markup, no emoji codes, and nothing in it acts on the terminal."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         stream = sys.stderr if stderr else sys.stdout

@@ -75,12 +75,7 @@ def draw_apart(
 ) -> list[Item]:
     """The items of a task in the order of a study's draw, all that it may ask: none whose value its `apart` showed.
 
-    Args:
-        study: its seed, and the studies that it keeps apart from.
-        choice: how it names the task.
-        task: that is drawn from.
-        avoid: ids of items that are drawn last.
-        within: the studies whose own `apart` led to this one.
+    `avoid` are drawn last; `within` are the studies whose own `apart` led to this one.
     """
     items = draw(task, None, study.seed, avoid)
     if not study.apart:

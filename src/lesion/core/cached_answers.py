@@ -55,11 +55,6 @@ class Answers:
 class CachedAnswers:
     """Evaluates one model in several rounds, and has the answers of earlier rounds at hand.
 
-    Args:
-        evaluation: computes the answers that its store does not have.
-        chosen: the model, as the study names it.
-        model: the model itself.
-
     Attributes:
         requested: fingerprint, edit, task and item of every answer of the rounds, whether or not it was stored before.
     """
@@ -90,14 +85,7 @@ class CachedAnswers:
         edits: Sequence[Edit],
         what: str,
     ) -> None:
-        """Have the baseline and every edit answer these items, as far as they have not.
-
-        Args:
-            tasks: the tasks.
-            items: of each task.
-            edits: beside the baseline.
-            what: the answers are for, for the watcher.
-        """
+        """Have the baseline and every edit answer these items, as far as they have not."""
         pending = self._evaluation.pending(self._chosen, self.model, edits, tasks, items)
         texts = {str(BASELINE), *map(str, edits)}
         names = ((choice.name, item.id) for choice in tasks for item in items[choice])

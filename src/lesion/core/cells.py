@@ -33,12 +33,7 @@ class StoredCell(Value, Generic[V]):
 
 
 def key_of(parts: Mapping[str, object], arrays: Sequence[np.ndarray] = ()) -> str:
-    """A name for a cell, 32 hexadecimal digits: SHA-256 of all that decides what it holds.
-
-    Args:
-        parts: anything JSON can hold: fingerprint, texts, settings.
-        arrays: whose values count too: the labellings.
-    """
+    """A name for a cell, 32 hexadecimal digits: SHA-256 of all that decides what it holds."""
     digest = hashlib.sha256(json.dumps([FORMAT, parts], sort_keys=True).encode("ascii"))
     for array in arrays:
         plain = np.ascontiguousarray(array)
@@ -52,13 +47,7 @@ def path(folder: Path, key: str) -> Path:
 
 
 def read(folder: Path, key: str, kind: type[V]) -> V | None:
-    """The cell of a key; None where it is missing, damaged, or does not have the checksum that it was written with.
-
-    Args:
-        folder: of the study.
-        key: of the cell.
-        kind: the class of what was measured.
-    """
+    """The cell of a key; None where it is missing, damaged, or does not have the checksum that it was written with."""
     try:
         stored = StoredCell[kind].model_validate_json(  # type: ignore[valid-type]
             read_text(path(folder, key), limit=SUMMARY_BYTES)
@@ -70,15 +59,7 @@ def read(folder: Path, key: str, kind: type[V]) -> V | None:
 
 
 def read_all(folder: Path, keys: Mapping[K, str], kind: type[V], note: Callable[[str], None], name: str) -> dict[K, V]:
-    """The cells that are there, of those of the keys; those that are not as they were written are noted.
-
-    Args:
-        folder: of the study.
-        keys: of the cells, by what they are of.
-        kind: the class of what was measured.
-        note: is told.
-        name: of the model.
-    """
+    """The cells that are there, of those of the keys; those that are not as they were written are noted."""
     cells = {place: cell for place, key in keys.items() if (cell := read(folder, key, kind)) is not None}
     if unsound := sum(path(folder, key).exists() for place, key in keys.items() if place not in cells):
         note(f"{name}: {unsound} of {len(keys)} kept cells are not as they were written; they are measured again.")

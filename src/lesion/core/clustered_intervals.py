@@ -67,12 +67,6 @@ def columns(of: OverClusters | None) -> dict[str, float | str | None]:
 def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, OverClusters]) -> str | None:
     """How much wider the intervals of a task are over its clusters, or why that cannot be computed.
 
-    Args:
-        task: its name.
-        items: how many it has.
-        shared: what they share; None: nothing is said.
-        known: the intervals over clusters by what they are of: `block 3`, an edit.
-
     Returns:
         A sentence; None where clusters widen nothing by as much as `MATERIAL`.
     """

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.errors import LesionError
 from lesion.files import stored_object
 
@@ -33,10 +33,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:
     """Write one part of the cost; the others stay."""
-    try:
-        replace(Path(folder) / FILE, json.dumps(read(folder) | {part: dict(cost)}, indent=1))
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error
+    keep(Path(folder) / FILE, json.dumps(read(folder) | {part: dict(cost)}, indent=1))
 
 
 def beside(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:

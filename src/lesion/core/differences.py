@@ -70,11 +70,7 @@ def refuse_another(
 
 
 def study_there(summary: type[Summary], folder: Path) -> Any:
-    """The study whose summary lies in a folder; None without one, and where it is damaged: there is nothing to lose.
-
-    Args:
-        summary: the class of summaries, which have a field `study`.
-    """
+    """The study whose summary lies in a folder; None without one, and where it is damaged: there is nothing to lose."""
     try:
         return getattr(read_summary(summary, folder, "run the same command again"), "study", None)
     except LesionError:

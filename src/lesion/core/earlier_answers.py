@@ -29,12 +29,6 @@ def refuse_other_prompts(store: Store, chosen: ModelChoice, model: Model, cells:
     Answers of a version of lesion that kept no prompts get the digest of the present one where the model's files show
     that it is the same: they are older than the folder.
 
-    Args:
-        store: of the study.
-        chosen: the model, as the study names it.
-        model: the model itself.
-        cells: answers that are wanted and not stored.
-
     Returns:
         Whether stored answers got digests, so that some of the cells have answers now.
     """
@@ -75,14 +69,7 @@ def refuse_other_prompts(store: Store, chosen: ModelChoice, model: Model, cells:
 
 
 def refuse_other_spelling(store: Store, model: Model, before: str | None, now: str) -> None:
-    """Refuse to go on where answers of a model were read or ended otherwise than they are now.
-
-    Args:
-        store: of the study.
-        model: the model.
-        before: `engines.checking.spelling` when the stored answers were given, None where that was not kept.
-        now: at present.
-    """
+    """Refuse to go on where answers of a model were read or ended otherwise than they are now."""
     if before not in (None, now) and store.answered(model.fingerprint):
         raise LesionError(
             f"{store.folder} holds answers of {model.name} that another tokenizer read: since then, the text of a token"

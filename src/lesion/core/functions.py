@@ -135,13 +135,7 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
 
 
 def _refuse_other_than_loaded(options: Mapping[str, Any], loaded: Mapping[str, Model], *, here: bool) -> None:
-    """Refuse a dtype or a device that a loaded model does not have.
-
-    Args:
-        options: the options, models by name.
-        loaded: the models that are loaded already.
-        here: whether these answer themselves, and not workers or another engine on devices of their own.
-    """
+    """Refuse a dtype or a device that a loaded model does not have."""
     for option, text_of in {"dtype": _dtype, **({"device": _device} if here else {})}.items():
         given = options.get(option)
         for name, text in ((name, text_of(model)) for name, model in loaded.items()):

@@ -55,13 +55,7 @@ def canonical_layers(layers: str | Sequence[int]) -> str:
 
 
 def parse_layers(layers: str | Sequence[int], n_blocks: int, model_name: str) -> list[int]:
-    """The layers that are named, in ascending order, each once.
-
-    Args:
-        layers: `all`, text such as `0-3,7`, or a list of numbers.
-        n_blocks: how many blocks the model has.
-        model_name: the name as typed, for the message.
-    """
+    """The layers that are named, in ascending order, each once."""
     text = canonical_layers(layers)
     if text == ALL:
         return list(range(n_blocks))
@@ -97,12 +91,7 @@ LAYERS = partial(
 
 
 def refuse_no_edit(edits: Sequence[str], blocks: Mapping[str, int]) -> None:
-    """Refuse texts that are no edits, files that are not there and blocks that a model does not have.
-
-    Args:
-        edits: as text, or paths of `.edit` files.
-        blocks: by name of model, how many blocks it has.
-    """
+    """Refuse texts that are no edits, files that are not there and blocks that a model does not have."""
     for text in edits:
         file = path_of(text)
         if file is not None:

@@ -35,12 +35,6 @@ def refuse_unfit_styles(
     """Refuse a chat, or settings of one, for which a model has no chat template or one that does not heed them.
 
     A GGUF file that is not converted yet is not looked at: its tokenizer comes with the conversion.
-
-    Args:
-        study: which tasks are asked in which style.
-        chosen: the model.
-        tasks: those that have been found already.
-        trust_remote_code: whether code that came with a checkpoint may run.
     """
     styles = {task: Style.parse(style or "") for task, style in study.styles_of(chosen).items()}
     chats = {task: style for task, style in styles.items() if style.set or style.name == "chat"}

@@ -142,12 +142,7 @@ def documented(method: Method[Any]) -> str:
 
 
 def stub(title: str, functions: dict[str, Method[Any]]) -> str:
-    """The text of the `.pyi` file of a module with the functions of methods.
-
-    Args:
-        title: the docstring of the module.
-        functions: their methods, by name.
-    """
+    """The text of the `.pyi` file of a module with the functions of methods."""
     imports = {
         ("Any", "typing"),
         ("Literal", "typing"),

@@ -223,11 +223,7 @@ class Store:
             self._connection.execute(insertion("asked"), with_checksum(self._next("asked"), task, item))
 
     def asked_as(self, model: str) -> dict[str, tuple[str, str]]:
-        """How a model was asked until now: decoding and prompt style of the answers to each task.
-
-        Args:
-            model: its fingerprint.
-        """
+        """How a model was asked until now: decoding and prompt style of the answers to each task."""
         with advice(self.file):
             rows = self._connection.execute(
                 "SELECT task, decoding, prompt_style FROM answers WHERE model = ? GROUP BY task", (model,)
@@ -235,11 +231,7 @@ class Store:
         return {task: (decoding, style) for task, decoding, style in rows}
 
     def answered(self, model: str) -> dict[tuple[str, str], list[tuple[str, str, str, str]]]:
-        """The answers of a model by task and item: key, edit, decoding and prompt style of each.
-
-        Args:
-            model: its fingerprint.
-        """
+        """The answers of a model by task and item: key, edit, decoding and prompt style of each."""
         with advice(self.file):
             rows = self._connection.execute(
                 "SELECT task, item, key, edit, decoding, prompt_style FROM answers WHERE model = ?", (model,)
@@ -295,10 +287,6 @@ class Store:
         """The stored answers to the items that the study asks, ordered by model, task, edit and item.
 
         The order does not depend on that in which they came.
-
-        Args:
-            model: only this model (name as typed).
-            task: only this task.
 
         Returns:
             One row per answer with the columns key, model, model_name, edit, task, item, decoding,

@@ -33,9 +33,6 @@ class Lines:
     that holds a key ends with the statement that set it. So strings, comments, dotted keys and tables need no
     second reader that might read them differently. That takes time that grows with the square of the text, so of a very
     long text no lines are told.
-
-    Args:
-        text: TOML that parses.
     """
 
     def __init__(self, text: str) -> None:

@@ -21,12 +21,6 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
     """Every fault that pydantic found, one line each, in the order of the file, below a line that counts them.
 
     A single fault is one line in all; of very many, the first `LISTED` are told.
-
-    Args:
-        error: what pydantic raised for the whole document.
-        root: class of the whole document; the `description` of a field says what its value must be.
-        origin: the file's name.
-        lines: where keys stand, or None when there is no text.
     """
     faults: dict[tuple[int, KeyPath], str] = {}
     details = error.errors(include_url=False)

@@ -5,13 +5,14 @@ A study's `result.py` builds its summary from the values of `lesion.report.value
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.edits.place import Unit
 from lesion.errors import LesionError
 from lesion.files import stored_object
@@ -44,13 +45,10 @@ class Summary(Value):
     def write(self, folder: Path) -> None:
         """Write `summary.json`, whole or not at all; one that holds it already is left as it is."""
         path, text = folder / SUMMARY, self.text()
-        try:
-            if not path.is_file() or path.read_bytes() != text.encode():
-                replace(path, text)
-        except OSError as error:
-            raise LesionError(
-                f"{folder} cannot be written: {error.strerror or error}; give another with --out."
-            ) from error
+        with suppress(OSError):
+            if path.read_bytes() == text.encode():
+                return
+        keep(path, text)
 
 
 class RankAgreement(Row):
@@ -70,13 +68,7 @@ S = TypeVar("S", bound=Summary)
 
 
 def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
-    """The summary in a folder; None where it has none.
-
-    Args:
-        kind: the class of the summary.
-        folder: of the study.
-        again: what to do where the file is damaged, as the end of a sentence.
-    """
+    """The summary in a folder, None where it has none; `again` says what to do where it is damaged."""
     return read_value(kind, Path(folder) / SUMMARY, again)
 
 

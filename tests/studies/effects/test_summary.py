@@ -98,19 +98,6 @@ def test_each_planted_kind_of_place_is_told_apart(task):
     assert unit.by_blocks.value == pytest.approx(1 - made["frozen"][:, 2].sum() / made["direct"][:, 2].sum())
 
 
-def test_the_final_norm_is_named_only_where_a_test_of_its_own_says_so(task):
-    assert [effect.layer for effect in task.effects if effect.is_repaired_by_norm] == [0, 1, 2, 4]
-    assert "Behind blocks 1 and 4 the final norm scales up what is left." in said(claims.what_is_repaired, task)
-    made = items()
-    for row, item in enumerate(made):  # what the two make up for differs from item to item, their sum does not
-        item.frozen["1"] = item.direct["1"] - 0.5 + 9 * (-1) ** row
-    other = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
-    assert (
-        "Behind block 4 the final norm scales up what is left; whether later blocks or the norm make up for block 1"
-        " cannot be told." in said(claims.what_is_repaired, other)
-    )
-
-
 def test_a_place_that_one_half_of_the_items_chooses_is_measured_on_the_other():
     made = items()
     for row, item in enumerate(made):

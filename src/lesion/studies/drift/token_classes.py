@@ -35,13 +35,7 @@ def token_classes(
 
     Letters that touch are one word. A token that is all of a word is a word, tokens that share one are its pieces; all
     tokens of a word that the lexicon has, as written or in lower case, have its class. `-`, `*`, `/`, `%` and `^` are
-    operators everywhere.
-
-    Args:
-        tokenizer: the model's.
-        ids: of the tokens, text after text.
-        text_of: which text a token is in, so that no word crosses from one to the next; None for one text.
-        lexicon: class by word, `primer_lexicon()` for the tasks of the primer.
+    operators everywhere. No word crosses from one of the texts `text_of` to the next.
     """
     if text_of is None:
         text_of = np.zeros(len(ids), dtype=np.int64)

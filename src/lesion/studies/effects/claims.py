@@ -67,7 +67,7 @@ def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     for task in tasks:
         for number, unit in enumerate(task.units):
             places = task.of(unit.unit)
-            sentences = [_repair(unit, places), *_strongest(places), *_norm(places)]
+            sentences = [_repair(unit, places), *_strongest(places)]
             yield Claim(
                 tuple(sentences if number == 0 else sentences[:1]),
                 tuple((task, place) for place in places if place.is_repaired),
@@ -96,17 +96,6 @@ def _strongest(places: Sequence[Effect]) -> list[str]:
     return [
         f"Most in {most.place}: it writes {LOGITS.text(most.direct)}, and its removal takes {LOGITS(most.total.value)}."
     ]
-
-
-def _norm(places: Sequence[Effect]) -> list[str]:
-    """Where the final norm makes up for something, or where it cannot be told who does."""
-    others = [place for place in places if place.is_repaired and not place.is_repaired_by_blocks]
-    scaled = [place for place in others if place.is_repaired_by_norm]
-    unclear = [place for place in others if not place.is_repaired_by_norm]
-    parts = [f"Behind {_named(scaled)} the final norm scales up what is left"] if scaled else []
-    if unclear:
-        parts.append(f"whether later blocks or the norm make up for {_named(unclear)} cannot be told")
-    return [f"{wording.capital('; '.join(parts))}."] if parts else []
 
 
 def _named(places: Sequence[Effect | PlaceClasses], last: str = "and") -> str:

@@ -7,7 +7,6 @@ comes from items drawn again, and its tests flip the signs of whole items.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,7 @@ Sums = Mapping[str, ClassSums]
 def by_class(
     study: EffectsStudy, task: Task, groups: Sequence[str], sums: Sequence[Sums], edits: Sequence[Scale]
 ) -> dict[str, Any]:
-    """The fields `classes` and `groups` of `TaskEffects`; none of a task with a tempting token.
-
-    Args:
-        study: its units, level and seed.
-        task: which names the classes.
-        groups: of every item.
-        sums: of every item.
-        edits: every place, switched off.
-    """
+    """The fields `classes` and `groups` of `TaskEffects`; none of a task with a tempting token."""
     if task.kind == "contrast":
         return {}
     there = dict.fromkeys(name for item in sums for name in item)
@@ -53,77 +44,56 @@ def by_class(
     return {"classes": _table(study, names, sums, edits), "groups": tuple(parts)}
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """The sums of one class: a row per item, a column per place.
+class _Class:
+    """One class of gold tokens in the items: its sums, a row per item, and rates per token with intervals over items.
 
     Attributes:
-        tokens, top, nats: of the unedited model: gold tokens, those that are the most probable, log-probability.
-        without, loss: per place, tokens that are the most probable, and by how much the log-probability is lower.
+        items: how many have such tokens; tokens: [items] how many they have.
+        lost, loss: [items, places] by how many tokens fewer are the most probable without each place, and by how much
+            the log-probability is lower.
     """
 
-    tokens: Float[np.ndarray, " items"]
-    top: Float[np.ndarray, " items"]
-    nats: Float[np.ndarray, " items"]
-    without: Float[np.ndarray, "items places"]
-    loss: Float[np.ndarray, "items places"]
-
-    @classmethod
-    def of(cls, sums: Sequence[Sums], name: str, places: Sequence[str]) -> _Sums:
-        """The sums of a class; 0 of items that do not have it."""
-        empty = ClassSums(
-            tokens=0, top=0, log_probability=0, top_without=dict.fromkeys(places, 0), loss=dict.fromkeys(places, 0)
-        )
+    def __init__(self, sample: Sample, sums: Sequence[Sums], name: str, places: Sequence[str]) -> None:
+        none = dict.fromkeys(places, 0)
+        empty = ClassSums(tokens=0, top=0, log_probability=0, top_without=none, loss=none)
         own = [item.get(name, empty) for item in sums]
-        tokens, top, nats = np.array([(each.tokens, each.top, each.log_probability) for each in own], dtype=float).T
-        without = np.array([[each.top_without[place] for place in places] for each in own], dtype=np.float64)
-        return cls(tokens, top, nats, without, np.array([[each.loss[place] for place in places] for each in own]))
+        self.name, self._sample = name, sample
+        self.tokens, self._top, self._nats = np.array(
+            [(each.tokens, each.top, each.log_probability) for each in own], dtype=float
+        ).T
+        self.items = int(np.count_nonzero(self.tokens))
+        self._without = np.array([[each.top_without[place] for place in places] for each in own], dtype=np.float64)
+        self.lost = self._top[:, None] - self._without
+        self.loss = np.array([[each.loss[place] for place in places] for each in own])
+        self._drawn = sample.drawn(self.tokens[:, None])[:, 0]
 
-    @property
-    def lost(self) -> Float[np.ndarray, "items places"]:
-        """Per place, how many tokens fewer are the most probable."""
-        return self.top[:, None] - self.without
-
-
-class _Rates:
-    """Rates per token of one class, with intervals over items."""
-
-    def __init__(self, sample: Sample, sums: _Sums) -> None:
-        self._sample, self._sums = sample, sums
-        self._tokens = sample.drawn(sums.tokens[:, None])[:, 0]
-        self._items = int(np.count_nonzero(sums.tokens))
-
-    def rate(self, values: Float[np.ndarray, " items"]) -> Estimate:
+    def _rate(self, values: Float[np.ndarray, " items"]) -> Estimate:
         """A sum over the items per token."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn = self._sample.drawn(values[:, None])[:, 0] / self._tokens
-        return self._sample.estimate(float(values.sum() / self._sums.tokens.sum()), drawn)
+            drawn = self._sample.drawn(values[:, None])[:, 0] / self._drawn
+        return self._sample.estimate(float(values.sum() / self.tokens.sum()), drawn)
 
-    def share(self, right: Float[np.ndarray, " items"]) -> Estimate:
+    def _share(self, right: Float[np.ndarray, " items"]) -> Estimate:
         """A share of tokens. Where it is 0 or 1, no draw differs: Wilson's interval, each item counted as one."""
-        estimate = self.rate(right)
+        estimate = self._rate(right)
         if estimate.value not in (0.0, 1.0):
             return estimate
-        low, high = wilson(self._items * int(estimate.value), self._items, self._sample.level)
+        low, high = wilson(self.items * int(estimate.value), self.items, self._sample.level)
         return Estimate(value=estimate.value, low=low, high=high)
 
-    def baseline(self, name: str) -> ClassBaseline:
+    def baseline(self) -> ClassBaseline:
         """The class in the unedited model."""
-        return ClassBaseline(
-            name=name,
-            items=self._items,
-            tokens=int(self._sums.tokens.sum()),
-            accuracy=self.share(self._sums.top),
-            log_probability=self.rate(self._sums.nats),
-        )
+        accuracy, nats = self._share(self._top), self._rate(self._nats)
+        tokens = int(self.tokens.sum())
+        return ClassBaseline(name=self.name, items=self.items, tokens=tokens, accuracy=accuracy, log_probability=nats)
 
-    def effect(self, name: str, place: int) -> ClassEffect:
+    def effect(self, place: int) -> ClassEffect:
         """The class without a place, untested."""
         return ClassEffect(
-            name=name,
-            accuracy=self.share(self._sums.without[:, place]),
-            drop=self.rate(self._sums.lost[:, place]),
-            loss=self.rate(self._sums.loss[:, place]),
+            name=self.name,
+            accuracy=self._share(self._without[:, place]),
+            drop=self._rate(self.lost[:, place]),
+            loss=self._rate(self.loss[:, place]),
         )
 
 
@@ -139,56 +109,51 @@ def _table(
     """The classes over some items."""
     sample = Sample(len(sums), study.level, study.seed)
     present = [name for name in names if any(name in item for item in sums)]
-    baselines: dict[str, ClassBaseline] = {}
+    known: dict[str, ClassBaseline] = {}
     places: list[PlaceClasses] = []
     for unit in dict.fromkeys(edit.unit for edit in edits):
         own_edits = [edit for edit in edits if edit.unit == unit]
-        addresses = [edit.address for edit in own_edits]
-        arrays = {name: _Sums.of(sums, name, addresses) for name in present}
-        rates = {name: _Rates(sample, own) for name, own in arrays.items()}
-        baselines = {name: own.baseline(name) for name, own in rates.items()}
-        effects = [[own.effect(name, place) for name, own in rates.items()] for place in range(len(addresses))]
-        places += _tested(own_edits, effects, arrays, study.seed) if tested else _untested(own_edits, effects)
-    classes = [baselines.get(name, ClassBaseline(name=name, items=0, tokens=0)) for name in names]
-    return ClassTable(group=group, items=len(sums), classes=classes, places=places)
-
-
-def _untested(edits: Sequence[Scale], effects: Sequence[Sequence[ClassEffect]]) -> list[PlaceClasses]:
-    return [PlaceClasses(**_place(edit), effects=own) for edit, own in zip(edits, effects, strict=True)]
-
-
-def _place(edit: Scale) -> dict[str, Any]:
-    head = edit.head if isinstance(edit, ScaleHead) else None
-    return {"unit": edit.unit, "layer": edit.layer, "head": head}
-
-
-def _tested(
-    edits: Sequence[Scale], effects: Sequence[Sequence[ClassEffect]], arrays: Mapping[str, _Sums], seed: int
-) -> list[PlaceClasses]:
-    """The places of a unit with the tests of every class, and of the class that loses most."""
-    if not arrays:
-        return _untested(edits, effects)
-    lost = np.stack([own.lost / own.tokens.mean() for own in arrays.values()], axis=1)
-    p_drop, p_loss = (
-        _by_sign_flips(values, seed) for values in (lost, np.stack([own.loss for own in arrays.values()], axis=1))
-    )
-    corrected_drop, corrected_loss = (np.reshape(holm(p.ravel()), p.shape) for p in (p_drop, p_loss))
-    most, p_most = _most(lost, seed)
-    corrected_most = holm(p_most)
-    places = []
-    for index, (edit, own) in enumerate(zip(edits, effects, strict=True)):
-        tested = [
-            effect.model_copy(
-                update={
-                    "drop": _with(effect.drop, p_drop[row, index], corrected_drop[row, index]),
-                    "loss": _with(effect.loss, p_loss[row, index], corrected_loss[row, index]),
-                }
+        classes = [_Class(sample, sums, name, [edit.address for edit in own_edits]) for name in present]
+        known = {each.name: each.baseline() for each in classes}
+        effects = [[each.effect(place) for each in classes] for place in range(len(own_edits))]
+        of_unit = [
+            PlaceClasses(
+                unit=edit.unit,
+                layer=edit.layer,
+                head=edit.head if isinstance(edit, ScaleHead) else None,
+                effects=of_place,
             )
-            for row, effect in enumerate(own)
+            for edit, of_place in zip(own_edits, effects, strict=True)
         ]
-        winner = {"most": own[most[index]].name, "p": p_most[index], "p_corrected": corrected_most[index]}
-        places.append(PlaceClasses(**_place(edit), effects=tested, **(winner if len(own) > 1 else {})))
-    return places
+        places += _tested(of_unit, classes, study.seed) if tested and classes else of_unit
+    baselines = [known.get(name, ClassBaseline(name=name, items=0, tokens=0)) for name in names]
+    return ClassTable(group=group, items=len(sums), classes=baselines, places=places)
+
+
+def _tested(places: Sequence[PlaceClasses], classes: Sequence[_Class], seed: int) -> list[PlaceClasses]:
+    """The places of a unit with the tests of every class, and of the class that loses most."""
+    lost = np.stack([own.lost / own.tokens.mean() for own in classes], axis=1)
+    loss = np.stack([own.loss for own in classes], axis=1)
+    tests = {}
+    for name, values in (("drop", lost), ("loss", loss)):
+        p = _by_sign_flips(values, seed)
+        tests[name] = p, np.reshape(holm(p.ravel()), p.shape)
+    most, p_most = _most(lost, seed)
+    corrected = holm(p_most)
+    tested = []
+    for index, place in enumerate(places):
+        effects = []
+        for row, effect in enumerate(place.effects):
+            update = {
+                name: getattr(effect, name).model_copy(
+                    update={"p": float(p[row, index]), "p_corrected": float(p_corrected[row, index])}
+                )
+                for name, (p, p_corrected) in tests.items()
+            }
+            effects.append(effect.model_copy(update=update))
+        winner = {"most": classes[most[index]].name, "p": float(p_most[index]), "p_corrected": float(corrected[index])}
+        tested.append(place.model_copy(update={"effects": tuple(effects), **(winner if len(classes) > 1 else {})}))
+    return tested
 
 
 def _by_sign_flips(values: Float[np.ndarray, "items classes places"], seed: int) -> Float[np.ndarray, "classes places"]:
@@ -208,7 +173,3 @@ def _most(
     p = _by_sign_flips(apart, seed)
     np.put_along_axis(p, most[None], 0.0, axis=0)
     return most, p.max(axis=0)
-
-
-def _with(estimate: Estimate, p: float, p_corrected: float) -> Estimate:
-    return estimate.model_copy(update={"p": float(p), "p_corrected": float(p_corrected)})

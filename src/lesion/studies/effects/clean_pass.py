@@ -43,15 +43,7 @@ class CleanPass:
 def clean_pass(
     readout: Readout, read: Sequence[int], kept: int, *, branches: bool, heads: Iterable[int] = ()
 ) -> CleanPass:
-    """Run a text through a model.
-
-    Args:
-        readout: of the model, which is only read.
-        read: token ids.
-        kept: how many last positions the head is wanted at.
-        branches: whether what attention and MLP add is wanted.
-        heads: the blocks whose heads are wanted.
-    """
+    """Run a text through a model."""
     model = readout.model
     entered: dict[object, Tensor] = {}
     left: dict[object, Tensor] = {}
@@ -153,11 +145,6 @@ class HeadContributions:
 
     Attention adds f(W_O [head_0; head_1; …] + b), where f is nothing, or a norm whose scale is frozen as it is in the
     pass (Gemma 2, OLMo 2). So the heads and the part of the bias add up to what the attention adds.
-
-    Args:
-        model: which is only read.
-        passed: a pass in which the heads of the block were read.
-        layer: the block.
     """
 
     def __init__(self, model: Model, passed: CleanPass, layer: int) -> None:

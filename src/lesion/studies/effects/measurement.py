@@ -111,14 +111,7 @@ class Measured(Value):
 
 
 def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | None = None) -> Measured:
-    """All numbers of one item.
-
-    Args:
-        readout: of the model.
-        text: the item.
-        edits: every place that is measured, switched off.
-        rows: the most edits of one pass; by default as many as share it best.
-    """
+    """All numbers of one item."""
     model, kept = readout.model, len(text.gold)
     headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
     branches = any(edit.unit != "block" for edit in edits)

@@ -102,11 +102,6 @@ class Effect(Row):
         return (self.direct.low or 0) > 0 and _above(self.by_blocks)
 
     @property
-    def is_repaired_by_norm(self) -> bool:
-        """Whether it writes towards the gold tokens, and the norm makes up for a part of that, beyond chance."""
-        return (self.direct.low or 0) > 0 and _above(self.by_norm)
-
-    @property
     def is_read(self) -> bool:
         """Whether later blocks turn what it writes into more, beyond chance."""
         return _above(self.by_blocks.negative)

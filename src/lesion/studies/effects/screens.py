@@ -99,16 +99,7 @@ def agreement(
     level: float,
     seed: int,
 ) -> ScreenAgreement:
-    """Spearman's ρ of a screen with the drops of accuracy.
-
-    Args:
-        screen, unit: what is compared.
-        values: of the screen by block; a larger one foretells a larger drop.
-        drawn: the same under resampled items.
-        right: as `Drops.right` gives it.
-        level: of the interval: percentiles of ρ under items of both studies drawn again.
-        seed: of the draws.
-    """
+    """Spearman's ρ of a screen with the drops of accuracy."""
     drops = profile(right, range(len(values)), seed)
     rho = rank_correlation(values, drops.drops, drawn, drops.drawn, level)
     p = permutation_p(rankdata(values), drops.ranks, seed) if math.isfinite(rho.value) else None

@@ -31,13 +31,7 @@ Items = Float[np.ndarray, "items places"]
 
 
 class Sample:
-    """Numbers of items, and their means under items drawn again with replacement (Efron 1979): the same draws for all.
-
-    Args:
-        items: how many there are.
-        level: of the intervals, between percentiles of the draws.
-        seed: of the draws.
-    """
+    """Numbers of items, and their means under items drawn again with replacement (Efron 1979), the same for all."""
 
     def __init__(self, items: int, level: float, seed: int) -> None:
         generator = np.random.default_rng([seed, items])
@@ -71,16 +65,7 @@ def summarised(
     *,
     tempting: bool,
 ) -> TaskEffects:
-    """The effects of one model on one task.
-
-    Args:
-        study: its level and seed.
-        model, task: their names.
-        measured: every item.
-        edits: every place, switched off.
-        drops: of a layer study.
-        tempting: whether gold logits are compared with those of a tempting token.
-    """
+    """The effects of one model on one task."""
     sample = Sample(len(measured), study.level, study.seed)
 
     def by_layer(name: str) -> list[Estimate]:

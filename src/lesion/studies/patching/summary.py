@@ -42,15 +42,7 @@ def summarise(
     blocks: int,
     left_out: Sequence[str],
 ) -> PatchedTask:
-    """The numbers of one model on one task.
-
-    Args:
-        measured: at least one pair, in the order of the items.
-        places: that were patched.
-        level: of the intervals.
-        model, task: their names; blocks: how many the model has.
-        left_out: ids of the items without a pair.
-    """
+    """The numbers of one model on one task."""
     clean = np.array([each.clean.difference for each in measured])
     corrupted = np.array([each.corrupted.difference for each in measured])
     difference = mean(clean - corrupted, level)
