@@ -110,7 +110,8 @@ def _model(
     tokens = [read.flat[in_part(study, read)] for read in texts]
     curves = drift_summary.curves(study, cells, tokens, seed_of(study, "shape"), blocks_beside)
     drawn = next(curve for curve in curves if curve.clusters == study.drawn)
-    layers = drift_summary.between(study, blocks, drawn.departure and drawn.departure.layer, chosen.name)
+    at = drawn.departure
+    layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
     occurrences = [
         occurrences_of(study, read, measured, label[CLASS], layers)
         for read, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
