@@ -407,7 +407,7 @@ def python() -> str:
         if head == "Results":
             text.append("::: lesion.core.result.StudyResult\n    options:\n      heading: what every result has\n")
         for name in names:
-            place = f"{lesion._HOME[name]}.{lesion._AS.get(name, name)}"
+            place = ".".join(lesion._HOMES[name])
             text += [f"::: {place}\n    options:\n      heading: lesion.{name}\n      toc_label: {name}\n"]
             text += [_options_of(name, functions)] if head == "Studies" else []
     return "\n".join(text)

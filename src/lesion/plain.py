@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
 
 # Zero width joiners are parts of ordinary words and of emoji; every other control or format character is escaped.
 _KEPT = {"\u200c", "\u200d"}
@@ -52,17 +50,6 @@ def amount(size: int | float) -> str:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min((max(int(size), 1).bit_length() - 1) // 10, len(units) - 1)
     return f"{size:,.0f} bytes" if power == 0 else f"{size / 1024**power:,.1f} {units[power]}"
-
-
-def tame(value: Any) -> Any:
-    """A summary for tables in the terminal: every text in it, at any depth, as `plain` shows it."""
-    if isinstance(value, str):
-        return plain(value)
-    if isinstance(value, Mapping):
-        return {tame(key): tame(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [tame(entry) for entry in value]
-    return value
 
 
 def visible(text: str) -> str:

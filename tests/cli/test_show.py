@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lesion.cli.description import describe, ranges
+from lesion.cli.description import describe
 from lesion.cli.show import show
 from tiny import FAMILIES, model
 
@@ -89,13 +87,3 @@ def test_the_command_shows_a_real_model(shared):
     assert result.exit_code == 0, result.output
     assert "260,032 in all" in result.output
     assert "bfloat16" in result.output
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_ranges_name_exactly_the_numbers(numbers):
-    named = set()
-    for part in ranges(numbers).split(", ") if numbers else []:
-        low, _, high = part.partition("–")
-        named |= set(range(int(low), int(high or low) + 1))
-    assert named == numbers
-    assert len(ranges(range(7))) == 3

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from commandline import lesion, write
 from lesion.cli.terminal import Guarded, OutputError, Terminal, guarded, say
-from lesion.plain import tame
 
 HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07 \u202egnp\u2066\u061c\x85\r\u2028[red]x[/red] :smile:\nlesion: forged"
 SHOWN = (
@@ -36,18 +35,6 @@ def test_what_is_said_is_one_line_with_everything_that_acts_escaped(capsys):
     assert printed.out.splitlines()[0] == SHOWN
     assert printed.out.splitlines()[1] == f"note: {SHOWN}"
     assert printed.err == "plain print of a library \\x1b[31m\\ud800\n"
-
-
-def test_tables_of_a_tamed_summary_show_no_markup_and_no_line_of_its_own(capsys):
-    summary = tame({"title": HOSTILE, HOSTILE: [HOSTILE, (HOSTILE, 3)]})
-    with guarded():
-        table = Table(title=summary["title"])
-        table.add_column(Text(next(reversed(summary))))
-        table.add_row(summary[SHOWN][1][0])
-        Terminal().print(table)
-    printed = capsys.readouterr().out
-    assert_clean(printed)
-    assert "[red]" in printed
 
 
 def test_a_terminal_keeps_the_styles_of_its_own_and_escapes_those_of_others():

@@ -4,25 +4,51 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import running, worker_options
+from lesion.cli import running
 from lesion.cli.parsing import number, numbers, whole
 from lesion.cli.terminal import say
 from lesion.core.method import Method
-from lesion.core.options import WHAT, Option
+from lesion.core.options import HARDWARE, WHAT, Option
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
+_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
+Workers = Annotated[
+    int | None,
+    _hardware("--workers", metavar="N", help="Number of worker processes, each with the whole model; needs Ray."),
+]
+Ray = Annotated[
+    str | None,
+    _hardware(
+        "--ray", metavar="ADDRESS", help="Use a Ray cluster: auto, HOST:PORT, …; one worker per GPU, or --workers."
+    ),
+]
+GpusPerWorker = Annotated[
+    int, _hardware("--gpus-per-worker", metavar="N", help="Number of GPUs that one model is spread over.")
+]
+DeviceMap = Annotated[
+    str | None,
+    _hardware(
+        "--device-map",
+        metavar="TEXT",
+        help="Spread a model over the devices here with accelerate: auto, balanced, …; in place of --device.",
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool, _hardware("--trust-remote-code", help="Run code that came with a checkpoint; read it first.")
+]
 WORKERS = {
-    "workers": worker_options.Workers,
-    "ray": worker_options.Ray,
-    "gpus_per_worker": worker_options.GpusPerWorker,
-    "device_map": worker_options.DeviceMap,
-    "trust_remote_code": worker_options.TrustRemoteCode,
+    "workers": Workers,
+    "ray": Ray,
+    "gpus_per_worker": GpusPerWorker,
+    "device_map": DeviceMap,
+    "trust_remote_code": TrustRemoteCode,
 }
 """Options that are fields of `EngineChoice`."""
 Every = Annotated[bool, typer.Option("--all", help="Print every claim and every row.")]

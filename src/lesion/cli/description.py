@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -16,26 +15,12 @@ from lesion.models.anatomy import Block
 from lesion.models.facts import facts_of
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in short, in order: `0–3, 7`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
-
-
-def _dtype(matrix: Matrix) -> str:
-    return matrix.stored_as
+from lesion.report.wording import layer_runs
 
 
 def _kind(block: Block) -> tuple[tuple[object, ...], ...]:
     """What two blocks must agree in to be shown as one."""
-    return tuple((name, m.shape, m.storage.kind, _dtype(m)) for name, m in block.matrices.items())
+    return tuple((name, m.shape, m.storage.kind, m.stored_as) for name, m in block.matrices.items())
 
 
 def _rows(block: Block) -> list[tuple[str, Matrix, int]]:
@@ -46,7 +31,7 @@ def _rows(block: Block) -> list[tuple[str, Matrix, int]]:
         alike[pattern, matrix.shape, matrix.storage.kind].append(matrix)
     rows = []
     for (pattern, _, _), matrices in alike.items():
-        experts = ranges(m.storage.expert for m in matrices if m.storage.expert is not None)
+        experts = layer_runs(m.storage.expert for m in matrices if m.storage.expert is not None)
         rows.append((pattern.replace("*", experts), matrices[0], len(matrices)))
     return rows
 
@@ -66,12 +51,12 @@ def _matrices(model: Model) -> Table:
     for block in model.anatomy.blocks:
         groups[_kind(block)].append(block)
     for blocks in groups.values():
-        where = ranges(block.index for block in blocks)
+        where = layer_runs(block.index for block in blocks)
         rows = _rows(blocks[0])
         for name, matrix, count in rows:
             out, into = matrix.shape
             each = f"{out * into:,}" if count == 1 else f"{count} × {out * into:,}"
-            stored, dtype = f"{matrix.storage.kind}{', packed' if matrix.packed else ''}", _dtype(matrix)
+            stored, dtype = f"{matrix.storage.kind}{', packed' if matrix.packed else ''}", matrix.stored_as
             table.add_row(Text(where), Text(name), f"{out:,} × {into:,}", stored, dtype, each)
             where = ""
         if not rows:
@@ -95,7 +80,7 @@ def _uncovered(model: Model) -> list[str]:
             stem = prefix.removesuffix(f"{prefixes[prefix]}.")
             together[f"{stem}*.{name.removeprefix(prefix)}", reason, size].append(prefixes[prefix])
     return [
-        f"{name.replace('*', '{' + ranges(blocks) + '}', 1) if blocks else name}: {reason} "
+        f"{name.replace('*', '{' + layer_runs(blocks) + '}', 1) if blocks else name}: {reason} "
         f"({size:,}{' each' if len(blocks) > 1 else ''})"
         for (name, reason, size), blocks in together.items()
     ]

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli import worker_options
-from lesion.cli.commands import Every
+from lesion.cli.commands import DeviceMap, Every, GpusPerWorker, Ray, TrustRemoteCode, Workers
 from lesion.cli.listing import lines
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
@@ -29,11 +28,11 @@ def run_study(
     schemata: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of study files of a kind: layers, drift, …")
     ] = False,
-    workers: worker_options.Workers = None,
-    ray: worker_options.Ray = None,
-    gpus_per_worker: worker_options.GpusPerWorker = 1,
-    device_map: worker_options.DeviceMap = None,
-    trust_remote_code: worker_options.TrustRemoteCode = False,
+    workers: Workers = None,
+    ray: Ray = None,
+    gpus_per_worker: GpusPerWorker = 1,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Output folder; running again into it continues the study.")
     ] = None,
