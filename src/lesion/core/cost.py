@@ -21,9 +21,6 @@ FILE = "cost.json"
 Amount = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
 
 
-_PARTS = {"training", "decompositions"}
-
-
 def read(folder: Path) -> dict[str, Any]:
     """What is known of the cost of the study in a folder, by part.
 
@@ -33,7 +30,7 @@ def read(folder: Path) -> dict[str, Any]:
         parts = stored_object(Path(folder) / FILE, "") or {}
     except LesionError:
         return {}
-    return {name: part for name, part in parts.items() if name in _PARTS and _is_sound(part)}
+    return {name: part for name, part in parts.items() if _is_sound(part)}
 
 
 def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:
