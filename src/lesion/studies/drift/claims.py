@@ -116,6 +116,8 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     earliest = summary.reference + 1 + FIRST
     elsewhere = [model for model in uneven if (at := model.curve.departure) and at.layer <= earliest]
     doubts = [f"in {len(elsewhere)} it marks only the end of the first step"] if elsewhere else []
+    if alike := [model for model in uneven if (shape := model.curve.shape) and shape.departure and shape.is_either]:
+        doubts.append(f"in {len(alike)} a bend and a step fit equally well")
     if unsure := [model.name for model in uneven if _is_wide(model)]:
         doubts.append(f"where it is in {wording.listed(unsure)} cannot be told")
     if doubts:
@@ -135,15 +137,8 @@ def _kind(models: Sequence[DriftOfModel], kind: str, several: bool) -> str:
     if several:
         return f"a bend at layers {_range([at.layer for at in own], decimals(1))}{count}"
     before, after = (SLOPE(None if slope is None else -slope) for slope in own[0].slopes)
-    return f"a bend at layer {place_text(own[0])}, from a fall of {before} a layer to {after}"
-
-
-def place_text(departure: Departure) -> str:
-    """`3.4 [3.1, 3.7]` of a hinge by layer, `2 [2, 4]` of a step by block."""
-    if departure.kind == "hinge":
-        return decimals(1).cell(departure.layer, departure.low, departure.high)
-    ends = (None if end is None else float(int(end)) for end in (departure.low, departure.high))
-    return decimals(0).cell(float(departure.block), *ends)
+    place = decimals(1).cell(own[0].layer, own[0].low, own[0].high)
+    return f"a bend at layer {place}, from a fall of {before} a layer to {after}"
 
 
 def _is_wide(model: DriftOfModel) -> bool:

@@ -120,6 +120,11 @@ class Shape(Value):
         return {"hinge": self.hinge, "step": self.step}.get(self.chosen)
 
     @property
+    def is_either(self) -> bool:
+        """Whether hinge and step are the same curve: only the outermost layer departs from the line."""
+        return abs((self.hinge.gain or 0.0) - (self.step.gain or 0.0)) <= 1e-9
+
+    @property
     def possible(self) -> list[float]:
         """Where a hinge or step of the chosen kind could have been."""
         return places(self.chosen, self.first, self.last)
