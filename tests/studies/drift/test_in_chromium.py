@@ -1,7 +1,5 @@
 """The drift study's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
 
-import time
-
 import chromium
 import made_drift as made
 import pytest
@@ -38,34 +36,6 @@ def type_in(tab, text):
         f"(f => {{ f.value = {text!r}; f.dispatchEvent(new Event('input')) }})"
         "(document.querySelector('input[data-filters=tokens]'))"
     )
-
-
-def drawn_again(tab, number):
-    """Scroll to a chart and wait until the script has drawn it in place of its picture."""
-    place = f"document.querySelectorAll('.vega')[{number}]"
-    tab.ask(f"{place}.scrollIntoView({{ block: 'center' }})")
-    deadline = time.monotonic() + 60
-    while not tab.ask(f"{place}.querySelector('svg.marks') !== null"):
-        assert time.monotonic() < deadline, f"chart {number} was not drawn again: {tab.complaints}"
-        time.sleep(0.05)
-
-
-def plot_of(tab, number):
-    """x, y, width and height of the area within the axes of a chart that was drawn again."""
-    return tab.ask(
-        f"(r => [r.x, r.y, r.width, r.height])(document.querySelectorAll('.vega')[{number}]"
-        ".querySelector('.mark-group.role-frame.root .background').getBoundingClientRect())"
-    )
-
-
-def tip(tab, first):
-    """The lines of the tip, once its first line is that one."""
-    deadline = time.monotonic() + 10
-    while not (lines := tab.ask("document.getElementById('tip').textContent").splitlines()) or lines[0] != first:
-        assert time.monotonic() < deadline, lines
-        time.sleep(0.05)
-    assert not tab.ask("document.getElementById('tip').hidden")
-    return lines
 
 
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
@@ -121,33 +91,11 @@ def test_the_arrows_walk_through_the_tokens_that_are_shown(tab, address):
     assert tab.ask(f"document.activeElement === {ROWS}[0].querySelector('summary')")
 
 
-def test_charts_become_interactive_as_one_comes_near_them(tab, address):
-    tab.open(address)
-    drawn_again(tab, 1)
-    assert tab.ask("document.querySelectorAll('.vega').length") == tab.ask(
-        "document.querySelectorAll('.vega svg').length"
-    )
-    assert tab.complaints == []
-    assert tab.requests == [address]
-
-
-def test_pointing_at_a_layer_tells_the_numbers_of_all_curves(tab, address):
-    tab.open(address)
-    drawn_again(tab, 1)
-    x, y, width, height = plot_of(tab, 1)
-    places = [x + width * (layer + 0.2) / (10 + 0.4) for layer in range(9)]  # the deepest model has 10 blocks
-    tab.move(places[5] + 2, y + 0.8 * height)
-    tab.move(places[3] + 2, y + 0.8 * height)
-    lines = tip(tab, "layer\N{NO-BREAK SPACE}3")
-    layer = made.study().models[1].curve.layers[3]
-    assert lines[1] == f"With first clusters: {layer.nmi.mean:.3f} ± {layer.nmi.std:.3f}"
-    assert [line.partition(":")[0] for line in lines[2:]] == [
-        "With token identity",
-        "With first clusters, tokens whole",
-        "Shuffled tokens",
-    ]
-    tab.move(2, 2)
-    assert tab.ask("document.getElementById('tip').hidden")
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
+        tab.open(address)
+        tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
+        assert tab.ask("document.documentElement.scrollWidth") == 390
 
 
 def test_without_a_script_the_pictures_are_there(tab, address):
@@ -158,25 +106,3 @@ def test_without_a_script_the_pictures_are_there(tab, address):
         assert min(tab.ask(heights)) > 40
         assert tab.ask("getComputedStyle(document.querySelector('.vega path[stroke]')).stroke").startswith("rgb(")
         assert not tab.ask("document.querySelector('.scripted').getBoundingClientRect().height")
-
-
-def test_every_table_sorts_by_number(tab, address):
-    tab.open(address)
-    chromium.assert_tables_sort_by_number(tab)
-
-
-def test_charts_take_the_colours_of_the_page_in_light_and_dark(tab, address):
-    seen = []
-    for dark in (False, True):
-        with tab.shown(dark=dark):
-            tab.open(address)
-            drawn_again(tab, 1)
-            seen.append(tab.ask("getComputedStyle(document.querySelectorAll('.vega')[1].querySelector('text')).fill"))
-    assert seen == ["rgb(92, 97, 106)", "rgb(164, 169, 179)"]
-
-
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
-    with tab.shown(width=390, height=800):
-        tab.open(address)
-        tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
-        assert tab.ask("document.documentElement.scrollWidth") == 390
