@@ -381,10 +381,10 @@ def claims() -> str:
     ]
     for room, own in rules().items():
         text.append(f"## {room.capitalize()}\n")
-        rows = [
-            [f"**{_escaped(each.about or each.name)}**", "<br>".join(map(_escaped, each.says)), _escaped(each.needs)]
-            for each in own
-        ]
+        rows = []
+        for each in own:
+            says = (re.sub(r"{(\w+)}", r"*\1*", _escaped(outcome)) for outcome in each.says)
+            rows.append([f"**{_escaped(each.about or each.name)}**", "<br>".join(says), _escaped(each.needs)])
         text.append(table(["about", "can say", "needs"], rows))
     return "\n".join(text)
 

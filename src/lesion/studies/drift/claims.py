@@ -19,6 +19,16 @@ NMI = decimals(2)
 SLOPE = decimals(3)
 NAMED = 2
 """So many classes, and so many tokens, are named among those that left."""
+NOT_FALLING = "Agreement with the first clusters (NMI) is not seen to fall {start}."
+FALLING = "{what}: agreement with the first clusters (NMI) falls by {fall} {start}, with tokens kept whole by {whole}."
+WHAT = ("Tokens leave their first clusters", "Mostly, occurrences of one token spread")
+IDENTITY = "Agreement with the tokens themselves falls as well, by {fall}."
+WHOLE = "Tokens leave as wholes too, beyond the spread between runs{where}."
+WHOLE_UNTOLD = "Whether tokens leave as wholes too cannot be told."
+UNEVEN = "The fall of NMI is not even{where}{p}: {kinds}."
+EVEN = "An even fall is not rejected{where}{p}."
+UNTESTED = "Whether the fall is even cannot be tested: there is one run, or too few layers."
+LEAVE = "Between layers {start} and {end}, {share} of all tokens leave their cluster{more}."
 FIRST = 0.25
 """A hinge or step within this many layers after the first step still marks the end of that step."""
 WIDE = 0.5
@@ -26,11 +36,11 @@ WIDE = 0.5
 
 
 @rule(
-    "Mostly, occurrences of one token spread: agreement falls by X after layer 1, and by Y with tokens kept whole.",
-    "Tokens leave their first clusters: agreement falls by X after layer 1, and by Y with tokens kept whole.",
-    "Tokens leave as wholes too, beyond the spread between runs, in N of M models.",
-    "Whether tokens leave as wholes too cannot be told.",
-    "Agreement with the first clusters is not seen to fall.",
+    *(FALLING.replace("{what}", what) for what in WHAT),
+    IDENTITY,
+    WHOLE,
+    WHOLE_UNTOLD,
+    NOT_FALLING,
     needs="means over runs; mostly: less than half of the fall of NMI is left once every occurrence is in its token's"
     " most common cluster; as wholes: what is left is more than the standard deviations between runs at both ends",
 )
@@ -42,7 +52,7 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     start, falls = f"after layer{SPACE}{summary.reference + 1}", [_fall(model, "nmi") for model in known]
     rows = tuple((model, model.curve, layer) for model in known for layer in model.curve.layers[1:])
     if max(falls) <= 0:
-        yield Claim((f"Agreement with the first clusters (NMI) is not seen to fall {start}.",), rows)
+        yield Claim((NOT_FALLING.format(start=start),), rows)
         return
     whole = [model for model in known if len(_later(model, "by_token")) > 1]
     if not whole:
@@ -50,20 +60,12 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
         return
     left = [_fall(model, "by_token") for model in whole]
     mostly = all(by_token < _fall(model, "nmi") / 2 for model, by_token in zip(whole, left, strict=True))
-    what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
-    sentences = [
-        f"{what}: agreement with the first clusters (NMI) falls by {_range(falls)} {start}, with tokens kept whole by"
-        f" {_range(left)}."
-    ]
+    sentences = [FALLING.format(what=WHAT[mostly], fall=_range(falls), start=start, whole=_range(left))]
     if identity := [_fall(model, "with_token") for model in known if len(_later(model, "with_token")) > 1]:
-        sentences.append(f"Agreement with the tokens themselves falls as well, by {_range(identity)}.")
+        sentences.append(IDENTITY.format(fall=_range(identity)))
     beyond = [model for model in whole if _is_beyond(_later(model, "by_token"))]
     where = "" if len(known) == 1 else f", in {_of(len(beyond), len(known))} models"
-    sentences.append(
-        f"Tokens leave as wholes too, beyond the spread between runs{where}."
-        if beyond
-        else "Whether tokens leave as wholes too cannot be told."
-    )
+    sentences.append(WHOLE.format(where=where) if beyond else WHOLE_UNTOLD)
     yield Claim(tuple(sentences), rows)
 
 
@@ -84,10 +86,9 @@ def _is_beyond(values: Sequence[Mean]) -> bool:
 
 
 @rule(
-    "The fall is not even: an extra step of X over block L (a bend at layer L).",
-    "The fall is not even, but neither a step nor a bend is found.",
-    "An even fall is not rejected.",
-    "An even fall cannot be tested: one run, or too few layers.",
+    UNEVEN,
+    EVEN,
+    UNTESTED,
     needs="a test over runs that rejects a straight line, and a step or hinge whose p, which includes the search over"
     f" places, is at most {ALPHA:g}",
 )
@@ -97,7 +98,7 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
         return
     tested = [model for model in summary.models if (shape := model.curve.shape) and shape.chosen != "untested"]
     if not tested:
-        yield Claim(("Whether the fall is even cannot be tested: there is one run, or too few layers.",))
+        yield Claim((UNTESTED,))
         return
     rows = tuple((model, line) for model in tested if (line := model.curve.line))
     uneven = [model for model in tested if model.curve.shape and model.curve.shape.chosen != "line"]
@@ -105,14 +106,14 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     tests = f" (p{SPACE}{_p_range(p)})" if p else ""
     several = len(tested) > 1
     if not uneven:
-        yield Claim((f"An even fall is not rejected{' in any model' if several else ''}{tests}.",), rows)
+        yield Claim((EVEN.format(where=" in any model" if several else "", p=tests),), rows)
         return
     where = f" in {_of(len(uneven), len(tested))} models" if several else ""
     kinds = [text for kind in ("step", "hinge") if (text := _kind(uneven, kind, several))]
     neither = [model for model in uneven if model.curve.departure is None]
     if neither:
         kinds.append("neither a step nor a bend is found" + (f" in {len(neither)}" if several else ""))
-    sentences = [f"The fall of NMI is not even{where}{tests}: {'; '.join(kinds)}."]
+    sentences = [UNEVEN.format(where=where, p=tests, kinds="; ".join(kinds))]
     earliest = summary.reference + 1 + FIRST
     elsewhere = [model for model in uneven if (at := model.curve.departure) and at.layer <= earliest]
     doubts = [f"in {len(elsewhere)} it marks only the end of the first step"] if elsewhere else []
@@ -189,8 +190,7 @@ def at_least(hits: int, chances: Sequence[float]) -> float:
 
 
 @rule(
-    "Between layers A and B, X % of all tokens leave their cluster; more do of the classes C and the tokens T.",
-    "Between layers A and B, X % of all tokens leave their cluster.",
+    LEAVE,
     needs="classes: Wilson's interval above the overall share; tokens: at least five occurrences and a one-sided"
     f" binomial test against the overall share, corrected by Holm over all types, at {ALPHA:g}",
 )
@@ -206,10 +206,10 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
             for kind, more in (("classes", classes), ("tokens", types))
             if more
         ]
-        text = f"Between layers {tokens.start} and {tokens.end}, {WHOLE_SHARE.text(overall)} of all tokens leave"
-        more = f" their cluster; more do {'; '.join(parts)}." if parts else " their cluster."
+        more = f"; more do {'; '.join(parts)}" if parts else ""
+        text = LEAVE.format(start=tokens.start, end=tokens.end, share=WHOLE_SHARE.text(overall), more=more)
         subject = model.name if len(summary.models) > 1 else ""
-        yield Claim((text + more,), tuple((model, tokens, each) for each in (*classes, *types)), subject)
+        yield Claim((text,), tuple((model, tokens, each) for each in (*classes, *types)), subject)
 
 
 def _leaver(leaving: Leaving) -> str:

@@ -23,14 +23,27 @@ from lesion.studies.effects.result import (
 NAMED = 3
 """So many heads, places or classes are named in a sentence."""
 PLURALS = {"block": "blocks", "attention": "attention branches", "mlp": "MLPs", "head": "heads"}
+WRITES = "{writer} writes most towards the right token, {direct}; most is lost without {costly}, {total}."
+READ = "{count} more through later blocks, which read what is written, than directly{own}."
+REPAIRED = "With {places} switched off, later blocks make up for {share} of what was written there."
+CHEAPER = "Switching off {places} costs less than was written there; no later block is shown to make up for it."
+NO_REPAIR = "No repair is shown: of {number} {units}, none is shown to cost less than it writes."
+STRONGEST = "Most in {place}: it writes {direct}, and its removal takes {total}."
+READABLE = "At the end {share} of the gold tokens are the most probable token{half}."
+PROBABLE = "Their log-probability goes from {first} before block 0 to {last} per token."
+CLASS_LOST = "without {place}, most is lost of '{token_class}' ({before} → {after})"
+SEVERAL_LOST = "Without {places} several lose, and which loses most cannot be told."
+NONE_LOST = "Without {places} no class is shown to lose any."
+FORETELLS = "Over {places}, the {screen} ranks most like the drops of accuracy."
+NO_SCREEN = "No cheap measure is shown to rank {places} as the drops of accuracy do."
 TEST = (
     "a direct effect above 0 by its interval; a t-test over items, corrected by Holm over the places of a unit, at .05"
 )
 
 
 @rule(
-    "P writes most towards the right token; most is lost without Q.",
-    "N of M places do more through later blocks than directly.",
+    WRITES,
+    READ,
     needs="the largest estimates; more through later blocks: a t-test over items, corrected by Holm over the places, at"
     " .05",
 )
@@ -42,14 +55,14 @@ def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         writer = max(places, key=lambda place: place.direct.value or 0.0)
         costly = max(places, key=lambda place: place.total.value or 0.0)
         lost = "it too" if costly is writer else costly.place
-        sentences = [
-            f"{wording.capital(writer.place)} writes most towards the right token, {LOGITS.text(writer.direct)}; most"
-            f" is lost without {lost}, {LOGITS.text(costly.total)}."
-        ]
+        writes = WRITES.format(
+            writer=writer.place, direct=LOGITS.text(writer.direct), costly=lost, total=LOGITS.text(costly.total)
+        )
+        sentences = [wording.capital(writes)]
         if read := [place for place in places if place.is_read]:
             count = f"{len(read)} of {len(places)} {PLURALS[unit]} {'does' if len(read) == 1 else 'do'}"
             own = f"; {costly.place} itself writes {LOGITS.text(costly.direct)}" if costly in read else ""
-            sentences.append(f"{count} more through later blocks, which read what is written, than directly{own}.")
+            sentences.append(READ.format(count=count, own=own))
         rows = dict.fromkeys((writer.place, costly.place, *(place.place for place in read)))
         yield Claim(
             tuple(sentences), tuple((task, place) for place in places if place.place in rows), subject(task, tasks)
@@ -57,9 +70,10 @@ def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 
 
 @rule(
-    "With P switched off, later blocks make up for X % of what was written there.",
-    "Switching off P costs less than was written there; no later block is shown to make up for it.",
-    "No repair is shown.",
+    REPAIRED,
+    CHEAPER,
+    NO_REPAIR,
+    STRONGEST,
     needs=f"{TEST}; the share is measured on items that did not choose the places",
 )
 def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
@@ -78,13 +92,10 @@ def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 def _repair(unit: UnitEffects, places: Sequence[Effect]) -> str:
     if by_blocks := [place for place in places if place.is_repaired_by_blocks]:
         share = WHOLE_SHARE.text(unit.by_blocks) if unit.by_blocks else "a part"
-        return f"With {_named(by_blocks)} switched off, later blocks make up for {share} of what was written there."
+        return REPAIRED.format(places=_named(by_blocks), share=share)
     if repaired := [place for place in places if place.is_repaired]:
-        return (
-            f"Switching off {_named(repaired)} costs less than was written there; no later block is shown to make up"
-            " for it."
-        )
-    return f"No repair is shown: of {len(places)} {PLURALS[unit.unit]}, none is shown to cost less than it writes."
+        return CHEAPER.format(places=_named(repaired))
+    return NO_REPAIR.format(number=len(places), units=PLURALS[unit.unit])
 
 
 def _strongest(places: Sequence[Effect]) -> list[str]:
@@ -93,9 +104,8 @@ def _strongest(places: Sequence[Effect]) -> list[str]:
     if len(repaired) < 2:
         return []
     most = max(repaired, key=lambda place: place.by_blocks.value or 0.0)
-    return [
-        f"Most in {most.place}: it writes {LOGITS.text(most.direct)}, and its removal takes {LOGITS(most.total.value)}."
-    ]
+    direct, total = LOGITS.text(most.direct), LOGITS(most.total.value)
+    return [STRONGEST.format(place=most.place, direct=direct, total=total)]
 
 
 def _named(places: Sequence[Effect | PlaceClasses], last: str = "and") -> str:
@@ -134,7 +144,8 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 
 
 @rule(
-    "At the end X % of the gold tokens are the most probable token; half of that is reached behind block L.",
+    READABLE,
+    PROBABLE,
     needs="the estimates of the lens; intervals over items",
 )
 def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
@@ -147,9 +158,10 @@ def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         half = f"; half of that is reached {where}" if shares[-1] else ""
         yield Claim(
             (
-                f"At the end {WHOLE_SHARE.text(last.top)} of the gold tokens are the most probable token{half}.",
-                f"Their log-probability goes from {NATS_PER_TOKEN.text(first.log_probability)} before block 0 to"
-                f" {NATS_PER_TOKEN.text(last.log_probability)} per token.",
+                READABLE.format(share=WHOLE_SHARE.text(last.top), half=half),
+                PROBABLE.format(
+                    first=NATS_PER_TOKEN.text(first.log_probability), last=NATS_PER_TOKEN.text(last.log_probability)
+                ),
             ),
             ((task, first), (task, task.lens[reached]), (task, last)),
             subject(task, tasks),
@@ -157,9 +169,9 @@ def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 
 
 @rule(
-    "Without block L, class C loses most of its tokens: X → Y %.",
-    "Without the places P several classes lose, and which loses most cannot be told.",
-    "Without the places P no class is shown to lose any.",
+    CLASS_LOST,
+    SEVERAL_LOST,
+    NONE_LOST,
     needs="signs of whole items flipped, corrected by Holm over places and classes (most: over places, and every other"
     " class loses less), at .05",
 )
@@ -178,9 +190,9 @@ def which_tokens_are_lost(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
             more = f"; {len(apart) - NAMED} more in the table" if len(apart) > NAMED else ""
             sentences.append(f"{'; '.join(_lost(table, place) for place in apart[:NAMED])}{more}.")
         if alike:
-            sentences.append(f"Without {_named(alike, 'or')} several lose, and which loses most cannot be told.")
+            sentences.append(SEVERAL_LOST.format(places=_named(alike, "or")))
         if spared:
-            sentences.append(f"Without {_named(spared, 'or')} no class is shown to lose any.")
+            sentences.append(NONE_LOST.format(places=_named(spared, "or")))
         rows = tuple(line for line in table.lines(task.model, task.task) if line.loses_most)
         yield Claim(tuple(wording.capital(text) for text in sentences), rows, subject(task, tasks))
 
@@ -193,13 +205,13 @@ def _lost(table: ClassTable, place: PlaceClasses) -> str:
     effect = place.shown
     assert effect is not None
     before = next(each.accuracy for each in table.present if each.name == effect.name)
-    left = f"{WHOLE_SHARE(before and before.value)} → {WHOLE_SHARE.text(effect.accuracy)}"
-    return f"without {_named([place])}, most is lost of '{effect.name}' ({left})"
+    numbers = {"before": WHOLE_SHARE(before and before.value), "after": WHOLE_SHARE.text(effect.accuracy)}
+    return CLASS_LOST.format(place=_named([place]), token_class=effect.name, **numbers)
 
 
 @rule(
-    "Over N blocks, S ranks most like the drops of accuracy.",
-    "No cheap measure is shown to rank N blocks as the drops of accuracy do.",
+    FORETELLS,
+    NO_SCREEN,
     needs="a layer study of the same model and task; a one-sided permutation test of Spearman's ρ at .05",
 )
 def what_foretells_the_drops(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
@@ -212,14 +224,12 @@ def what_foretells_the_drops(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         if not ordered:
             continue
         best, places = ordered[0], f"{ordered[0].places} {PLURALS[unit]}"
-        first = f"Over {places}, the {SCREENS[best.screen]} ranks most like the drops of accuracy"
-        if not shown:
-            first = f"No cheap measure is shown to rank {places} as the drops of accuracy do"
+        first = (FORETELLS if shown else NO_SCREEN).format(places=places, screen=SCREENS[best.screen])
         numbers = [
             f"{SCREENS[each.screen]} ρ{wording.SPACE}{LOGITS(each.rho.value)}, {p_text(each.rho)}" for each in own
         ]
         yield Claim(
-            (f"{first}.", f"{wording.capital('; '.join(numbers))}."),
+            (first, f"{wording.capital('; '.join(numbers))}."),
             tuple((task, each) for each in ordered),
             subject(task, tasks),
         )

@@ -22,13 +22,26 @@ WHERE = {
     "all": "tokens from the first difference on",
 }
 """Classes of positions as they stand in a sentence behind *the*."""
+CARRIED = "At least half of the answer is restored at {places}."
+NOT_HALF = "No class of positions is shown to restore half of the answer."
+UNTOLD = "Where the answer is carried cannot be told: {why}."
+STRONGEST = f"Most is restored at the {{position}} after block{wording.SPACE}{{layer}}: {{effect}}."
+WRITER = (
+    f"Of single {{branch}} outputs, that of block{wording.SPACE}{{layer}} at the {{position}} restores most:"
+    " {effect}{chance}."
+)
+BREAKER = "Corrupted there, it breaks {effect}."
+RESTORE = "{moved} of {heads} single heads restore a share beyond chance, most {named}."
+TAKE = "{moved} of {heads} single heads take a share away beyond chance, most {named}."
+NO_HEAD = "No single head of {heads} is shown to move the difference."
 TEST = "Student's test over pairs, corrected by Holm's method over all cells of the model and task, at .05"
 
 
 @rule(
-    "At least half of the answer is restored at the P token (blocks L–M).",
-    "No class of positions is shown to restore half of the answer.",
-    "Where the answer is carried cannot be told.",
+    CARRIED,
+    NOT_HALF,
+    UNTOLD,
+    STRONGEST,
     needs=f"an effect of at least 50 % that is beyond chance ({TEST}); a logit difference above 0 by its interval, and"
     " more than half of the clean runs that prefer the right token",
 )
@@ -38,7 +51,7 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         if not task.told:
             few = f"only {WHOLE_SHARE.text(task.clean_right)} of the clean runs prefer the right token"
             why = few if task.clean_right <= HALF else "the corruption is not shown to change the logit difference"
-            yield Claim((f"Where the answer is carried cannot be told: {why}.",), (task,), subject(task, tasks))
+            yield Claim((UNTOLD.format(why=why),), (task,), subject(task, tasks))
             continue
         stream = task.of("denoise", "block")
         if not stream:
@@ -46,7 +59,7 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         carrying = [cell for cell in stream if cell.is_shown and (cell.effect.value or 0.0) >= HALF]
         if not carrying:
             yield Claim(
-                ("No class of positions is shown to restore half of the answer.", *_strongest(stream)),
+                (NOT_HALF, _strongest(stream)),
                 ((task, max(stream, key=lambda cell: cell.size)),),
                 subject(task, tasks),
             )
@@ -54,7 +67,7 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         positions = sorted({cell.position for cell in carrying}, key=lambda name: _layers(carrying, name))
         places = [f"the {WHERE[name]} ({wording.numbered('block', _layers(carrying, name))})" for name in positions]
         yield Claim(
-            (f"At least half of the answer is restored at {wording.listed(places)}.", *_strongest(carrying)),
+            (CARRIED.format(places=wording.listed(places)), _strongest(carrying)),
             tuple((task, cell) for cell in carrying),
             subject(task, tasks),
         )
@@ -64,15 +77,14 @@ def _layers(cells: Iterable[PatchedCell], position: str) -> list[int]:
     return sorted(cell.layer for cell in cells if cell.position == position)
 
 
-def _strongest(cells: Sequence[PatchedCell]) -> tuple[str, ...]:
+def _strongest(cells: Sequence[PatchedCell]) -> str:
     best = max(cells, key=lambda cell: cell.effect.value or 0.0)
-    text = f"Most is restored at the {WHERE[best.position]} after block{wording.SPACE}{best.layer}"
-    return (f"{text}: {WHOLE_SHARE.text(best.effect)}.",)
+    return STRONGEST.format(position=WHERE[best.position], layer=best.layer, effect=WHOLE_SHARE.text(best.effect))
 
 
 @rule(
-    "Of single attention (MLP) outputs, that of block L at the P token restores most.",
-    "… not shown to be more than chance.",
+    WRITER,
+    BREAKER,
     needs=f"the largest effect; whether it is beyond chance: {TEST}",
 )
 def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
@@ -85,19 +97,26 @@ def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
             if best is None:
                 continue
             other = task.at("noise", kind, best.layer, best.position)
-            place = f"that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]}"
-            chance = "" if best.is_shown else ", not shown to be more than chance"
-            sentences = [f"Of single {name} outputs, {place} restores most: {WHOLE_SHARE.text(best.effect)}{chance}."]
+            sentences = [
+                WRITER.format(
+                    branch=name,
+                    layer=best.layer,
+                    position=WHERE[best.position],
+                    effect=WHOLE_SHARE.text(best.effect),
+                    chance="" if best.is_shown else ", not shown to be more than chance",
+                )
+            ]
+            rows = [(task, best)]
             if other is not None:
-                sentences.append(f"Corrupted there, it breaks {WHOLE_SHARE.text(other.effect)}.")
-            rows = ((task, best),) if other is None else ((task, best), (task, other))
-            yield Claim(tuple(sentences), rows, subject(task, tasks))
+                sentences.append(BREAKER.format(effect=WHOLE_SHARE.text(other.effect)))
+                rows.append((task, other))
+            yield Claim(tuple(sentences), tuple(rows), subject(task, tasks))
 
 
 @rule(
-    "N of M single heads restore a share, most H at the P token.",
-    "N of M single heads take a share away.",
-    "No single head of M is shown to move the difference.",
+    RESTORE,
+    TAKE,
+    NO_HEAD,
     needs=TEST,
 )
 def which_heads(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
@@ -107,16 +126,16 @@ def which_heads(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         cells = cells or list(task.of("denoise", "head"))
         heads = len({(cell.layer, cell.head) for cell in cells})
         sentences, rows = [], []
-        for sign, does in ((1, "restore a share"), (-1, "take a share away")):
+        for sign, sentence in ((1, RESTORE), (-1, TAKE)):
             own = [cell for cell in cells if cell.is_shown and sign * (cell.effect.value or 0.0) > 0]
             if own:
                 largest = sorted(own, key=lambda cell: -cell.size)[:NAMED]
                 moved = len({(cell.layer, cell.head) for cell in own})
                 named = wording.listed([_head(cell) for cell in largest])
-                sentences.append(f"{moved} of {heads} single heads {does} beyond chance, most {named}.")
+                sentences.append(sentence.format(moved=moved, heads=heads, named=named))
                 rows += [(task, cell) for cell in largest]
         if cells and not sentences:
-            sentences = [f"No single head of {heads} is shown to move the difference."]
+            sentences = [NO_HEAD.format(heads=heads)]
             rows = [(task, max(cells, key=lambda cell: cell.size))]
         if cells:
             yield Claim(tuple(sentences), tuple(rows), subject(task, tasks))
