@@ -7,14 +7,11 @@ import pytest
 from lesion.core import cost
 
 
-def test_parts_are_noted_one_by_one_and_stand_beside_a_summary_without_changing_it(tmp_path):
+def test_parts_are_noted_one_by_one(tmp_path):
     cost.note(tmp_path, "training", {"all-full": 1.5})
     cost.note(tmp_path, "asked", {"computed": 1})
     cost.note(tmp_path, "asked", {"computed": 2})
-    summary = {"found": 1}
-    parts = {"training": {"all-full": 1.5}, "asked": {"computed": 2}}
-    assert cost.beside(summary, tmp_path) == {"found": 1, "cost": parts}
-    assert summary == {"found": 1}
+    assert cost.read(tmp_path) == {"training": {"all-full": 1.5}, "asked": {"computed": 2}}
 
 
 @pytest.mark.parametrize("text", [None, "{", "[1]", "\udcff"])
