@@ -1,8 +1,8 @@
-"""What help shows beside options: the panels of commands, examples, and where to start."""
+"""What help shows beside options: the panels of commands, examples, where to start, and the version."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -63,3 +63,21 @@ def finish(command: Any) -> None:
             parameter.display_type_rich = lambda ctx: None
     for inner in getattr(command, "commands", {}).values():
         finish(inner)
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"lesion {version('lesion')}")
+        raise typer.Exit
+    return wanted
+
+
+Version = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+]
+
+
+def about(version: Version = False) -> None:
+    """What `lesion` takes before the name of a command; its help is that of the application."""

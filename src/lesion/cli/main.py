@@ -31,7 +31,7 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import about, apply, demo, edit, harness, help, perturb, plan, show, study
+    from lesion.cli import apply, demo, edit, harness, help, plan, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -43,7 +43,7 @@ def app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    made.callback()(about.about)
+    made.callback()(help.about)
     help.register(made, "demo", checked(demo.demo), panel=help.FIRST)
     help.register(made, "show", checked(show.show), panel=help.FIRST)
     groups = command_groups()
@@ -54,7 +54,7 @@ def app() -> typer.Typer:
             shown = help.epilog(method.examples)
             place.command(name, rich_help_panel=panel, epilog=shown)(checked(command(method)))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
-    help.register(made, "perturb", checked(perturb.perturb), panel=help.EDITS)
+    help.register(made, "perturb", checked(apply.perturb), panel=help.EDITS)
     help.register(made, "plan", checked(plan.plan), panel=help.FOLDERS)
     help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
