@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import lesion
-from lesion import generate
 from lesion.tasks.thinking import parted
 from thinkers import OPENED, SWITCHED, thinker
 from tiny import model
@@ -104,6 +103,6 @@ def test_a_comparison_under_an_edit_is_refused(llama):
 
 def test_a_prompt_that_is_no_text_and_edits_of_a_generator(llama):
     with pytest.raises(lesion.UsageError, match="prompt must be text, not None"):
-        generate.generate(llama, None)
+        llama.generate(None)
     said = llama.compare("2 + 2", (edit for edit in ["0x0", "1x0"]), max_new_tokens=1, prompt_style="raw")
     assert list(said["edit"]) == ["baseline", "0×0", "1×0"]
