@@ -383,10 +383,15 @@ def claims() -> str:
         text.append(f"## {room.capitalize()}\n")
         rows = []
         for each in own:
-            says = (re.sub(r"{(\w+)}", r"*\1*", _escaped(outcome)) for outcome in each.says)
-            rows.append([f"**{_escaped(each.about or each.name)}**", "<br>".join(says), _escaped(each.needs)])
+            says = "<br>".join(map(_outcome, each.says))
+            rows.append([f"**{_escaped(each.about or each.name)}**", says, _escaped(each.needs)])
         text.append(table(["about", "can say", "needs"], rows))
     return "\n".join(text)
+
+
+def _outcome(text: str) -> str:
+    """The template of a sentence for readers: what is filled in slanted, a clause that may be missing as dots."""
+    return re.sub(r"{(\w+)}", r"*\1*", re.sub(r"(?<=[\w}])({\w+})+", " …", _escaped(text)))
 
 
 # Python
