@@ -6,6 +6,7 @@ compared: those of selections and means, and of the keys of answers under them o
 `LESION_GOLDEN=exact` compares everything to the last digit, as holds on one machine.
 """
 
+import html
 import json
 import math
 import os
@@ -18,6 +19,7 @@ import pytest
 
 import golden
 from commandline import lesion
+from lesion.registry import recall
 
 EXACT = os.environ.get("LESION_GOLDEN") == "exact"
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
@@ -60,13 +62,32 @@ def differences(value: Any, recorded: Any, place: str = "") -> list[str]:
     return [f"{place}: {value!r}, recorded {recorded!r}"]
 
 
+def text_of(markup: str) -> str:
+    """What a reader sees of HTML or of a terminal's lines: no tags, every run of spaces one."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", markup)).split())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", golden.CHAINS)
-def test_a_study_interrupted_and_continued_gives_the_recorded_numbers(name: str, tmp_path: Path) -> None:
+def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_one_first_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded = json.loads(golden.record_file(name).read_text(encoding="utf-8"))
     done = golden.run_chain(name, tmp_path)
     apart = differences(done, recorded)
     assert not apart, "\n".join(apart[:40])
+    for folder in golden.CHAINS[name]:
+        if not (tmp_path / folder / "report.html").is_file():  # models made for other studies have no report
+            continue
+        result = recall(tmp_path / folder)
+        first = text_of(html.escape(result.verdict))
+        assert len(first.split()) <= 25, f"{folder}: {first}"
+        page = (tmp_path / folder / "report.html").read_text(encoding="utf-8")
+        terminal = lesion(capsys, "report", tmp_path / folder).out
+        begin = first.rstrip(".")  # a page may go on behind the subject
+        assert begin in text_of(page), f"{folder}: page"
+        assert text_of(html.escape(terminal)).startswith(begin), f"{folder}: terminal: {terminal[:200]}"
+        assert begin in text_of(result._repr_html_()), f"{folder}: notebook"
 
 
 def test_a_folder_that_an_earlier_version_began_is_continued(
