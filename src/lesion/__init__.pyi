@@ -41,6 +41,7 @@ from lesion.engines.config import EngineChoice as EngineChoice
 from lesion.errors import LesionError as LesionError
 from lesion.errors import UsageError as UsageError
 from lesion.functions import ablate as ablate
+from lesion.functions import check as check
 from lesion.functions import compare as compare
 from lesion.functions import drift as drift
 from lesion.functions import effects as effects
@@ -56,6 +57,7 @@ from lesion.models.load import load as load
 from lesion.models.reordered import reordered as reordered
 from lesion.progress import Watcher as Watcher
 from lesion.studies.ablation.report import AblationResult as AblationResult
+from lesion.studies.check.report import CheckResult as CheckResult
 from lesion.studies.comparison.report import ComparisonResult as ComparisonResult
 from lesion.studies.drift.report import DriftResult as DriftResult
 from lesion.studies.effects.report import EffectsResult as EffectsResult

@@ -10,6 +10,7 @@ from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.ablation.report import AblationResult
+from lesion.studies.check.report import CheckResult
 from lesion.studies.comparison.report import ComparisonResult
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.effects.report import EffectsResult
@@ -22,6 +23,66 @@ from lesion.studies.tuning.report import TuningResult
 from lesion.tasks.task import Task
 from pathlib import Path
 from typing import Any, Literal
+
+def check(
+    model: str | Model | Mapping[str, Any],
+    tasks: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]],
+    *,
+    items: int | Literal['all'] = 10,
+    prompt_style: str | None = None,
+    thinking: Literal['on', 'off', 'auto'] | None = 'auto',
+    system: str | None = None,
+    template_arguments: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    batch_size: int | Literal['auto'] = 'auto',
+    device: str = 'auto',
+    seed: int = 0,
+    dtype: Literal['auto', 'float32', 'bfloat16', 'float16'] = 'auto',
+    engine: Literal['transformers', 'vllm'] | EngineChoice | None = 'transformers',
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    max_new_tokens: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_loops: int | None = None,
+    thinking_tokens: int | None = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    watcher: Watcher | None = None,
+) -> CheckResult:
+    """Show how a model is asked and what it answers, before a study: ten questions a task, unedited.
+
+    Args:
+        model: A source for `load`, or a loaded model.
+        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        items: Number of questions per task, drawn with the seed.
+        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
+        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
+        system: System prompt of a chat; default: the chat template's own.
+        template_arguments: Argument of the chat template: KEY=VALUE.
+        level: Confidence level of the intervals.
+        batch_size: Number of sequences decoded together, or auto.
+        device: Device: auto, cpu, cuda, cuda:1, …
+        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
+        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
+        temperature: Sampling temperature; 0 is greedy.
+        top_p: Nucleus (top-p) of sampling.
+        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
+        stop: Text that ends an answer, \\n for a line break; default: the task's own.
+        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
+        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
+        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
+        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+
+    Example:
+        >>> result = lesion.check("bundled:llama-instruct", "primer:arithmetic")
+        >>> result.verdict, result.table[["task", "style", "accuracy"]]
+
+    Raises:
+        UsageError: a task or prompt style does not exist, or the model has no chat template for it.
+        LesionError: the model cannot be loaded, or a prompt does not fit.
+    """
 
 def ablate(
     model: str | Model | Mapping[str, Any] | Sequence[str | Model | Mapping[str, Any]],

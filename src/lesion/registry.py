@@ -28,6 +28,7 @@ from lesion.plain import short
 GROUP = "lesion.studies"
 COMMANDS = "lesion.commands"
 _OWN = (
+    "lesion.studies.check.study:METHOD",
     "lesion.studies.ablation.study:METHOD",
     "lesion.studies.isolation.study:METHOD",
     "lesion.studies.isolation.study:EVALUATION",

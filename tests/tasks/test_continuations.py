@@ -93,7 +93,7 @@ def test_a_solution_follows_as_in_one_encoding_of_both(task, kind, style):
 def test_prompt_and_answer_of_a_jsonl_file_are_one_text_as_they_stand(task, kind):
     model = speaker(kind)
     for question, answer in (("is the cat", " on the mat"), ("Answ", "er: A"), ("the </s>", "<|user|>")):
-        assert encode_solved(model, task, Item("7", question, answer)) == joint(model, "raw", question, answer)
+        assert encode_solved(model, task, Item("7", question, answer), "raw") == joint(model, "raw", question, answer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ def test_a_file_of_questions_is_a_task(tmp_path):
     path.write_text(GOOD + "\n\n" + GOOD.replace('"1"', '"2"') + "\n", encoding="utf-8")
     task = JsonLines.read(path)
     assert isinstance(task, Task)
-    assert (task.kind, task.style, task.max_new_tokens, task.stop) == ("generate", "raw", 64, ("\n",))
+    assert (task.kind, task.style, task.max_new_tokens, task.stop) == ("generate", "auto", 64, ("\n",))
     assert [(item.id, item.question, item.gold) for item in task.load()] == [
         ("1", "2 + 2 =", "4"),
         ("2", "2 + 2 =", "4"),

@@ -81,7 +81,7 @@ BOXED = "Please reason step by step, and put your final answer within \\boxed{}.
 
 def test_raw_is_the_question_behind_the_tokenizers_own_beginning(raw):
     assert written(BASE, raw) == "<bos>What is 2 + 2?"
-    assert written(CHATTY, raw) == "<bos>What is 2 + 2?"
+    assert written(CHATTY, raw, style="raw") == "<bos>What is 2 + 2?"
 
 
 def test_a_beginning_that_the_prompt_has_is_not_written_twice(raw):
@@ -149,7 +149,15 @@ def test_without_a_papers_prompt_auto_is_chat_where_there_is_a_template_else_pla
     assert resolve(CHATTY, find("gsm8k")) == "chat"
     assert resolve(BASE, find("gsm8k")) == "plain"
     assert resolve(Speaker("Qwen/Qwen2.5-7B", CHATTY.tokenizer), raw, "auto") == "chat"  # no instruction for it
-    assert resolve(CHATTY, raw) == "raw"
+    assert (resolve(CHATTY, raw), resolve(BASE, raw)) == ("chat", "raw")  # questions of a file
+
+
+def test_a_file_of_questions_says_its_own_style_and_contrasts_go_on_where_their_prompt_ends(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"prompt": "p", "answer": "a", "style": "raw"}\n{"prompt": "q", "answer": "b"}', encoding="utf-8")
+    assert resolve(CHATTY, find(str(path))) == "raw"
+    path.write_text('{"prompt": "p", "answer": "a", "tempting": "b"}', encoding="utf-8")
+    assert resolve(CHATTY, find(str(path))) == "raw"
 
 
 @pytest.mark.parametrize(

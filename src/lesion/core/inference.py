@@ -7,9 +7,9 @@ import json
 import time
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from lesion.core.row import StoredAnswer, answer_key
-from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, MakeEngine, Request, Response
@@ -33,6 +33,15 @@ from lesion.tasks.wrapped import Gold
 
 # Answers are committed together when they come faster than this many seconds apart.
 COMMIT_EVERY = 0.2
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """What keeps answers: a `Store`, or a list of them."""
+
+    def write(self, rows: Iterable[StoredAnswer]) -> int:
+        """Keep these answers; how many are new."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -250,7 +259,7 @@ def room_notes(model: str, context: int, left: Mapping[str, Sequence[int]]) -> I
 
 
 def answer_cells(
-    engine: Engine, model: Model, name: str, cells: Mapping[str, PendingAnswer], store: Store
+    engine: Engine, model: Model, name: str, cells: Mapping[str, PendingAnswer], store: Keeper
 ) -> Iterator[list[StoredAnswer]]:
     """Answer every cell and store the answers as they come; yields the rows that were stored together."""
     waiting: list[StoredAnswer] = []
@@ -288,7 +297,7 @@ def _gathered(
         yield cell, replace(response, key=key, answer=cell.task.joined(cell.item, cell.parts, answers))
 
 
-def _flush(store: Store, waiting: list[StoredAnswer]) -> list[StoredAnswer]:
+def _flush(store: Keeper, waiting: list[StoredAnswer]) -> list[StoredAnswer]:
     rows = waiting.copy()
     if rows:
         store.write(rows)

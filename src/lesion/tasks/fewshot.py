@@ -37,7 +37,7 @@ class FewShot(WrappedTask):
         self.count = count
         self.subject = ""  # the shots show what is wanted
         if self.kind == "generate":
-            more = (NEXT_QUESTION, NEXT_PROMPT) if self.style == "raw" else (NEXT_QUESTION,)
+            more = (NEXT_QUESTION, NEXT_PROMPT) if "raw" in (self.style, self.unchatted) else (NEXT_QUESTION,)
             self.stop = tuple(dict.fromkeys((*of.stop, *more)))
 
     def changed(self, items: Sequence[Item]) -> Sequence[Item]:

@@ -22,7 +22,7 @@ from lesion.reprs import short_repr
 from lesion.tasks.corruption import others_of_group
 from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses
-from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered
+from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered, style_of
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.question_files import record_row
 from lesion.tasks.source import SourceRow
@@ -51,7 +51,8 @@ class Given:
     kind: Kind = "generate"
     max_new_tokens: int = 64
     stop: tuple[str, ...] = ()
-    style: str = "raw"
+    style: str = "auto"
+    unchatted: str = "raw"
     gold_classes: GoldClasses | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
@@ -78,14 +79,15 @@ def task(
     version: str = "",
     max_new_tokens: int = 64,
     stop: str | Iterable[str] | None = None,
-    style: str = "raw",
+    style: str | None = None,
 ) -> Given:
     r"""A task of your own questions, for `tasks=` of every function.
 
     Args:
         name: letters, digits, `.`, `-` and `_`; the task is called `python:NAME`.
         questions: mappings with the fields of a line of a JSON Lines file (`prompt` and `answer`; optionally `id`,
-            `choices`, `tempting`, `aliases`, `judge`, `solution`, `group`, `stop`), or a data frame with these columns.
+            `choices`, `tempting`, `aliases`, `judge`, `solution`, `group`, `stop`, `style`), or a data frame with these
+            columns.
         judge: of generated answers: `exact`, `math`, `contains`, or a function of the answer's text and the gold
             answer that returns True or False.
         version: of a judge of your own. A folder goes on only with the same questions and the same judge: one whose
@@ -93,7 +95,8 @@ def task(
         max_new_tokens: of an answer.
         stop: strings that end an answer; by default those that the questions name, else a line break where every
             answer is judged `exact`.
-        style: the prompt style; `raw` is the prompt as it stands.
+        style: the prompt style; by default the one that the questions name, else the chat template of a model that has
+            one and of others the prompt as it stands.
 
     Example:
         >>> mine = lesion.task("sums", [{"prompt": "2 + 2 =", "answer": 4}], judge=lambda text, gold: gold in text)
@@ -138,7 +141,7 @@ def task(
     texts = ends(items) if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     plain = JsonLines(_named(name), tuple(items), kind=kind)
     rule = _rule(own) if own and judged else plain.judge
-    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, texts, style)
+    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, texts, style or style_of(items))
 
 
 def given(task: Task) -> Given:
@@ -153,7 +156,8 @@ def given(task: Task) -> Given:
     known = _identity(task.judge, str(getattr(task, "version", "")))
     named = tuple(replace(item, metadata={**item.metadata, "by": known}) for item in items)
     texts, classes = tuple(task.stop), getattr(task, "gold_classes", None)
-    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, texts, task.style, classes)
+    how = task.style, getattr(task, "unchatted", "plain")
+    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, texts, *how, classes)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 JUDGES = ("exact", "math", "contains")
 REQUIRED = ("prompt", "answer")
-KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
+KNOWN = ("id", *REQUIRED, *LISTS, "tempting", "judge", "solution", "group", "style")
 CONTRAST = "contrast"
 """What judges an item with `tempting`, which names no judge itself."""
 FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}
@@ -43,9 +43,10 @@ class JsonLines:
     skipped. A field that is null is absent; an answer to choices may also be the place of a choice
     (`field_values.chosen`).
 
-    Prompts are sent as they stand (style `raw`). Without `stop`, generation ends at a line break when every item is
-    judged `exact`, since such an answer is one line and a base model would go on with the next question; else at the
-    end of text only.
+    The prompt style is what lines name as `style`; else the chat template of a model that has one, and of others
+    the prompt as it stands (`raw`), as are the prompts of contrasts, whose answers go on where they end. Without
+    `stop`, generation ends at a line break when every item is judged `exact`, since such an answer is one line and
+    a base model would go on with the next question; else at the end of text only.
     """
 
     name: str
@@ -53,7 +54,8 @@ class JsonLines:
     kind: Kind = "generate"
     max_new_tokens: int = 64
     stop: tuple[str, ...] = ()
-    style: str = "raw"
+    style: str = "auto"
+    unchatted: str = "raw"
 
     __repr__ = short_repr
 
@@ -64,7 +66,7 @@ class JsonLines:
         items, _ = gathered(read_rows(path))
         if not items:
             raise UsageError(f"{path} is empty; write one object a line: {EXAMPLE}.")
-        return cls(name or f"jsonl:{path}", tuple(items), kind=_kind(items[0]), stop=ends(items))
+        return cls(name or f"jsonl:{path}", tuple(items), kind=_kind(items[0]), stop=ends(items), style=style_of(items))
 
     def load(self) -> Sequence[Item]:
         """Every item, in the order of the file."""
@@ -100,17 +102,20 @@ def gathered(rows: Iterable[tuple[int, SourceRow]]) -> tuple[list[Item], Kind]:
     """The items of numbered rows, and the kind of a task that has them."""
     items: list[Item] = []
     lines: dict[str, int] = {}
-    ended: tuple[int, object] | None = None
+    shared: dict[str, tuple[int, object]] = {}
     for number, row in rows:
         item = _item(row, number)
         if item.id in lines:
             raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
         lines[item.id] = number
         items.append(item)
-        if "stop" in item.metadata and ended is not None and item.metadata["stop"] != ended[1]:
-            raise row.fault(f"'stop' differs from that of line {ended[0]}; all questions of a file end alike.")
-        if "stop" in item.metadata and ended is None:
-            ended = number, item.metadata["stop"]
+        for name in ("stop", "style"):
+            if name in item.metadata:
+                line, value = shared.setdefault(name, (number, item.metadata[name]))
+                if value != item.metadata[name]:
+                    raise row.fault(
+                        f"'{name}' differs from that of line {line}; it is one for all questions of a file."
+                    )
         kind, first = _kind(item), _kind(items[0])
         if kind != first:
             raise row.fault(
@@ -127,6 +132,12 @@ def ends(items: Sequence[Item]) -> tuple[str, ...]:
         return tuple(named)
     one_line = _kind(items[0]) == "generate" and all(item.metadata["judge"] == "exact" for item in items)
     return ("\n",) if one_line else ()
+
+
+def style_of(items: Sequence[Item]) -> str:
+    """The prompt style of items: the one that they name, of contrasts `raw`, else `auto`."""
+    named = next((str(item.metadata["style"]) for item in items if "style" in item.metadata), None)
+    return named or ("raw" if _kind(items[0]) == "contrast" else "auto")
 
 
 def _kind(item: Item) -> Kind:
@@ -164,6 +175,8 @@ def _item(row: SourceRow, number: int) -> Item:
     if "stop" in row:
         _check_stop(row, stop, choices)
         others["stop"] = stop
+    if texts["style"]:
+        others["style"] = texts["style"]
     return Item(
         id=texts["id"] if "id" in row else str(number),
         question=texts["prompt"],

@@ -77,7 +77,8 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
         task: what is asked.
         style: a name of `styles()`, with settings of a chat behind it perhaps (`lesion.tasks.style`); None for the
             task's own. `auto` is the paper's prompt where the model is one of a paper's checkpoints and the prompt
-            covers the subject of the task, else the model's chat template, else `plain`; it is never returned.
+            covers the subject of the task, else the model's chat template, else what the task says (`unchatted`), else
+            `plain`; it is never returned.
     """
     wanted = Style.parse(style or "")
     blank = style if style and style.isspace() else None  # is no name, and not nothing either
@@ -115,11 +116,12 @@ def _named(model: Speaker, task: Task, style: str) -> str:
             f"There is no prompt style '{style}'{nearest(style, styles())}; there are {', '.join(styles())}."
         )
     if style == "auto":
-        checkpoint = model.name.partition("@")[0].lower()
+        checkpoint, own = model.name.partition("@")[0].lower(), getattr(task, "unchatted", "plain") != "plain"
         for name, template in templates().items():
-            if template.covers(subject) and checkpoint in (known.lower() for known in template.checkpoints):
+            known = () if own or not template.covers(subject) else (known.lower() for known in template.checkpoints)
+            if checkpoint in known:
                 return name
-        return "chat" if _chats(model) else "plain"
+        return "chat" if _chats(model) else getattr(task, "unchatted", "plain")
     if style == "chat" and not _chats(model):
         raise UsageError(f"{model.name} has no chat template; choose another prompt style: raw or plain.")
     if style in templates() and not templates()[style].covers(subject):

@@ -28,6 +28,7 @@ class WrappedTask:
         self.max_new_tokens = of.max_new_tokens
         self.stop = of.stop
         self.style = of.style
+        self.unchatted = getattr(of, "unchatted", "plain")
         self.subject: str = getattr(of, "subject", "")
         self.judged_by: str = getattr(of, "judged_by", "")
         self.gold_classes: GoldClasses | None = getattr(of, "gold_classes", None)

@@ -1,0 +1,1 @@
+"""`lesion check`: a few questions, unedited, with the prompts exactly as they are sent."""

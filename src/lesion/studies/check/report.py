@@ -1,0 +1,74 @@
+"""The result of a check: each task with its prompts, exactly as they are sent, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from lesion.core.result import StudyResult
+from lesion.plain import plain
+from lesion.report import wording
+from lesion.report.marks import Bars
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.studies.check.claims import readiness
+from lesion.studies.check.result import CheckedTask, CheckSummary, SentPrompt
+
+INDENT = "  │ "
+ENDS = {"stop": "ended by itself", "length": "cut off at the token limit", "loop": "stopped in a loop"}
+
+
+class CheckResult(StudyResult[CheckSummary]):
+    """How a model is asked, and what it answers."""
+
+    SUMMARY = CheckSummary
+    EYEBROW = "check"
+    READING = (
+        "Prompts stand exactly as they were sent, special tokens included. The interval of an accuracy is Wilson's.",
+    )
+
+    @property
+    def question(self) -> str:
+        """The title of the page."""
+        return f"Is {self.summary.study.model.name} asked as it should be?"
+
+    def parts(self) -> Sequence[Part]:
+        """The tasks, and the prompts of each."""
+        tasks = self.summary.tasks
+        rows = Rows("tasks", tasks, (CheckedTask,), "Tasks", "Ten questions a task, unedited.")
+        shown = [
+            Part(
+                f"{wording.counted(len(task.prompts), 'prompt')} of {task.task}, exactly as sent",
+                Rows(f"prompts-{number}", task.prompts, (SentPrompt,), task.task),
+            )
+            for number, task in enumerate(tasks, 1)
+        ]
+        marks = (Bars("accuracy", "task"),)
+        return (Part("Accuracy of the unedited model", rows, marks, readiness(tasks, self.summary.chat)), *shown)
+
+    def text(self, *, every: bool = False) -> RenderableType:
+        """Each task's prompts and answers, and how they went; `every`: the table too."""
+        shown: list[RenderableType] = []
+        for task, claim in zip(self.summary.tasks, self.claims, strict=True):
+            why = "as given" if task.chosen else self._why(task)
+            shown.append(Text(plain(f"{task.task}, in the prompt style {task.style} ({why})"), style="bold"))
+            for sent in task.prompts:
+                shown += [Text(plain(line)) for line in _lines(sent)]
+            shown.append(Text(plain(claim.text.replace(wording.SPACE, " "))))
+        return Group(*shown, *([super().text(every=True)] if every else []))
+
+    def _why(self, task: CheckedTask) -> str:
+        if task.style.startswith("chat"):
+            return "the model has a chat template"
+        return "the model has no chat template" if not self.summary.chat else "what the task asks for"
+
+
+def _lines(sent: SentPrompt) -> Iterator[str]:
+    verdict = "right" if sent.right else f"wrong, gold answer: {sent.gold}"
+    yield f"item {sent.item}: {verdict}; {ENDS.get(sent.finish, sent.finish)}"
+    yield from (f"{INDENT}{line}" for line in sent.prompt.split("\n"))
+    read = "nothing could be read" if sent.read is None else f"read: {sent.read}"
+    yield f"  answer ({read}):"
+    yield from (f"{INDENT}{line}" for line in sent.answer.split("\n"))
