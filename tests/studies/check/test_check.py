@@ -1,7 +1,5 @@
 """A check: prompts exactly as they are sent, what is odd about answers, and what would make more of them right."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -141,7 +141,7 @@ def _untold(curves: Sequence[Curve]) -> str:
     """`It cannot be told for days (2 of 19 right).`"""
     parts = []
     for own in alike(curves, "task"):
-        reasons = [curve.untold for curve in own] if len(own) < 3 else [f"{len(own)} models"]
+        reasons = [curve.untold for curve in own] if len(own) == 1 else [f"{len(own)} models"]
         parts.append(f"{own[0].task} ({wording.listed(reasons)})")
     chat = f" {WITHOUT_CHAT}" * any(curve.result.without_chat for curve in curves)
     return f"It cannot be told for {wording.listed(parts)}.{chat}" * bool(parts)
