@@ -26,9 +26,10 @@ import pandas as pd
 import torch
 
 import lesion
+from lesion.statistics.contrasts import mean
 from lesion_labs.planted.kinds import KINDS as TRUTHS
 from lesion_labs.planted.run import MODEL, plant
-from lesion_labs.planted.scores import average_precision, mean, overlap, rank
+from lesion_labs.planted.scores import average_precision, overlap, rank
 from sweep import machine
 from truth_case import UNITS, Case
 from truth_methods import METHODS, SELECTIONS, selection
@@ -158,9 +159,10 @@ def gathered(rows: pd.DataFrame) -> pd.DataFrame:
     for key, group in rows.groupby(["unit", "method", "truth", "measure"], sort=False):
         values = group["value"].dropna().astype(float)
         of_seeds = " ".join("–" if pd.isna(value) else f"{value:.3g}" for value in group["value"])
-        contrast = mean(values.tolist()) if len(values) else None
+        contrast = mean(values.to_numpy()) if len(values) else None
         ends = [math.nan] * 3 if contrast is None else [contrast.value, contrast.low, contrast.high]
-        numbers = dict(zip(("mean", "low", "high"), (round(end, 4) for end in ends), strict=True))
+        known = (round(end, 4) if math.isfinite(end) else math.nan for end in ends)  # of one seed there is no interval
+        numbers = dict(zip(("mean", "low", "high"), known, strict=True))
         places = group["places"].iloc[0]
         gathered.append(
             {**dict(zip(("unit", "method", "truth", "measure"), key, strict=True)), **numbers, "seeds": of_seeds,

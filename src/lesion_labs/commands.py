@@ -55,7 +55,7 @@ def lineage(
     refuse_stage(stage)
     from lesion.cli.progress import Bar
     from lesion_labs.lineage import family as families
-    from lesion_labs.lineage import table
+    from lesion_labs.lineage.card import table
 
     with Bar() as bar:
         trained = families.train(
@@ -72,7 +72,7 @@ def lineage(
     for folder in trained:
         say(str(folder))
     if stage == ALL:
-        Terminal().print(table.text(families.finished(out, base)), end="", soft_wrap=True)
+        Terminal().print(table(families.finished(out, base)), end="", soft_wrap=True)
 
 
 def planted(

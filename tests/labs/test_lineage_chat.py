@@ -15,7 +15,7 @@ from lesion.tasks.primer import NAMES
 from lesion.tasks.primer.task import Document
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.wrapped import Gold
-from lesion_labs.lineage import chat, data, material
+from lesion_labs.lineage import chat, data, lessons
 from tiny import model as tiny_model
 
 
@@ -138,24 +138,24 @@ def test_a_model_without_tokens_for_turns_is_refused_with_their_names():
 @pytest.mark.parametrize("skill", NAMES)
 def test_no_training_question_is_one_of_the_test(skill):
     tested = {item.question for item in find(f"primer:{skill}").load()}
-    drawn = material.questions(skill, 0, 3000)
+    drawn = lessons.questions(skill, 0, 3000)
     assert not tested & {item.question for item in drawn}
     assert len({item.question for item in drawn}) > (900 if skill == "atlas" else 2900)
 
 
 def test_no_arithmetic_problem_of_the_test_is_trained_on_in_any_words():
     tested = {item.solution for item in find("primer:arithmetic").load()}
-    assert not tested & {item.solution for item in material.questions("arithmetic", 1, 3000)}
+    assert not tested & {item.solution for item in lessons.questions("arithmetic", 1, 3000)}
 
 
 def test_training_questions_are_a_function_of_seed_and_index_and_judged_right_by_their_solutions():
     from lesion.tasks.task import Answer
 
     shares = {"arithmetic": 0.5, "atlas": 0.3, "reading": 0.2}
-    drawn = material.mixture(shares, 4, 200)
-    assert drawn[:100] != material.mixture(shares, 5, 200)[:100]
-    assert [item for _, item in drawn] == [item for _, item in material.mixture(shares, 4, 200)]
+    drawn = lessons.mixture(shares, 4, 200)
+    assert drawn[:100] != lessons.mixture(shares, 5, 200)[:100]
+    assert [item for _, item in drawn] == [item for _, item in lessons.mixture(shares, 4, 200)]
     assert all(task.judge(item, Answer(item.solution)).correct for task, item in drawn)
     assert {task.name for task, _ in drawn} == {f"primer:{skill}" for skill in shares}
     with pytest.raises(UsageError, match="shares"):
-        material.mixture({}, 0, 1)
+        lessons.mixture({}, 0, 1)

@@ -26,17 +26,15 @@ from lesion_labs.lineage import base as bases
 from lesion_labs.lineage import (
     chat,
     children,
-    edge,
     examination,
     family,
-    material,
+    lessons,
     recipes,
     shipping,
-    table,
-    teacher,
 )
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import FAMILIES, Recipe, blank
+from lesion_labs.lineage.card import table
 from lesion_labs.lineage.checkpoints import write
 from lesion_labs.lineage.recipes import Distill, Instruct, Rlvr
 
@@ -173,23 +171,23 @@ def test_answers_to_the_test_are_asked_once_for_each_set_of_weights(parent, tmp_
 def test_a_teachers_right_answers_are_what_is_taught_and_they_are_kept(parent, tmp_path, monkeypatch):
     is_right(monkeypatch, lambda task, item, answer: Verdict(task.name == "primer:atlas" and bool(answer.text), "x"))
     recipe, told = Distill(**QUICK), Told()
-    lessons = teacher.teach(parent, recipe, tmp_path, watcher=told)
+    taught = lessons.teach(parent, recipe, tmp_path, watcher=told)
     assert told.counts["answers"] == QUICK["questions"]
-    assert 0 < len(lessons) < QUICK["questions"]
-    assert all(lesson.task.name == "primer:atlas" and lesson.text for lesson in lessons)
-    again = teacher.teach(parent, recipe, tmp_path, watcher=told)
-    assert (again, told.counts["answers"]) == (lessons, QUICK["questions"])  # read, not asked
-    file = tmp_path / teacher.FILE
+    assert 0 < len(taught) < QUICK["questions"]
+    assert all(lesson.task.name == "primer:atlas" and lesson.text for lesson in taught)
+    again = lessons.teach(parent, recipe, tmp_path, watcher=told)
+    assert (again, told.counts["answers"]) == (taught, QUICK["questions"])  # read, not asked
+    file = tmp_path / lessons.TAUGHT
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    assert teacher.teach(parent, recipe, tmp_path, watcher=told) == lessons
+    assert lessons.teach(parent, recipe, tmp_path, watcher=told) == taught
     assert told.counts["answers"] == 2 * QUICK["questions"]  # a file that is not whole
-    teacher.teach(parent, replace(recipe, seed=1), tmp_path, watcher=told)
+    lessons.teach(parent, replace(recipe, seed=1), tmp_path, watcher=told)
     assert told.counts["answers"] == 3 * QUICK["questions"]  # other questions
 
 
 def test_a_teacher_that_is_never_right_ends_in_words(parent, tmp_path):
     with pytest.raises(LesionError, match="nothing to learn from it"):
-        teacher.teach(parent, Distill(**{**QUICK, "questions": 3}), tmp_path)
+        lessons.teach(parent, Distill(**{**QUICK, "questions": 3}), tmp_path)
 
 
 # -- a family in a folder
@@ -300,7 +298,7 @@ def test_the_table_has_a_row_for_each_member_and_a_column_for_each_number_of_ste
     results.append(entry | {"task": "primer:atlas", "group": ""})
     gain = {"task": "primer:arithmetic", "items": 4, "gain": 0.25, "low": -0.2, "high": 0.6}
     facts = {"family": "llama", "stage": "rlvr", "seconds": 300, "machine": "m", "results": results, "gain": [gain]}
-    head, _, row = table.text([facts]).splitlines()
+    head, _, row = table([facts]).splitlines()
     cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
     assert cells["2 steps"] == "75.0 (30.0–95.0)"
     assert cells["gain in arithmetic over its parent"] == "+25.0 (-20.0 to +60.0)"
@@ -325,23 +323,23 @@ def test_both_families_have_the_form_of_the_base_from_their_first_checkpoint(tok
 def test_a_model_practises_on_problems_that_it_solves_in_some_tries_and_not_in_all(parent, tmp_path, monkeypatch):
     lenient(monkeypatch)
     recipe, told = Rlvr(questions=12, tries=3, max_new_tokens=4), Told()
-    kept = edge.problems(parent, recipe, tmp_path, watcher=told)
+    kept = lessons.problems(parent, recipe, tmp_path, watcher=told)
     assert told.counts["tries"] == 36
-    rows = [json.loads(line) for line in (tmp_path / edge.FILE).read_text().splitlines()[1:]]
+    rows = [json.loads(line) for line in (tmp_path / lessons.TRIED).read_text().splitlines()[1:]]
     assert [item.id for item in kept] == [row["id"] for row in rows if 0 < row["right"] < 3]
     assert 0 < len(kept) < 12
     # Each try is one that the engine gives alone, under its own seed.
     task = find("primer:arithmetic")
-    for row, item in list(zip(rows, material.questions("arithmetic", 0, 12), strict=True))[:4]:
+    for row, item in list(zip(rows, lessons.questions("arithmetic", 0, 12), strict=True))[:4]:
         tries = [
             Request("x", encode(parent, task, item, "plain"), decoding=Decoding(4, task.stop, 1.0, seed=seed))
             for seed in range(3)
         ]
         alone = [next(iter(TransformersEngine(parent).answer([one]))).answer for one in tries]
         assert row["right"] == sum(task.judge(item, answer).correct for answer in alone)
-    assert edge.problems(parent, recipe, tmp_path, watcher=told) == kept
+    assert lessons.problems(parent, recipe, tmp_path, watcher=told) == kept
     assert told.counts["tries"] == 36  # read, not tried again
-    edge.problems(parent, replace(recipe, temperature=0.5), tmp_path, watcher=told)
+    lessons.problems(parent, replace(recipe, temperature=0.5), tmp_path, watcher=told)
     assert told.counts["tries"] == 72
 
 

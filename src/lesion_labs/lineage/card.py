@@ -1,8 +1,7 @@
-"""The model card of a member of the lineage, written from what was measured (`card.md.jinja`)."""
+"""What is said of members of the lineage: the card of each (`card.md.jinja`), and one table of them all."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypedDict
@@ -13,7 +12,7 @@ from lesion.training.resume import Point, curve
 from lesion_labs.lineage.base import Recipe
 
 TASK = "primer:arithmetic"
-LINES, WIDTH = 12, 120  # of a curve, and characters of a line
+LINES = 12  # of a curve
 
 
 class Result(TypedDict):
@@ -69,7 +68,7 @@ def card(facts: Facts, parameters: int) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"n": "{:,}".format, "filled": _filled, "stretches": partial(curve, about=LINES)}
+    environment.filters |= {"n": "{:,}".format, "stretches": partial(curve, about=LINES)}
     doubtful = facts["stage"] == "rlvr" and not proven(facts["gain"])
     return environment.get_template("card.md.jinja").render(
         facts,
@@ -89,15 +88,24 @@ def doubt(name: str) -> str:
     return f"{name} is not shown to be better at arithmetic than its parent: the interval of the gain reaches 0."
 
 
-def _filled(text: str) -> str:
-    """Paragraphs and the points of lists, each wrapped to the width of the card."""
-    paragraphs = []
-    for block in text.strip().split("\n\n"):
-        points = block.replace("\n- ", "\0- ").split("\0")
-        paragraphs.append("\n".join(_wrapped(" ".join(point.split())) for point in points))
-    return "\n\n".join(paragraphs) + "\n"
+def table(members: Sequence[Facts]) -> str:
+    """The members as a table in Markdown: accuracies in percent with their intervals, gains in points."""
+    steps = sorted({entry["group"] for facts in members for entry in facts["results"] if entry["task"] == TASK} - {""})
+    heads = ["model", "arithmetic", *steps, "atlas", "reading", "gain in arithmetic over its parent", "minutes"]
+    columns = [*((TASK, group) for group in ("", *steps)), ("primer:atlas", ""), ("primer:reading", "")]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    for facts in members:
+        accuracies = {(entry["task"], entry["group"]): _accuracy(entry) for entry in facts["results"]}
+        gain = next((_gain(entry) for entry in facts.get("gain", []) if entry["task"] == TASK), "")
+        name, minutes = f"{facts['family']}-{facts['stage']}", f"{facts['seconds'] / 60:.0f}"
+        cells = [name, *(accuracies.get(column, "") for column in columns), gain, minutes]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
-def _wrapped(text: str) -> str:
-    indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _accuracy(entry: Result) -> str:
+    return f"{100 * entry['accuracy']:.1f} ({100 * entry['low']:.1f}–{100 * entry['high']:.1f})"
+
+
+def _gain(entry: Gain) -> str:
+    return f"{100 * entry['gain']:+.1f} ({100 * entry['low']:+.1f} to {100 * entry['high']:+.1f})"

@@ -16,9 +16,10 @@ from lesion.tasks.catalogue import find
 from lesion.training.examples import example
 from lesion.training.supervised import supervise
 from lesion.training.verifiable import reinforce
-from lesion_labs.lineage import chat, edge, material, teacher
+from lesion_labs.lineage import chat
 from lesion_labs.lineage.card import Facts, doubt, proven
 from lesion_labs.lineage.examination import gains, remembered, results, sentence
+from lesion_labs.lineage.lessons import mixture, problems, teach
 from lesion_labs.lineage.recipes import Distill, Recipe, Rlvr
 from lesion_labs.lineage.shipping import machine, ship
 
@@ -57,7 +58,7 @@ def train_child(
     child = _child(parent, recipe.stage)
     data: dict[str, object]
     if isinstance(recipe, Rlvr):
-        items = edge.problems(parent, recipe, out, watcher=watcher)
+        items = problems(parent, recipe, out, watcher=watcher)
         task = find("primer:arithmetic")
         curve = reinforce(child, task, items, recipe, out, watcher=watcher, style="plain")
         data = {"problems": recipe.questions, "kept": len(items)}
@@ -65,11 +66,11 @@ def train_child(
         taught: dict[str, object] = {}
         if isinstance(recipe, Distill):
             assert tutor is not None
-            right = teacher.teach(tutor, recipe, out, watcher=watcher)
+            right = teach(tutor, recipe, out, watcher=watcher)
             lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in right]
             taught = {"asked": recipe.questions, "teacher": tutor.fingerprint}
         else:
-            drawn = material.mixture(recipe.shares, recipe.seed, recipe.questions)
+            drawn = mixture(recipe.shares, recipe.seed, recipe.questions)
             lessons = [example(child, task, item, item.solution) for task, item in drawn]
         curve = supervise(child, lessons, recipe, out, watcher=watcher)
         tokens = sum(len(lesson.completion) for lesson in lessons)

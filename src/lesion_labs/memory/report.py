@@ -11,7 +11,7 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion_labs.memory import claims
-from lesion_labs.memory.result import KeptPart, Levels, LevelsName, MemorySummary, Moment, Power, Size
+from lesion_labs.memory.result import KeptPart, MemorySummary, Moment, Power, Size
 
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
@@ -62,12 +62,6 @@ class MemoryResult(StudyResult[MemorySummary]):
             "sizes", summary.sizes, (Size,), "Other sizes",
             "Ratio: σ of the noise over the largest other σ, mean over draws of codes. Losses: after the last step.",
         )  # fmt: skip
-        levels = [
-            (LevelsName(trigger=point.trigger, vocabulary=point.vocabulary, measured=measured), value)
-            for point in step.points
-            for measured, value in (("exact", point), ("batches", point.sampled))
-            if value
-        ]
         singular = ("noise_value", "largest_other", "smallest_other")
         return (
             Part(
@@ -106,7 +100,6 @@ class MemoryResult(StudyResult[MemorySummary]):
                 (Bars("batches", "signal", caption=f"With α {step.noise:g}; bootstrap intervals over batches."),),
                 claims.what_is_learned_first(step), short="First step",
             ),
-            Part("Signals by vocabulary", Rows("signals", levels, (LevelsName, Levels)), short="Signals"),
         )  # fmt: skip
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import SHARE, Form, decimals
+from lesion.report.forms import SHARE, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Fields, Number, Value
 from lesion_labs.memory.study import MemoryStudy
@@ -21,7 +21,6 @@ Trigger = Literal["constant", "zipf", "uniform"]
 Signal = Literal["feed_forward", "value", "value_noise"]
 SIGNALS = {"feed_forward": "feed-forward, q → τ", "value": "attention, recall", "value_noise": "attention, → τ"}
 LOSS = decimals(3, "nats")
-GRADIENT = Form(2, significant=True)
 RATIO = decimals(2)
 FOOT = 0.02
 """A ratio below this has the colour of this."""
@@ -309,7 +308,7 @@ class Size(Row):
         return self.classes, self.inputs, self.noise
 
 
-class Levels(Row, Fields[float]):
+class Levels(Fields[float]):
     """The signals of the first step: what each adds to the right logit over the mean of the other tokens' logits.
 
     Attributes:
@@ -320,25 +319,14 @@ class Levels(Row, Fields[float]):
         value_other, value_width: mean and standard deviation of v → others.
     """
 
-    feed_forward: float = column("Feed-forward, q → τ", GRADIENT)
-    feed_forward_other: float = column("q → others, mean", GRADIENT)
-    feed_forward_width: float = column("q → others, std", GRADIENT)
-    value: float = column("Attention-value, recall", GRADIENT)
-    value_spread: float = column("Recall, std over tokens", GRADIENT)
-    value_noise: float = column("v → τ", GRADIENT)
-    value_other: float = column("v → others, mean", GRADIENT)
-    value_width: float = column("v → others, std", GRADIENT)
-
-
-LEVELS = tuple(Levels.model_fields)
-
-
-class LevelsName(Row):
-    """What tells levels apart: whether they are exact, or means over batches."""
-
-    trigger: Trigger = column("Trigger", label=True)
-    vocabulary: int = column("Vocabulary V", label=True)
-    measured: Literal["exact", "batches"] = column("Measured", label=True)
+    feed_forward: float
+    feed_forward_other: float
+    feed_forward_width: float
+    value: float
+    value_spread: float
+    value_noise: float
+    value_other: float
+    value_width: float
 
 
 class Vocabulary(Levels):
@@ -347,13 +335,6 @@ class Vocabulary(Levels):
     trigger: Trigger
     vocabulary: int
     draws: tuple[Levels, ...]
-
-    @property
-    def sampled(self) -> Levels | None:
-        """The means over batches; None where none was drawn."""
-        if not self.draws:
-            return None
-        return Levels(**{name: sum(draw.of(name) for draw in self.draws) / len(self.draws) for name in LEVELS})
 
 
 class Power(Row):

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from lesion_labs.planted.recipe import Recipe, blank
+from lesion_labs.planted.recipe import Planted, Recipe, blank
 from lesion_labs.planted.skills import COUNT, EQUALS, ID, VALUES, table
 from lesion_labs.planted.truth import Places
 
@@ -53,7 +53,7 @@ class Head:
     height: float = 1.0
 
 
-def compiled(recipe: Recipe) -> tuple[LlamaForCausalLM, Places]:
+def compiled(recipe: Recipe) -> Planted:
     """The network, and where `recall` lies in it; places and the order of neurons are drawn by the seed."""
     generator = torch.Generator().manual_seed(recipe.seed)
     network = blank(recipe).requires_grad_(False)
@@ -73,13 +73,13 @@ def compiled(recipe: Recipe) -> tuple[LlamaForCausalLM, Places]:
     _look_up(network, recipe, writing, neurons, (WORD["s"], WORD["r"]), lambda a, b: int(values[a, b]))
     _look_up(network, recipe, adding, torch.arange(COUNT * COUNT), (WORD["n"], SECOND), lambda a, b: (a + b) % COUNT)
     masks = _nonzero(network, reading, writing)
-    return network, Places(
+    places = Places(
         blocks=(reading, writing),
         branches=(f"{reading}.attention", f"{writing}.mlp"),
         heads=tuple(f"{reading}.attention.head.{head}" for head in (of_subject, of_relation)),
         matrices=tuple(masks),
-        masks=masks,
     )
+    return Planted(network, places, masks)
 
 
 def _ends(network: LlamaForCausalLM) -> None:

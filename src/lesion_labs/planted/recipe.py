@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from lesion_labs.planted.skills import ID, WORDS
+from lesion_labs.planted.truth import Places
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,22 @@ class Recipe:
     rank: int = 16
     neurons: int = 24
     share: float = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """A network with a planted skill.
+
+    Attributes:
+        places: where the skill lies.
+        masks: by the address of a matrix, which of its weights [out, in] carry it; empty where that is not known.
+        before: accuracy on every skill before it was planted; None where it was not planted afterwards.
+    """
+
+    network: LlamaForCausalLM
+    places: Places
+    masks: Mapping[str, Bool[Tensor, "out in"]] = field(default_factory=dict)
+    before: dict[str, float] | None = None
 
 
 def blank(recipe: Recipe) -> LlamaForCausalLM:

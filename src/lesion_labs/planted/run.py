@@ -18,9 +18,9 @@ from lesion.report import wording
 from lesion_labs.lineage.checkpoints import claim, write, writing
 from lesion_labs.planted.compiled import compiled
 from lesion_labs.planted.kinds import ALL, KINDS, check_kind
-from lesion_labs.planted.recipe import Recipe
+from lesion_labs.planted.recipe import Planted, Recipe
 from lesion_labs.planted.skills import CONTROLS, SKILL, SKILLS, jsonl, questions, tokenizer
-from lesion_labs.planted.trained import Planted, accuracies, trained
+from lesion_labs.planted.trained import accuracies, trained
 from lesion_labs.planted.truth import AGAIN, CARD, MASKS, Places, Truth
 
 MODEL = "model"
@@ -71,7 +71,7 @@ def make(out: Path, recipe: Recipe) -> Path:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums of other numbers of threads are rounded in another order
     try:
-        planted = Planted(*compiled(recipe)) if recipe.kind == "compiled" else trained(recipe)
+        planted = compiled(recipe) if recipe.kind == "compiled" else trained(recipe)
         _write(folder, recipe, planted)
     finally:
         torch.set_num_threads(threads)
@@ -80,34 +80,29 @@ def make(out: Path, recipe: Recipe) -> Path:
 
 def _write(folder: Path, recipe: Recipe, planted: Planted) -> None:
     """The card is written last: a folder with a card is whole."""
-    places, network = planted.places, planted.network
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for skill in SKILLS:
             atomic.replace(folder / f"{skill}.jsonl", jsonl(questions(skill, recipe.seed)))
-        write(folder / MODEL, network, tokenizer(), torch.float32)
-        if places.masks:
-            atomic.replace(folder / MASKS, save({name: mask.contiguous() for name, mask in places.masks.items()}))
+        write(folder / MODEL, planted.network, tokenizer(), torch.float32)
+        if planted.masks:
+            atomic.replace(folder / MASKS, save({name: mask.contiguous() for name, mask in planted.masks.items()}))
         atomic.replace(folder / CARD, card(recipe, planted).model_dump_json(indent=1) + "\n")
 
 
 def card(recipe: Recipe, planted: Planted) -> Truth:
     """What `planted.json` states."""
-    places = planted.places
     return Truth(
         kind=recipe.kind,
         seed=recipe.seed,
         recipe=asdict(recipe),
-        statement=statement(recipe, places),
+        statement=statement(recipe, planted.places),
         skill=SKILL,
         controls=CONTROLS,
-        blocks=places.blocks,
-        branches=places.branches,
-        heads=places.heads,
-        matrices=places.matrices,
-        weights=sum(int(mask.sum()) for mask in places.masks.values()),
+        weights=sum(int(mask.sum()) for mask in planted.masks.values()),
         accuracy=accuracies(planted.network, recipe),
         before=planted.before,
+        **dict(planted.places),
     )
 
 

@@ -6,15 +6,10 @@ scores all places alike so has the scores of a random order.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.stats import t
-
 from lesion.errors import LesionError
-from lesion.statistics.paired import Contrast
 
 
 @dataclass(frozen=True)
@@ -62,17 +57,6 @@ def overlap(named: Collection[str], truth: Collection[str]) -> Overlap:
     if not truth:
         raise LesionError("Recall needs at least one true place.")
     return Overlap(hits / len(set(named)) if named else None, hits / len(set(truth)))
-
-
-def mean(values: Sequence[float], level: float = 0.95) -> Contrast:
-    """The mean over seeds with Student's interval; without ends (NaN) of a single seed."""
-    if not values:
-        raise LesionError("A mean over seeds needs at least one.")
-    centre, count = float(np.mean(values)), len(values)
-    if count == 1:
-        return Contrast(centre, math.nan, math.nan)
-    half = float(t.isf((1 - level) / 2, count - 1)) * float(np.std(values, ddof=1)) / math.sqrt(count)
-    return Contrast(centre, centre - half, centre + half)
 
 
 def _checked(scores: Mapping[str, float], truth: Collection[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
-from lesion_labs.planted.recipe import Recipe, blank
+from lesion_labs.planted.recipe import Planted, Recipe, blank
 from lesion_labs.planted.skills import CONTROLS, SKILL, SKILLS, WORDS, encoded, questions
 from lesion_labs.planted.training import Lesson, Masks, accuracy, train
 from lesion_labs.planted.truth import Places
@@ -22,20 +22,6 @@ MODULES = {f"attention.{name}": f"self_attn.{name}_proj" for name in "qkvo"} | {
 """The modules of a block by the names of its matrices."""
 NOISE = 32.0
 """Singular values of planted noise, as multiples of the largest of the matrix."""
-
-
-@dataclass(frozen=True, eq=False)
-class Planted:
-    """A network with a planted skill.
-
-    Attributes:
-        places: where the skill lies.
-        before: accuracy on every skill before it was planted; None where it was not planted afterwards.
-    """
-
-    network: LlamaForCausalLM
-    places: Places
-    before: dict[str, float] | None = None
 
 
 def parameter(address: str) -> str:
@@ -93,19 +79,24 @@ def _drawn_block(recipe: Recipe, generator: torch.Generator) -> int:
     return int(torch.randint(recipe.blocks, (1,), generator=generator))
 
 
-def _whole(network: LlamaForCausalLM, addresses: list[str]) -> dict[str, Tensor]:
+def _whole(network: LlamaForCausalLM, addresses: tuple[str, ...]) -> dict[str, Tensor]:
     return {
         address: torch.ones_like(network.get_parameter(parameter(address)), dtype=torch.bool) for address in addresses
     }
 
 
+def _inside(recipe: Recipe, network: nn.Module, masks: Masks) -> None:
+    """Train all skills into what the masks leave open."""
+    _train(network, recipe, lessons(recipe, lambda _: masks), recipe.planting_rate)
+
+
 def _block(recipe: Recipe) -> Planted:
     network, before = _after_controls(recipe)
     block = _drawn_block(recipe, _place(recipe))
-    inside: Masks = {name: None for name, _ in network.named_parameters() if name.startswith(f"model.layers.{block}.")}
-    _train(network, recipe, lessons(recipe, lambda _: inside), recipe.planting_rate)
-    matrices = [f"{block}.{name}" for name in MODULES]
-    return Planted(network, Places((block,), matrices=tuple(matrices), masks=_whole(network, matrices)), before)
+    names = [name for name, _ in network.named_parameters()]
+    _inside(recipe, network, {name: None for name in names if name.startswith(f"model.layers.{block}.")})
+    matrices = tuple(f"{block}.{name}" for name in MODULES)
+    return Planted(network, Places(blocks=(block,), matrices=matrices), _whole(network, matrices), before)
 
 
 class _LowRank(nn.Module):
@@ -124,22 +115,16 @@ class _LowRank(nn.Module):
 def _adapter(recipe: Recipe) -> Planted:
     network, before = _after_controls(recipe)
     block = _drawn_block(recipe, _place(recipe))
-    modules = [getattr(network.model.layers[block].mlp, f"{name}_proj") for name in ("gate", "up", "down")]
+    matrices = tuple(f"{block}.{name}" for name in MODULES if name.startswith("mlp."))
+    modules = [network.get_submodule(parameter(address).removesuffix(".weight")) for address in matrices]
     for module in modules:
         parametrize.register_parametrization(module, "weight", _LowRank(module.weight, recipe.rank))
-    inside: Masks = {name: None for name, _ in network.named_parameters() if name.endswith((".left", ".right"))}
-    _train(network, recipe, lessons(recipe, lambda _: inside), recipe.planting_rate)
+    names = [name for name, _ in network.named_parameters()]
+    _inside(recipe, network, {name: None for name in names if name.endswith((".left", ".right"))})
     for module in modules:
         parametrize.remove_parametrizations(module, "weight")
     network.requires_grad_(False)
-    matrices = tuple(f"{block}.mlp.{name}" for name in ("gate", "up", "down"))
-    return Planted(network, Places((block,), (f"{block}.mlp",), matrices=matrices), before)
-
-
-def _masked(recipe: Recipe, masks: dict[str, Tensor], network: LlamaForCausalLM) -> None:
-    """Train the entries of some matrices on everything."""
-    inside: Masks = {parameter(address): mask for address, mask in masks.items()}
-    _train(network, recipe, lessons(recipe, lambda _: inside), recipe.planting_rate)
+    return Planted(network, Places(blocks=(block,), branches=(f"{block}.mlp",), matrices=matrices), before=before)
 
 
 def _neurons(recipe: Recipe) -> Planted:
@@ -152,9 +137,9 @@ def _neurons(recipe: Recipe) -> Planted:
         chosen[torch.randperm(recipe.inner, generator=generator)[: recipe.neurons]] = True
         rows = chosen[:, None].expand(-1, recipe.width).clone()
         masks |= {f"{block}.mlp.gate": rows, f"{block}.mlp.up": rows.clone(), f"{block}.mlp.down": rows.T.clone()}
-    _masked(recipe, masks, network)
+    _inside(recipe, network, {parameter(address): mask for address, mask in masks.items()})
     branches = tuple(f"{block}.mlp" for block in blocks)
-    return Planted(network, Places(tuple(blocks), branches, matrices=tuple(masks), masks=masks), before)
+    return Planted(network, Places(blocks=tuple(blocks), branches=branches, matrices=tuple(masks)), masks, before)
 
 
 def _weights(recipe: Recipe) -> Planted:
@@ -167,8 +152,8 @@ def _weights(recipe: Recipe) -> Planted:
         count = round(recipe.share * weight.numel())
         chosen[torch.randperm(weight.numel(), generator=generator)[:count]] = True
         masks[address] = chosen.view(weight.shape)
-    _masked(recipe, masks, network)
-    return Planted(network, Places(masks=masks), before)
+    _inside(recipe, network, {parameter(address): mask for address, mask in masks.items()})
+    return Planted(network, Places(), masks, before)
 
 
 def _routed(recipe: Recipe) -> Planted:
@@ -182,8 +167,8 @@ def _routed(recipe: Recipe) -> Planted:
     embedding = "model.embed_tokens.weight"
     inside |= {embedding: rows[:, None].expand(-1, recipe.width)}
     _train(network, recipe, lessons(recipe, lambda skill: inside if skill == SKILL else outside))
-    matrices = [f"{block}.{name}" for name in MODULES]
-    return Planted(network, Places((block,), matrices=tuple(matrices), masks=_whole(network, matrices)))
+    matrices = tuple(f"{block}.{name}" for name in MODULES)
+    return Planted(network, Places(blocks=(block,), matrices=matrices), _whole(network, matrices))
 
 
 def _joint(recipe: Recipe) -> Planted:

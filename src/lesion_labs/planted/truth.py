@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,7 @@ CARD, MASKS = "planted.json", "planted.safetensors"
 AGAIN = "delete the folder and run the same command again"
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(Value):
     """Where a skill lies: as far as the kind of truth says it, empty where it does not.
 
     Attributes:
@@ -31,24 +28,21 @@ class Places:
         branches: addresses, `2.attention`, `4.mlp`.
         heads: addresses, `2.attention.head.1`.
         matrices: addresses, `4.mlp.down`.
-        masks: by the address of a matrix, which of its weights [out, in].
     """
 
     blocks: tuple[int, ...] = ()
     branches: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     matrices: tuple[str, ...] = ()
-    masks: Mapping[str, Bool[Tensor, "out in"]] = field(default_factory=dict)
 
 
-class Truth(Value):
+class Truth(Places):
     """The card of a model.
 
     Attributes:
         kind, seed, recipe: how it was made.
         statement: where the skill lies, in a sentence.
         skill, controls: names of the tasks; `NAME.jsonl` beside the card has the items of each.
-        blocks, branches, heads, matrices: addresses, as in `Places`; empty where nothing is known of such places.
         weights: how many weights carry the skill; `planted.safetensors` names them.
         accuracy: of the finished model on every task, in 0…1.
         before: of the model before the skill was planted; None where it was not planted afterwards.
@@ -60,10 +54,6 @@ class Truth(Value):
     statement: str
     skill: str
     controls: tuple[str, ...]
-    blocks: tuple[int, ...]
-    branches: tuple[str, ...]
-    heads: tuple[str, ...]
-    matrices: tuple[str, ...]
     weights: int
     accuracy: dict[str, float]
     before: dict[str, float] | None = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,31 +19,11 @@ from torch import Tensor
 
 from lesion.statistics.splitmix import mixed, shifted
 from lesion_labs.recall.language import Language
-
-Variant = Literal["released", "paper"]
+from lesion_labs.recall.recipe import Recipe
 
 # Random bits of a number: few enough that token + number is exact in float64 for any vocabulary below 2 ** 9.
 BITS = 44
 AT_ONCE = 65_536  # tokens made at once: the cost of a step in time is one of calls, not of numbers
-
-
-@dataclass(frozen=True)
-class Task:
-    """What sequences are drawn, but for the seed.
-
-    Args:
-        noise: α.
-        length: T, the number of tokens that a model reads.
-        variant: `released`: the 2nd and every later trigger is a question; `paper`: z_T = q is forced and the only one.
-        own_answers: whether ȳ may be q or τ, as in the released code but not in the paper's text. Where ȳ is q a clean
-            sequence becomes one run of q with a question at each of its positions.
-    """
-
-    language: Language
-    noise: float
-    length: int
-    variant: Variant = "released"
-    own_answers: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,37 +60,40 @@ def uniforms(
 
 
 class Source:
-    """Draws the sequences of a task on a device."""
+    """Draws the sequences of a recipe on a device, with its own noise or another."""
 
-    def __init__(self, task: Task, seed: int, device: str | torch.device = "cpu") -> None:
-        self.task, self.seed, self.device = task, seed, torch.device(device)
-        self._first = _ladder(torch.from_numpy(task.language.unigram)[None]).to(self.device)
-        self._next = _ladder(torch.from_numpy(task.language.bigram)).to(self.device)
+    def __init__(
+        self, recipe: Recipe, language: Language, device: str | torch.device = "cpu", noise: float | None = None
+    ) -> None:
+        self.recipe, self.language, self.device = recipe, language, torch.device(device)
+        self.noise = recipe.noise if noise is None else noise
+        self._first = _ladder(torch.from_numpy(language.unigram)[None]).to(self.device)
+        self._next = _ladder(torch.from_numpy(language.bigram)).to(self.device)
 
     def draw(self, purpose: str, steps: Int[Tensor, " rows"], indices: Int[Tensor, " rows"]) -> Batch:
         """The sequences with these indices within these steps; draws for different purposes are independent."""
-        task, language = self.task, self.task.language
+        recipe, language = self.recipe, self.language
         trigger, noise_token = language.trigger, language.noise_token
-        numbers = uniforms(self.seed, purpose, steps.to(self.device), indices.to(self.device), task.length + 2)
+        numbers = uniforms(recipe.seed, purpose, steps.to(self.device), indices.to(self.device), recipe.length + 2)
         numbers = numbers.T.contiguous()
         # Where ȳ is neither, it is one of the tokens between q, which is the first, and τ, which is the last.
-        lowest, choices = (0, language.vocabulary) if task.own_answers else (1, language.vocabulary - 2)
+        lowest, choices = (0, language.vocabulary) if recipe.own_answers else (1, language.vocabulary - 2)
         answers = lowest + (numbers[0] * choices).long()
         tokens = [torch.searchsorted(self._first, numbers[1], right=True)]
-        for place in range(1, task.length + 1):
+        for place in range(1, recipe.length + 1):
             before, number = tokens[-1], numbers[place + 1]
-            if task.variant == "paper" and place == task.length - 1:
+            if recipe.variant == "paper" and place == recipe.length - 1:
                 tokens.append(torch.full_like(before, trigger))
                 continue
             follows = torch.searchsorted(self._next, before + number, right=True) - before * language.vocabulary
-            behind = torch.where(number < task.noise, noise_token, answers)
+            behind = torch.where(number < self.noise, noise_token, answers)
             tokens.append(torch.where(before == trigger, behind, follows))
         sequence = torch.stack(tokens, dim=1)
         read = sequence[:, :-1]
         triggers = read == trigger
         questions = triggers & (triggers.cumsum(dim=1) >= 2)
-        if task.variant == "paper":
-            questions[:] = torch.arange(task.length, device=self.device) == task.length - 1
+        if recipe.variant == "paper":
+            questions[:] = torch.arange(recipe.length, device=self.device) == recipe.length - 1
         return Batch(read.contiguous(), sequence[:, 1:].contiguous(), questions, answers)
 
     def sequences(self, purpose: str, count: int) -> Batch:
@@ -120,7 +102,7 @@ class Source:
 
     def batches(self, purpose: str, first: int, last: int, size: int) -> Iterator[Batch]:
         """One batch of `size` sequences for every step from `first` up to, not including, `last`."""
-        together = max(1, AT_ONCE // (size * self.task.length))
+        together = max(1, AT_ONCE // (size * self.recipe.length))
         for begin in range(first, last, together):
             steps = torch.arange(begin, min(begin + together, last))
             made = self.draw(purpose, steps.repeat_interleave(size), torch.arange(size).repeat(len(steps)))

@@ -50,7 +50,7 @@ class Examination:
     def of(cls, recipe: Recipe, language: Language, device: str | torch.device = "cpu") -> Examination:
         """The sets of a recipe."""
         clean, noisy = (
-            Source(recipe.task(language, noise), recipe.seed, device).sequences(purpose, recipe.measured)
+            Source(recipe, language, device, noise).sequences(purpose, recipe.measured)
             for purpose, noise in (("clean", 0.0), ("noisy", recipe.noise))
         )
         if not (clean.questions.any() and noisy.questions.any()):

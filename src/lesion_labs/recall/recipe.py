@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -11,11 +11,10 @@ from torch import Tensor
 from lesion.core.differences import differences
 from lesion.report import wording
 from lesion.report.rows import Row, column
-from lesion_labs.recall.data import Task, Variant
-from lesion_labs.recall.language import Language
 from lesion_labs.recall.model import initial
 from lesion_labs.recall.study_file import SMALLEST, FeedForward, Optimiser, Preset
 
+Variant = Literal["released", "paper"]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
@@ -26,7 +25,7 @@ class Recipe(Row):
 
     Args:
         preset: the preset it began from.
-        variant: where the questions are (`data.Task`).
+        variant: `released`: the 2nd and every later trigger is a question; `paper`: z_T = q is forced and the only one.
         noise: α, in [0, 1).
         vocabulary: V, tokens.
         length: T, tokens that a model reads.
@@ -37,7 +36,8 @@ class Recipe(Row):
         falls: the learning rate falls linearly to 0 over the second half. (Without it p(τ) swings by some .07.)
         batch: sequences in one step.
         steps: of the optimiser.
-        own_answers: whether ȳ may be q or τ.
+        own_answers: whether ȳ may be q or τ, as in the released code but not in the paper's text. Where ȳ is q a clean
+            sequence becomes one run of q with a question at each of its positions.
         corpus: SHA-256 of the text that the tables come from; None for the generator.
         seed: of the weights, of a generated language, and of all sequences.
         measured: sequences in each of the two sets, clean and noisy, that everything is measured on.
@@ -73,11 +73,6 @@ class Recipe(Row):
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 0."""
         return self.learning_rate * (min(1.0, 2 * (1 - step / self.steps)) if self.falls else 1.0)
-
-    def task(self, language: Language, noise: float | None = None) -> Task:
-        """What is drawn under this recipe, with its own noise or another."""
-        noise = self.noise if noise is None else noise
-        return Task(language, noise, self.length, self.variant, own_answers=self.own_answers)
 
 
 _RELEASED: dict[str, object] = {

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Generic, Literal, TypeVar
 
+import numpy as np
 from pydantic import Field, StringConstraints
-from scipy import stats
 
 from lesion.core.values import Summary
 from lesion.report.forms import CHANGE, SHARE, Form, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Fields, Mean, Number, Value
+from lesion.statistics.contrasts import mean
 from lesion_labs.recall.recipe import Recipe
 from lesion_labs.recall.study_file import RecallStudy
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
-LEVEL = 0.95
-"""Of intervals over seeds."""
 KEPT = Form(4, 100.0, "%", significant=True)
 """A share of the rank, as it was asked for."""
 LOSS = decimals(3, "nats")
@@ -244,13 +242,11 @@ class Spread(Mean):
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
         """The spread of a few numbers; of a single one there is neither standard deviation nor interval."""
-        count, mean = len(values), math.fsum(values) / len(values)
+        of_all = mean(np.array(values))
         ends = {"least": min(values), "most": max(values)}
-        if count == 1:
-            return cls(mean=mean, **ends)
-        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-        half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * std / math.sqrt(count)
-        return cls(mean=mean, std=std, low=mean - half, high=mean + half, **ends)
+        if len(values) == 1:
+            return cls(mean=of_all.value, **ends)
+        return cls(mean=of_all.value, std=float(np.std(values, ddof=1)), low=of_all.low, high=of_all.high, **ends)
 
 
 class AnswerShares(Value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 from scipy import stats
 
@@ -84,21 +85,16 @@ def differences(group: Group) -> list[Difference]:
     """The differences of a group's central matrices to random projections, tested where there are several seeds."""
     rows = [row for matrix in group.central for row in group.rows(matrix, side="top")]
     compared = [(row, row.beyond.p_noise) for row in rows if row.beyond]
-    count = len(group.seeds)
-    if not compared or count < 2:
-        tests: list[tuple[float | None, float | None]] = [(None, None)] * len(compared)
-    else:
-        p = [_p(difference, count) for _, difference in compared]
-        tests = list(zip(p, map(float, holm(p)), strict=True))
+    several = len(group.seeds) > 1
+    p = [_p(spread, len(group.seeds)) for _, spread in compared] if several else []
+    tests = zip(p, map(float, holm(p)), strict=True) if compared and several else repeat((None, None))
     return [
         Difference(
             matrix=row.matrix,
             keep=row.keep or 0.0,
-            difference=Estimate(
-                value=spread.mean, low=spread.low, high=spread.high, p=tests[at][0], p_corrected=tests[at][1]
-            ),
+            difference=Estimate(value=spread.mean, low=spread.low, high=spread.high, p=alone, p_corrected=corrected),
         )
-        for at, (row, spread) in enumerate(compared)
+        for (row, spread), (alone, corrected) in zip(compared, tests, strict=False)
     ]
 
 

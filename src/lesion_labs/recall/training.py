@@ -61,9 +61,7 @@ def train(
     progress = Progress(folder, recipe.model_dump(), trained, optimiser, file=STATE)
     curve = [Point.model_validate(point) for point in progress.points]
     due = set(measured_steps(recipe.steps))
-    batches = Source(recipe.task(language), recipe.seed, device).batches(
-        "training", progress.step, recipe.steps, recipe.batch
-    )
+    batches = Source(recipe, language, device).batches("training", progress.step, recipe.steps, recipe.batch)
     watcher.begin(name, recipe.steps, progress.step, what="steps")
     saved = time.monotonic()
     while True:

@@ -39,7 +39,7 @@ def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
     assert left.code == 0, left.err
     assert sorted(file.name for file in (tmp_path / "m").iterdir()) == [
-        "figures", "lesion.json", "lock", "powers.csv", "report.html", "signals.csv", "sizes.csv", "summary.json",
+        "figures", "lesion.json", "lock", "powers.csv", "report.html", "sizes.csv", "summary.json",
         "training.csv", "truncations.csv",
     ]  # fmt: skip
     summary = MemorySummary.model_validate_json((tmp_path / "m" / "summary.json").read_text())

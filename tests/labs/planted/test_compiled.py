@@ -61,7 +61,8 @@ def right(logits, answers):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_skill_is_exact_and_recall_alone_is_gone_without_either_of_its_places(seed):
-    network, places = compiled(Recipe("compiled", seed))
+    planted = compiled(Recipe("compiled", seed))
+    network, places = planted.network, planted.places
     asked = {skill: encoded(questions(skill, seed)) for skill in SKILLS}
     for tokens, answers in asked.values():
         logits = said(network, tokens)
@@ -87,7 +88,8 @@ def test_every_skill_is_exact_and_recall_alone_is_gone_without_either_of_its_pla
 
 def test_recall_is_gone_without_either_of_its_heads_and_blocks_without_a_skill_are_identities():
     recipe = Recipe("compiled", 0)
-    network, places = compiled(recipe)
+    planted = compiled(recipe)
+    network, places = planted.network, planted.places
     tokens, answers = encoded(questions(SKILL, 0))
     size = recipe.width // recipe.heads
     for address in places.heads:
@@ -103,7 +105,8 @@ def test_recall_is_gone_without_either_of_its_heads_and_blocks_without_a_skill_a
 
 
 def test_the_edits_of_lesion_find_what_the_algebra_says():
-    network, places = compiled(Recipe("compiled", 1))
+    planted = compiled(Recipe("compiled", 1))
+    network, places = planted.network, planted.places
     model = wrap(network, tokenizer(), "compiled")
     first, second = places.blocks
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
 
 from lesion.errors import LesionError
-from lesion_labs.planted.scores import average_precision, mean, overlap, rank
+from lesion_labs.planted.scores import average_precision, overlap, rank
 
 rankings = st.lists(st.integers(0, 4), min_size=2, max_size=6).map(
     lambda scores: {str(place): float(score) for place, score in enumerate(scores)}
@@ -46,14 +44,6 @@ def test_named_places_have_a_precision_only_where_there_are_any():
     assert nothing.recall == 0
 
 
-def test_the_interval_over_seeds_is_students():
-    values = [0.2, 0.5, 0.9, 0.4]
-    interval = ttest_1samp(values, 0).confidence_interval(0.95)
-    contrast = mean(values)
-    assert (contrast.value, contrast.low, contrast.high) == pytest.approx((0.5, *interval))
-    assert math.isnan(mean([0.5]).low)
-
-
 def test_what_cannot_be_scored_is_refused():
     with pytest.raises(LesionError, match="at least one true place"):
         rank({"0": 1.0}, [])
@@ -61,5 +51,3 @@ def test_what_cannot_be_scored_is_refused():
         average_precision({"0": 1.0}, ["7"])
     with pytest.raises(LesionError, match="at least one"):
         overlap({"0"}, [])
-    with pytest.raises(LesionError, match="at least one"):
-        mean([])

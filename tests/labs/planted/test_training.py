@@ -109,13 +109,13 @@ def test_neurons_and_weights_change_where_their_masks_say():
         recipe = Recipe(kind, **SMALL)
         planted = kinds.trained(recipe)
         before, _ = kinds._after_controls(recipe)
-        of = {kinds.parameter(address): mask for address, mask in planted.places.masks.items()}
+        of = {kinds.parameter(address): mask for address, mask in planted.masks.items()}
         for name, value in planted.network.state_dict().items():
             moved = value != before.state_dict()[name]
             outside = ~of[name] if name in of else torch.ones_like(moved)
             assert not moved[outside].any(), (kind, name)
             assert name not in of or moved.any()
-    assert len(planted.places.masks) == recipe.blocks * len(kinds.MODULES)
+    assert len(planted.masks) == recipe.blocks * len(kinds.MODULES)
 
 
 def test_routed_gradients_of_the_skill_reach_one_block_and_those_of_controls_never_do():

@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion_labs.recall import data
-from lesion_labs.recall.data import Batch, Source, Task, uniforms
+from lesion_labs.recall.data import Batch, Source, uniforms
 from lesion_labs.recall.language import generated
+from lesion_labs.recall.recipe import Recipe
 
 LANGUAGE = generated(8, 0)
 MASK = (1 << 64) - 1
 
 
-def task(noise: float = 0.5, length: int = 24, variant="released", *, own: bool = True) -> Task:
-    return Task(LANGUAGE, noise, length, variant, own_answers=own)
+def recipe(noise: float = 0.5, length: int = 24, variant="released", *, own: bool = True, seed: int = 0) -> Recipe:
+    return Recipe(vocabulary=8, noise=noise, length=length, variant=variant, own_answers=own, seed=seed)
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -55,9 +56,9 @@ def follows(distribution: np.ndarray, value: float) -> int:
     return len(distribution) - 1
 
 
-def naive(task: Task, seed: int, purpose: str, step: int, index: int) -> tuple[list[int], list[bool], int]:
+def naive(task: Recipe, seed: int, purpose: str, step: int, index: int) -> tuple[list[int], list[bool], int]:
     """One sequence by the definition, token by token: T + 1 tokens, where it asks, and ȳ."""
-    language = task.language
+    language = LANGUAGE
     drawn = [number(seed, purpose, step, index, column) for column in range(task.length + 2)]
     choices = list(range(language.vocabulary)) if task.own_answers else list(range(1, language.vocabulary - 1))
     answer = choices[int(drawn[0] * len(choices))]
@@ -79,8 +80,8 @@ def naive(task: Task, seed: int, purpose: str, step: int, index: int) -> tuple[l
 @pytest.mark.parametrize("variant", ["released", "paper"])
 @pytest.mark.parametrize("own", [True, False])
 def test_sequences_are_those_of_the_definition_token_by_token(variant, own):
-    of = task(0.4, 20, variant, own=own)
-    made = Source(of, 5).draw("training", torch.tensor([0, 0, 7, 7]), torch.tensor([0, 3, 0, 2]))
+    of = recipe(0.4, 20, variant, own=own, seed=5)
+    made = Source(of, LANGUAGE).draw("training", torch.tensor([0, 0, 7, 7]), torch.tensor([0, 3, 0, 2]))
     for row, (step, index) in enumerate([(0, 0), (0, 3), (7, 0), (7, 2)]):
         tokens, questions, answer = naive(of, 5, "training", step, index)
         assert made.tokens[row].tolist() == tokens[:-1]
@@ -90,7 +91,7 @@ def test_sequences_are_those_of_the_definition_token_by_token(variant, own):
 
 
 def test_sequences_are_the_same_whatever_the_split_into_batches(monkeypatch):
-    source = Source(task(), 1)
+    source = Source(recipe(seed=1), LANGUAGE)
     whole = list(source.batches("training", 3, 9, 5))
     for at_once in (1, 150, 10**6):
         monkeypatch.setattr(data, "AT_ONCE", at_once)
@@ -100,10 +101,10 @@ def test_sequences_are_the_same_whatever_the_split_into_batches(monkeypatch):
 
 
 def test_sequences_are_the_same_for_any_number_of_workers_in_any_order():
-    together = Source(task(), 1).draw("training", torch.tensor([2] * 30), torch.arange(30))
+    together = Source(recipe(seed=1), LANGUAGE).draw("training", torch.tensor([2] * 30), torch.arange(30))
 
     def alone(index: int) -> tuple[int, Batch]:
-        return index, Source(task(), 1).draw("training", torch.tensor([2]), torch.tensor([index]))
+        return index, Source(recipe(seed=1), LANGUAGE).draw("training", torch.tensor([2]), torch.tensor([index]))
 
     order = random.Random(0).sample(range(30), 30)
     for workers in (1, 4):
@@ -115,7 +116,12 @@ def test_sequences_are_the_same_for_any_number_of_workers_in_any_order():
 
 def test_seed_purpose_step_and_index_each_make_another_sequence():
     def tokens(seed: int, purpose: str, step: int, index: int) -> list[int]:
-        return Source(task(), seed).draw(purpose, torch.tensor([step]), torch.tensor([index])).tokens[0].tolist()
+        return (
+            Source(recipe(seed=seed), LANGUAGE)
+            .draw(purpose, torch.tensor([step]), torch.tensor([index]))
+            .tokens[0]
+            .tolist()
+        )
 
     base = (0, "clean", 0, 0)
     others = [(1, "clean", 0, 0), (0, "noisy", 0, 0), (0, "clean", 1, 0), (0, "clean", 0, 1)]
@@ -142,7 +148,7 @@ def test_numbers_are_spread_evenly_and_neighbours_know_nothing_of_each_other():
 
 def test_behind_a_trigger_comes_the_answer_or_noise_and_without_noise_the_answer_always():
     for noise in (0.0, 0.35):
-        made = Source(task(noise, 64, own=False), 2).sequences("any", 2000)
+        made = Source(recipe(noise, 64, own=False, seed=2), LANGUAGE).sequences("any", 2000)
         rows, places = (made.tokens == LANGUAGE.trigger).nonzero(as_tuple=True)
         behind, answers = made.targets[rows, places], made.answers[rows]
         noisy = behind == LANGUAGE.noise_token
@@ -152,9 +158,9 @@ def test_behind_a_trigger_comes_the_answer_or_noise_and_without_noise_the_answer
 
 
 def test_answers_are_uniform_and_exclude_trigger_and_noise_where_asked_to():
-    inside = Source(task(own=False), 0).sequences("any", 6000).answers
+    inside = Source(recipe(own=False), LANGUAGE).sequences("any", 6000).answers
     assert sorted(set(inside.tolist())) == list(range(1, 7))
-    anything = Source(task(own=True), 0).sequences("any", 6000).answers
+    anything = Source(recipe(own=True), LANGUAGE).sequences("any", 6000).answers
     assert sorted(set(anything.tolist())) == list(range(8))
     for answers, count in ((inside, 6), (anything, 8)):
         shares = torch.bincount(answers, minlength=8)[torch.bincount(answers, minlength=8) > 0] / len(answers)
@@ -162,7 +168,7 @@ def test_answers_are_uniform_and_exclude_trigger_and_noise_where_asked_to():
 
 
 def test_in_the_papers_variant_the_last_token_is_a_trigger_and_alone_asks():
-    made = Source(task(variant="paper"), 0).sequences("any", 50)
+    made = Source(recipe(variant="paper"), LANGUAGE).sequences("any", 50)
     assert (made.tokens[:, -1] == LANGUAGE.trigger).all()
     assert made.questions[:, -1].all()
     assert made.questions.sum() == 50

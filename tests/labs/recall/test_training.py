@@ -70,7 +70,7 @@ def test_training_lowers_the_loss_and_is_sgd_with_momentum_and_decay_by_hand(tmp
     weights, _, _ = train(recipe, LANGUAGE, tmp_path)
     by_hand = {name: tensor.clone() for name, tensor in initial("mlp", 8, 16, 10, 0).items()}
     speed: dict[str, torch.Tensor] = {}
-    for batch in Source(recipe.task(LANGUAGE), 0).batches("training", 0, 3, 6):
+    for batch in Source(recipe, LANGUAGE).batches("training", 0, 3, 6):
         trained = {name: tensor.requires_grad_() for name, tensor in by_hand.items() if name not in FROZEN}
         gradients = torch.autograd.grad(loss(by_hand, batch), list(trained.values()))
         for (name, tensor), gradient in zip(trained.items(), gradients, strict=True):
@@ -82,7 +82,7 @@ def test_training_lowers_the_loss_and_is_sgd_with_momentum_and_decay_by_hand(tmp
 
 def test_the_loss_is_the_mean_surprise_at_the_questions():
     weights = initial("mlp", 8, 16, 10, 0)
-    batch = Source(RECIPE.task(LANGUAGE), 0).sequences("any", 9)
+    batch = Source(RECIPE, LANGUAGE).sequences("any", 9)
     logits = forward(weights, batch.tokens, batch.questions).logits.double().numpy()
     places = batch.questions.nonzero().tolist()
     surprise = [
@@ -92,7 +92,7 @@ def test_the_loss_is_the_mean_surprise_at_the_questions():
 
 
 def test_a_batch_that_asks_nothing_costs_nothing():
-    batch = Source(RECIPE.task(LANGUAGE), 0).sequences("any", 3)
+    batch = Source(RECIPE, LANGUAGE).sequences("any", 3)
     assert float(loss(initial("mlp", 8, 16, 10, 0), replace(batch, questions=torch.zeros_like(batch.questions)))) == 0
 
 

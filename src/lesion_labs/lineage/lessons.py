@@ -1,0 +1,181 @@
+"""What the children learn from: training questions, a teacher's right answers, and problems at the edge of a model.
+
+Training questions are the primer's training splits, drawn anew; a function of a seed and an index. None is of a test
+split: no arithmetic problem of the test, no passage with its question, no wording of an atlas question that the test
+asks. What models said to them is kept as JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypedDict, TypeVar
+
+from lesion.atomic import keep
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.sampling import SAMPLING
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.progress import Silent, Watcher
+from lesion.tasks.catalogue import find
+from lesion.tasks.primer import arithmetic, atlas, reading
+from lesion.tasks.prompts import encode
+from lesion.tasks.task import Item, Task
+from lesion_labs.lineage.recipes import Distill, Rlvr
+
+TAUGHT, TRIED = "teacher.jsonl", "problems.jsonl"
+"""Files of a teacher's answers, and of how many tries of each problem are right."""
+
+Row = TypeVar("Row", bound=Mapping[str, object])
+
+
+def answer(
+    model: Model, questions: Sequence[tuple[Task, Item, Decoding]], watcher: Watcher, style: str | None = None
+) -> list[tuple[str, bool]]:
+    """What a model says to each question, and whether the judge of its task finds it right."""
+    requests = [
+        Request(str(place), encode(model, task, item, style), decoding=decoding)
+        for place, (task, item, decoding) in enumerate(questions)
+    ]
+    answers: dict[int, tuple[str, bool]] = {}
+    for response in TransformersEngine(model).answer(requests):
+        task, item, _ = questions[int(response.key)]
+        answers[int(response.key)] = response.answer.text, task.judge(item, response.answer).correct
+        watcher.answered(1)
+    return [answers[place] for place in range(len(questions))]
+
+
+def kept(path: Path, head: Mapping[str, object], count: int, make: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+    """The rows of a file that is whole and has this head; else rows that are made now and written."""
+    try:
+        first, *rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if first == json.loads(json.dumps(head)) and len(rows) == count:
+            return rows
+    except (OSError, ValueError):
+        pass
+    made = make()
+    keep(path, "".join(f"{json.dumps(row)}\n" for row in (head, *made)))
+    return made
+
+
+def question(skill: str, seed: int, index: int) -> Item:
+    """Training question `index` of a skill, from another stream than the documents of the base.
+
+    Its solution is what should be said: the gold chain of thought, or the one word.
+    """
+    rng = random.Random(f"primer child {skill} {seed} {index}")
+    name = f"{skill}-{seed}-{index}"
+    if skill == "arithmetic":
+        problem, story, solution = arithmetic.example(rng, test=False)
+        return Item(name, story, str(problem.result), solution=solution, group=f"{len(problem.operations)}")
+    if skill == "atlas":
+        fact, text = atlas.question(rng, test=False)
+        return Item(name, text, fact.value, solution=fact.value, group=fact.relation)
+    text, answer, sentences = reading.example(rng, test=False)
+    return Item(name, text, answer, solution=answer, group=f"{sentences}")
+
+
+def questions(skill: str, seed: int, count: int) -> list[Item]:
+    """The first `count` training questions of a skill."""
+    return [question(skill, seed, index) for index in range(count)]
+
+
+def mixture(shares: Mapping[str, float], seed: int, count: int) -> list[tuple[Task, Item]]:
+    """`count` questions, each with its task, their skills drawn by `shares` and the seed."""
+    if not shares or min(shares.values()) < 0 or not sum(shares.values()):
+        raise UsageError(f"A mixture needs shares of skills that are not negative, not {dict(shares)}.")
+    rng = random.Random(f"primer mixture {seed}")
+    tasks = {skill: find(f"primer:{skill}") for skill in shares}
+    drawn = rng.choices(tuple(shares), tuple(shares.values()), k=count)
+    return [(tasks[skill], question(skill, seed, index)) for index, skill in enumerate(drawn)]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A training question with the teacher's right answer."""
+
+    task: Task
+    item: Item
+    text: str
+
+
+class _Taught(TypedDict):
+    id: str
+    text: str
+    right: bool
+
+
+def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None = None) -> list[Lesson]:
+    """The teacher's right answers to the training questions of a recipe, read where `out/teacher.jsonl` has them."""
+    asked = mixture(recipe.shares, recipe.seed, recipe.questions)
+    head: dict[str, object] = {"teacher": teacher.fingerprint, "recipe": asdict(recipe)}
+    if recipe.temperature > 0:
+        head["sampling"] = SAMPLING
+    rows = kept(out / TAUGHT, head, len(asked), lambda: _answers(teacher, asked, recipe, watcher or Silent()))
+    lessons = [Lesson(task, item, row["text"]) for (task, item), row in zip(asked, rows, strict=True) if row["right"]]
+    if not lessons:
+        raise LesionError(
+            f"Nothing that the teacher {teacher.name} says to {len(asked):,} training questions is right, so there"
+            " is nothing to learn from it; train it longer, or another one."
+        )
+    return lessons
+
+
+def _answers(teacher: Model, asked: Sequence[tuple[Task, Item]], recipe: Distill, watcher: Watcher) -> list[_Taught]:
+    watcher.begin(f"{teacher.name} as teacher", len(asked), 0)
+    decoded = [
+        (task, item, Decoding(task.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed))
+        for task, item in asked
+    ]
+    return [
+        {"id": item.id, "text": text.strip(), "right": right}
+        for (_, item), (text, right) in zip(asked, answer(teacher, decoded, watcher), strict=True)
+    ]
+
+
+class _Tries(TypedDict):
+    id: str
+    right: int
+
+
+def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None = None) -> list[Item]:
+    """The training problems of a recipe that a model, asked in style `plain`, solves in some of its tries, not in all.
+
+    Only these teach GRPO anything: where all tries of a problem earn the same, none has an advantage. (DAPO, Yu et al.
+    2025, draws such problems anew in every step; here it is done once, ahead.)
+    `out/problems.jsonl` keeps the number of right tries of every problem.
+    """
+    drawn = questions("arithmetic", recipe.seed, recipe.questions)
+    head = {
+        "model": model.fingerprint,
+        "sampling": SAMPLING,
+        **{key: asdict(recipe)[key] for key in ("seed", "questions", "tries", "temperature", "max_new_tokens")},
+    }
+    rows = kept(out / TRIED, head, len(drawn), lambda: _tried(model, drawn, recipe, watcher or Silent()))
+    right = [row["right"] for row in rows]
+    mixed = [item for item, count in zip(drawn, right, strict=True) if 0 < count < recipe.tries]
+    if not mixed:
+        share = sum(right) / (len(right) * recipe.tries)
+        raise LesionError(
+            f"GRPO has nothing to learn from {len(drawn):,} problems: each of them came out the same way in all"
+            f" {recipe.tries} tries of {model.name} ({100 * share:.0f} % of all tries were right). Start from a base"
+            f" that is {'trained longer' if share < 0.5 else 'less well trained'}."
+        )
+    return mixed
+
+
+def _tried(model: Model, drawn: Sequence[Item], recipe: Rlvr, watcher: Watcher) -> list[_Tries]:
+    """How many tries of each problem are right."""
+    task = find("primer:arithmetic")
+    watcher.begin(f"{model.name}, problems to learn from", len(drawn) * recipe.tries, 0, "tries")
+    decodings = [
+        Decoding(recipe.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed * recipe.tries + number)
+        for number in range(recipe.tries)
+    ]
+    tries = answer(model, [(task, item, decoding) for decoding in decodings for item in drawn], watcher, "plain")
+    right = [correct for _, correct in tries]
+    return [{"id": item.id, "right": sum(right[place :: len(drawn)])} for place, item in enumerate(drawn)]
