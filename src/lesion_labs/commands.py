@@ -105,8 +105,7 @@ def _run_recall(
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.progress import Bar
     from lesion_labs.recall.report import TrainingResult
-    from lesion_labs.recall.run import run
-    from lesion_labs.recall.study import recipes
+    from lesion_labs.recall.run import recipes, run
 
     planned = recipes(study)
     if len(planned) > 1:

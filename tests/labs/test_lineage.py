@@ -24,7 +24,7 @@ from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import Recipe, blank, loss, recipe_of
 from lesion_labs.lineage.checkpoints import schedule
 from lesion_labs.lineage.data import Batch
-from lesion_labs.lineage.stage import train_base
+from lesion_labs.lineage.members import train_base
 
 SMALL = 64  # documents in a group, in place of thousands
 NETWORK = {"layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
@@ -42,7 +42,7 @@ def small(monkeypatch, tokenizer):
     monkeypatch.setitem(base.FAMILIES, "llama", llama)
     monkeypatch.setattr("lesion_labs.lineage.data.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
-    monkeypatch.setattr("lesion_labs.lineage.stage.GROUP", SMALL)
+    monkeypatch.setattr("lesion_labs.lineage.members.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.examination.NAMES", ("atlas",))
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
 

@@ -25,10 +25,10 @@ from lesion.tasks.task import Answer, Verdict
 from lesion_labs.lineage import base as bases
 from lesion_labs.lineage import (
     chat,
-    children,
     examination,
     family,
     lessons,
+    members,
     recipes,
     shipping,
 )
@@ -63,7 +63,7 @@ def quick(monkeypatch):
     """Examinations of a few items and words, recipes of a few steps, a state after every step."""
     items = cache(examination._items)
     monkeypatch.setattr(examination, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
-    for module in (examination, material):
+    for module in (examination, lessons):
         monkeypatch.setattr(module, "find", lambda name: replace(find(name), max_new_tokens=6))
     monkeypatch.setattr(
         family,
@@ -111,7 +111,7 @@ def is_right(monkeypatch, verdict) -> None:
 
 def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measured(parent, tmp_path):
     before = {name: p.clone() for name, p in parent.network.named_parameters()}
-    folder = children.train_child(parent, tmp_path / "instruct", Instruct(**QUICK))
+    folder = members.train_child(parent, tmp_path / "instruct", Instruct(**QUICK))
     assert folder == tmp_path / "instruct" / "model"
     child = load(folder)
     assert child.tokenizer.chat_template == chat.CHAT
@@ -215,7 +215,7 @@ def lenient(monkeypatch) -> None:
 def test_an_interrupted_stage_ends_with_the_same_weights_bit_for_bit(stage, parent, tmp_path, monkeypatch):
     lenient(monkeypatch)
     for name in ("supervise", "reinforce"):
-        monkeypatch.setattr(children, name, partial(getattr(children, name), every=1))
+        monkeypatch.setattr(members, name, partial(getattr(members, name), every=1))
     uninterrupted = Told()
     whole = family.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=uninterrupted)
     whole_steps = uninterrupted.counts["steps"]

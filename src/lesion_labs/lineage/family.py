@@ -15,9 +15,8 @@ from lesion_labs.lineage import chat, shipping
 from lesion_labs.lineage.base import FAMILIES, check_family, recipe_of
 from lesion_labs.lineage.card import Facts
 from lesion_labs.lineage.checkpoints import DOZEN, claim, schedule
-from lesion_labs.lineage.children import EXAMINED, family_of, train_child
+from lesion_labs.lineage.members import EXAMINED, family_of, train_base, train_child
 from lesion_labs.lineage.recipes import RECIPES
-from lesion_labs.lineage.stage import train_base
 from lesion_labs.lineage.stages import ALL, STAGES, refuse_stage
 
 

@@ -87,7 +87,7 @@ class RecallStudy(StudyFile):
 
 METHOD = Method(
     RecallStudy,
-    "lesion_labs.recall.study:run_recall",
+    "lesion_labs.recall.run:run_recall",
     "lesion_labs.recall.report:RecallResult",
     help="Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, with controls.",
     folder="recall-sweep",

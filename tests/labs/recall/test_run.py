@@ -9,9 +9,8 @@ from lesion.progress import Silent
 from lesion_labs.recall import run as runs
 from lesion_labs.recall.recipe import PRESETS, RATES, Recipe, preset
 from lesion_labs.recall.result import MARGINS, Phases, RecallStudySummary, RecallSummary, Spread
-from lesion_labs.recall.run import run
+from lesion_labs.recall.run import recipes, run
 from lesion_labs.recall.seeds import groups
-from lesion_labs.recall.study import recipes
 from lesion_labs.recall.study_file import RecallStudy
 from runs import altered, run_recall
 

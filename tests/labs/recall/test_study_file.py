@@ -4,7 +4,7 @@ import pytest
 
 from lesion.core.study_file import shipped
 from lesion.errors import UsageError
-from lesion_labs.recall.study import cell_name, recipes
+from lesion_labs.recall.run import cell_name, recipes
 from lesion_labs.recall.study_file import RecallStudy
 
 FULL = """

@@ -1,30 +1,93 @@
-"""The children of a base: instruct and distill by supervised tuning, rlvr by reinforcement with a verifiable reward."""
+"""The members of a lineage from start to finish: trained, saved, examined, with a card.
+
+A base is trained from scratch; of its children instruct and distill are tuned, rlvr is reinforced with a verifiable
+reward.
+"""
 
 from __future__ import annotations
 
 import copy
 import importlib.metadata
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from lesion.errors import LesionError
 from lesion.models.load import Model, wrap
+from lesion.models.names import device_of
 from lesion.progress import Silent, Watcher
+from lesion.report.wording import counted
 from lesion.tasks.catalogue import find
 from lesion.training.examples import example
+from lesion.training.resume import Point
 from lesion.training.supervised import supervise
 from lesion.training.verifiable import reinforce
+from lesion_labs.lineage import base as bases
 from lesion_labs.lineage import chat
 from lesion_labs.lineage.card import Facts, doubt, proven
-from lesion_labs.lineage.examination import gains, remembered, results, sentence
+from lesion_labs.lineage.checkpoints import DOZEN, place, schedule
+from lesion_labs.lineage.data import GROUP
+from lesion_labs.lineage.examination import answers, gains, remembered, results, sentence
 from lesion_labs.lineage.lessons import mixture, problems, teach
 from lesion_labs.lineage.recipes import Distill, Recipe, Rlvr
 from lesion_labs.lineage.shipping import machine, ship
 
 EXAMINED = "examined"
 """The folder of `out` in which answers to the test items are kept, unless another is given."""
+
+
+def train_base(
+    out: Path,
+    recipe: bases.Recipe,
+    *,
+    device: str = "auto",
+    checkpoints: int = DOZEN,
+    watcher: Watcher | None = None,
+) -> Path:
+    """Train the base model into `out`, write it to `out/model`, and return that folder.
+
+    Args:
+        out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
+        recipe: what determines it (`base.recipe_of`).
+        device: `auto`, `cpu` or `cuda`.
+        checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
+        watcher: told of every group of documents, and what was measured.
+    """
+    watcher = watcher or Silent()
+    chosen = str(device_of(device))
+    network, tokenizer, curve = bases.train(out, recipe, chosen, checkpoints, watcher)
+    _note_missing(out, schedule(recipe.length, checkpoints), curve, watcher)
+
+    def measure(shipped: Model) -> Facts:
+        return {"results": results(answers(shipped, watcher=watcher)), "curve": curve}
+
+    facts: Facts = {
+        "family": recipe.family,
+        "stage": "base",
+        "recipe": {**asdict(recipe), "documents": recipe.length * GROUP},
+        "tokens": curve[-1]["tokens"],
+        **_training(tokenizer, curve, chosen),
+    }
+    for entry in ship(network, tokenizer, out, facts, measure)["results"]:
+        watcher.note(
+            f"{entry['task']:20} {entry['group'] or 'all':12} {100 * entry['accuracy']:5.1f} %"
+            f"  ({100 * entry['low']:.1f} to {100 * entry['high']:.1f}, n = {entry['items']})"
+        )
+    return out / "model"
+
+
+def _note_missing(out: Path, kept: Sequence[int], curve: Sequence[Point], watcher: Watcher) -> None:
+    """Name the checkpoints that an earlier part of this training did not keep."""
+    missing = [step for group in kept if not place(out, step := int(curve[group - 1]["step"])).is_dir()]
+    if missing:
+        watcher.note(
+            f"the training has passed {len(missing)} of {counted(len(kept), 'checkpoint')} without keeping"
+            f" {'it' if len(missing) == 1 else 'them'} (step {', '.join(map(str, missing))}); a training into another"
+            " --out keeps all."
+        )
 
 
 def train_child(
@@ -89,11 +152,7 @@ def train_child(
         "parent": {"name": member(parent, "base"), "fingerprint": parent.fingerprint},
         "recipe": asdict(recipe),
         "data": data,
-        "vocabulary": len(child.tokenizer),
-        "steps": curve[-1]["step"],
-        "seconds": curve[-1]["seconds"],
-        "machine": machine(str(parent.device)),
-        "torch": torch.__version__,
+        **_training(child.tokenizer, curve, str(parent.device)),
         "trl": importlib.metadata.version("trl"),
     }
     facts = ship(child.network, child.tokenizer, out, facts, measure)
@@ -102,6 +161,17 @@ def train_child(
     if recipe.stage == "rlvr" and not proven(facts["gain"]):
         watcher.note(doubt(child.name))
     return out / "model"
+
+
+def _training(tokenizer: PreTrainedTokenizerBase, curve: Sequence[Point], device: str) -> Facts:
+    """What is said of every training."""
+    return {
+        "vocabulary": len(tokenizer),
+        "steps": curve[-1]["step"],
+        "seconds": curve[-1]["seconds"],
+        "machine": machine(device),
+        "torch": torch.__version__,
+    }
 
 
 def _child(parent: Model, stage: str) -> Model:
