@@ -85,7 +85,7 @@ def per_call(run: Callable[[], Any], device: str, times: int) -> float:
 
 def search(options: argparse.Namespace, note: Findings, left: Left) -> None:
     """What a search for a truncation decomposes of one block, and how exactly."""
-    from lesion.edits.spectrum import decompose
+    from lesion.edits.spectra import decompose
 
     width, inner = {"tiny": (64, 128), "0.5b": (896, 4864), "7b": (3584, 18944)}[options.shape]
     torch.manual_seed(0)

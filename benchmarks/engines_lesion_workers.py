@@ -12,7 +12,7 @@ from engines_lesion import asked
 from lesion.edits.edit import BASELINE
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.opening import opened
+from lesion.engines.config import opened
 from lesion.models.load import load
 
 LIBRARIES = ("lesion", "ray", "transformers", "torch")

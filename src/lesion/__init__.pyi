@@ -27,7 +27,7 @@ from lesion.edits.reference import read_reference as read_reference
 from lesion.edits.replace import Replace as Replace
 from lesion.edits.selections.listed import Listed as Listed
 from lesion.edits.selections.neurons import LAPE as LAPE
-from lesion.edits.selections.random_control import Random as Random
+from lesion.edits.selections.controls import Random as Random
 from lesion.edits.selections.topk import Magnitude as Magnitude
 from lesion.edits.selections.topk import MathNeuro as MathNeuro
 from lesion.edits.selections.topk import Wanda as Wanda

@@ -9,8 +9,7 @@ from lesion.arguments import validated
 from lesion.bar import watching
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
-from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
+from lesion.engines.config import EngineChoice, opened
 from lesion.progress import Watcher
 from lesion.registry import load_study, method_of, recall
 

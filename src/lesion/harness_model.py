@@ -20,9 +20,8 @@ import lesion.harness_entry
 from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.files.artefact import edit_for
 from lesion.edits.table import refuse_unknown_places
-from lesion.engines.config import EngineChoice
+from lesion.engines.config import EngineChoice, opened
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.opening import opened
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model, load
 from lesion.tasks import chat

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from commandline import questions
 from lesion.core.rates import loops, rates, truncated
-from lesion.engines.loops import LEAST
+from lesion.engines.endings import LEAST
 from lesion.errors import UsageError
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study

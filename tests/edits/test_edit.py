@@ -24,7 +24,7 @@ from lesion.edits.edit import (
     parts,
 )
 from lesion.edits.place import UNITS
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import from_json, parse, to_json

@@ -8,13 +8,12 @@ from torch.nn.functional import linear
 
 from lesion.edits import lowrank
 from lesion.edits.apply import applied
-from lesion.edits.by_row import maskable
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.lowrank import factor_bytes
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
-from lesion.edits.table import tabulate
+from lesion.edits.table import maskable, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from tiny import FAMILIES, UNLIKE, model, tiny, tokenizer

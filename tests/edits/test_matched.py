@@ -6,7 +6,7 @@ import pytest
 
 from lesion.edits.edit import Scale, ScaleParameters, Truncate, parts
 from lesion.edits.matched import matched_controls
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import parse
 from lesion.edits.units import part_of

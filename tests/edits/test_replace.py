@@ -13,9 +13,8 @@ from lesion.edits.files.as_weights import edit_files
 from lesion.edits.matched import matched_controls
 from lesion.edits.reference import read_reference
 from lesion.edits.replace import Replace
-from lesion.edits.simplify import simplified
 from lesion.edits.table import tabulate
-from lesion.edits.text import from_json, parse, to_json
+from lesion.edits.text import from_json, parse, simplified, to_json
 from lesion.errors import LesionError, UsageError
 from lesion.reprs import LONGEST
 from tiny import model

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from lesion.edits.apply import applied
-from lesion.edits.simplify import simplified
-from lesion.edits.text import parse
+from lesion.edits.text import parse, simplified
 from tiny import model
 
 

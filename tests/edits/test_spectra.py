@@ -11,8 +11,7 @@ import tiny
 from lesion.cache import cache_folder
 from lesion.edits import spectra as kept
 from lesion.edits.edit import Truncate
-from lesion.edits.spectra import SMALLEST, Spectra, spectra
-from lesion.edits.spectrum import decompose
+from lesion.edits.spectra import SMALLEST, Spectra, decompose, spectra
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
 

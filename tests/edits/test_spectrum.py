@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.edits.edit import Truncate
-from lesion.edits.spectrum import decompose
+from lesion.edits.spectra import decompose
 from lesion.errors import LesionError
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import tiny
 from lesion.edits.edit import Compose, ScaleParameters
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import Effect, check_effects, scaled, written

@@ -6,9 +6,8 @@ import pytest
 
 import tiny
 from alone import EDITS, greedy, prompts
-from lesion.engines.closing import FORCED, Closing
+from lesion.engines.endings import FORCED, Closing, StopStrings
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.errors import UsageError

@@ -3,10 +3,9 @@
 import pytest
 
 import tiny
-from lesion.engines import opening
-from lesion.engines.config import EngineChoice
+from lesion.engines import config as opening
+from lesion.engines.config import EngineChoice, opened
 from lesion.engines.factory import load_for
-from lesion.engines.opening import opened
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import tiny
 from alone import drawn, greedy, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.engines.endings import LEAST, Loop, StopStrings
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.loops import LEAST, Loop
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.errors import UsageError

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import tiny
-from lesion.engines.stop_strings import StopStrings
+from lesion.engines.endings import StopStrings
 
 
 def byte_pairs() -> hf.PreTrainedTokenizerFast:

@@ -11,8 +11,7 @@ import pytest
 import tiny
 from alone import greedy, prompts
 from lesion.edits.edit import BASELINE
-from lesion.engines.closing import FORCED, Closing
-from lesion.engines.stop_strings import StopStrings
+from lesion.engines.endings import FORCED, Closing, StopStrings
 from lesion.engines.vllm.building import Running
 from lesion.engines.vllm.jobs import Job, Jobs
 

@@ -13,8 +13,7 @@ from lesion.cli.terminal import Terminal, say
 from lesion.core.method import Method
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
-from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
+from lesion.engines.config import EngineChoice, opened
 from lesion.errors import UsageError
 from lesion.outputs import default_folder, refuse_another_kind
 from lesion.plain import plain

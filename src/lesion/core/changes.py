@@ -9,8 +9,7 @@ import pandas as pd
 
 from lesion.edits.edit import BASELINE, EditLike, ReadEdit, as_edit, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
-from lesion.edits.simplify import simplified
-from lesion.edits.text import parse
+from lesion.edits.text import parse, simplified
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
 

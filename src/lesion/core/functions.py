@@ -20,8 +20,7 @@ from lesion.core.signatures import PLACES, documented, parameters, places
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Compose, Single
-from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
+from lesion.engines.config import EngineChoice, opened
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.models.owner import held

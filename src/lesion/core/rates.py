@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lesion.engines.loops import LEAST
+from lesion.engines.endings import LEAST
 from lesion.tasks.task import TRUNCATED
 from lesion.tasks.thinking import unclosed
 

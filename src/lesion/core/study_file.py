@@ -163,7 +163,7 @@ class DecodingPlan(Table):
     """How answers are decoded: greedy at temperature 0, else sampled under the study's seed.
 
     With `stop_loops` an answer that has said the same piece so many times in a row is ended there (see
-    `lesion.engines.loops`), which is approximate.
+    `lesion.engines.endings`), which is approximate.
     """
 
     temperature: Annotated[Number, Field(ge=0)] = option(

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lesion.arguments import validated
-from lesion.edits.by_row import with_scaled_weights
 from lesion.edits.edit import EditLike, of_places, of_spectra, of_weights
 from lesion.edits.files.artefact import edit_for
 from lesion.edits.gates import hung
+from lesion.edits.table import with_scaled_weights
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.build import has_own_forward

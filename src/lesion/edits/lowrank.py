@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from lesion.edits.spectra import spectra
-from lesion.edits.spectrum import Spectrum
+from lesion.edits.spectra import Spectrum, spectra
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleParameters, Single, Truncate, composed, parts
 from lesion.edits.replace import Replace
+from lesion.edits.selections.controls import Matched, Random, drawing_keys
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.matched_control import Matched
-from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.table import refuse_unknown_places
 from lesion.edits.units import NumberedEdit, how_many, part_of, scaling
 from lesion.errors import UsageError

@@ -1,10 +1,12 @@
-"""The text and the JSON form of edits: written by `str(edit)` and `to_json`, read back here."""
+"""The text and the JSON form of edits: written by `str(edit)` and `to_json`, read back here; one spelling of each."""
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lesion.arguments import LongText, validated
@@ -20,10 +22,11 @@ from lesion.edits.edit import (
     Truncate,
     composed,
     number,
+    parts,
 )
 from lesion.edits.place import Unit
 from lesion.edits.replace import ADDRESS, Replace, place_of
-from lesion.edits.units import scale_at
+from lesion.edits.units import part_of, scale_at
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -227,3 +230,41 @@ def from_json(
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     raise UsageError(f"This is not an edit in JSON form: {reprlib.repr(value)}.")
+
+
+ORDER: tuple[Unit, ...] = ("block", "attention", "group", "head", "mlp", "expert", "neuron", "matrix")
+Place = tuple[int, int, int, str]
+"""Block, unit in this order, number of the head, group, expert or neuron, and name of the matrix."""
+
+
+def simplified(edit: Edit) -> Edit:
+    """The same change with every place named once, in order, and without what changes nothing.
+
+    Factors on one place are multiplied. An edit with a selection of weights stays as it is: selections are made on the
+    unedited weights, and their order may matter.
+
+    Example:
+        >>> str(simplified(lesion.parse("4×0.5 + 3×0 + 4×0.5 + 2×1")))
+        '3×0 + 4×0.25'
+    """
+    single = list(parts(edit))
+    if any(isinstance(part, ScaleParameters) for part in single):
+        return edit
+    scaled: dict[Place, list[Scale]] = {}
+    others: dict[str, Single] = {}
+    for part in single:
+        if isinstance(part, Scale):
+            scaled.setdefault(_order(part), []).append(part)
+        elif not (isinstance(part, Truncate) and part.keep == 1):
+            others.setdefault(str(part), part)
+    together = [scaled[place] for place in sorted(scaled)]
+    scales = [replace(own[0], factor=math.prod(float(part.factor) for part in own)) for own in together]
+    kept: list[Single] = [scale for scale in scales if scale.factor != 1]
+    kept += [others[text] for text in sorted(others)]
+    return composed(kept) if kept else BASELINE
+
+
+def _order(part: Scale) -> Place:
+    which = part_of(part)
+    named = isinstance(which, str)
+    return part.layer, ORDER.index(part.unit), 0 if named else int(which or 0), str(which) if named else ""

@@ -14,7 +14,7 @@ from lesion.edits.factors import scale_output, scale_slices
 from lesion.edits.lowrank import output_part
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors
-from lesion.edits.unit_factors import UnitFactors
+from lesion.edits.table import UnitFactors
 from lesion.errors import LesionError
 from lesion.models.units import Experts, OutputPart, Site, Slices
 

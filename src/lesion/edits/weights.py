@@ -15,8 +15,7 @@ from torch import Tensor
 from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
 from lesion.edits.selections.selection import check_extent, refuse_unknown_matrices
-from lesion.edits.spectra import spectra
-from lesion.edits.spectrum import on_random_subspace
+from lesion.edits.spectra import on_random_subspace, spectra
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model

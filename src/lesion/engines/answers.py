@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Request, Response
-from lesion.engines.stop_strings import StopStrings
 from lesion.models.load import Model
 from lesion.tasks.task import Answer, Finish
 

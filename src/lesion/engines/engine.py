@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 class Decoding:
     """How answers are decoded: greedy at temperature 0, else sampled (see `lesion.engines.sampling`).
 
-    With `thinking_tokens` a trace of so many tokens is closed (see `lesion.engines.closing`), and the answer goes on
+    With `thinking_tokens` a trace of so many tokens is closed (see `lesion.engines.endings`), and the answer goes on
     behind it within `max_new_tokens`, which the trace counts towards; 0 lets it think on.
 
-    With `stop_loops` an answer ends once it has said the same piece so many times in a row (see
-    `lesion.engines.loops`); 0 lets it go on. That is approximate: an answer that would have left its loop is judged by
-    what it said until then.
+    With `stop_loops` an answer ends once it has said the same piece so many times in a row (`lesion.engines.endings`);
+    0 lets it go on. That is approximate: an answer that would have left its loop is judged by what it said until then.
 
     No answer begins with one of the `forbidden` token ids: the first token is the most probable, or is drawn, among the
     others. A looked-up token (`Request.tokens`) is forbidden likewise: probabilities and ranks are among the others.
@@ -127,7 +126,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class MakeEngine(Protocol):
-    """What makes the engine of a model: an engine's class, or what `lesion.engines.opening.opened` gives."""
+    """What makes the engine of a model: an engine's class, or what `lesion.engines.config.opened` gives."""
 
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
         """An engine that answers with this model; `batch_size` rows at once, or `auto`."""

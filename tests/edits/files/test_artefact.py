@@ -16,9 +16,9 @@ from synthetic import inputs, mathneuro, wanda_rows
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.container import BLANK, encode
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Both, Either, Without, count
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError

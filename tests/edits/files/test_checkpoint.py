@@ -20,8 +20,8 @@ from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply
 from lesion.edits.files.edit_file import EditFile
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.listed import Listed
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError

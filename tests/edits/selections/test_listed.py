@@ -7,8 +7,8 @@ import torch
 from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters
 from lesion.edits.matched import matched_controls
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.listed import Listed
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import parse
 from lesion.edits.weights import written

@@ -7,9 +7,8 @@ import torch
 
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.matched import matched_controls
+from lesion.edits.selections.controls import BINS, Matched, Random
 from lesion.edits.selections.inputs import Inputs, InputSums
-from lesion.edits.selections.matched_control import BINS, Matched
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.recipes import from_recipe
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude

@@ -15,8 +15,8 @@ from torch import Tensor
 
 import tiny
 from lesion.edits.selections import topk as module
+from lesion.edits.selections.controls import Random, drawing_keys
 from lesion.edits.selections.inputs import Inputs, InputSums
-from lesion.edits.selections.random_control import Random, drawing_keys
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection, count, fixed_together
 from lesion.edits.selections.thresholds import top_count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda

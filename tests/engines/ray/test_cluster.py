@@ -18,9 +18,9 @@ from commandline import lesion as command
 from commandline import questions as written
 from commandline import save
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
-from lesion.engines import opening
+from lesion.engines import config as opening
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.factory import Opened

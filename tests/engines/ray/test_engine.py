@@ -21,8 +21,8 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.ray.cluster import Cluster
 from lesion.engines.ray.engine import Call, RayEngine, cause
+from lesion.engines.ray.joining import Raylet
 from lesion.engines.ray.placement import Node, Placement
-from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import cut
 from lesion.engines.ray.worker import Answerer, Order, Ready, WorkerInfo
 from lesion.errors import LesionError, UsageError

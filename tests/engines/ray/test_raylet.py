@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import lesion.engines.ray.raylet
-from lesion.engines.ray.raylet import Raylet
+import lesion.engines.ray.joining
+from lesion.engines.ray.joining import Raylet
 from raying import needs_ray, ray
 
 __all__ = ["ray"]
@@ -19,7 +19,7 @@ def listening():
 
 
 def test_what_listens_has_not_ended_and_what_no_longer_listens_has(listening, monkeypatch):
-    monkeypatch.setattr(lesion.engines.ray.raylet, "EVERY", 0.0)
+    monkeypatch.setattr(lesion.engines.ray.joining, "EVERY", 0.0)
     raylet = Raylet(*listening.getsockname())
     assert not raylet.ended()
     listening.close()
@@ -30,18 +30,18 @@ def test_one_that_cannot_be_reached_is_not_taken_for_dead(monkeypatch):
     def slow(*_, **__):
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(lesion.engines.ray.raylet.socket, "create_connection", slow)
+    monkeypatch.setattr(lesion.engines.ray.joining.socket, "create_connection", slow)
     assert not Raylet("127.0.0.1", 1).ended()
 
 
 def test_it_is_looked_after_now_and_then_and_not_with_every_answer(listening, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(lesion.engines.ray.raylet, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(lesion.engines.ray.joining, "time", SimpleNamespace(monotonic=lambda: now[0]))
     raylet = Raylet(*listening.getsockname())
     assert not raylet.ended()
     listening.close()
     assert not raylet.ended()
-    now[0] += lesion.engines.ray.raylet.EVERY
+    now[0] += lesion.engines.ray.joining.EVERY
     assert raylet.ended()
 
 
@@ -55,7 +55,7 @@ def _stand_in(address: str, port: int) -> SimpleNamespace:
 
 def test_of_several_machines_this_one_is_looked_after_and_only_where_it_is_within_reach(listening, monkeypatch):
     address, port = listening.getsockname()
-    monkeypatch.setattr(lesion.engines.ray.raylet, "ray_module", lambda: _stand_in(address, port))
+    monkeypatch.setattr(lesion.engines.ray.joining, "ray_module", lambda: _stand_in(address, port))
     assert Raylet.here() == Raylet(address, port)
     listening.close()
     assert Raylet.here() is None

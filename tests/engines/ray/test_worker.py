@@ -9,7 +9,7 @@ import torch
 import tiny
 from alone import prompts
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.checking import spelling
 from lesion.engines.engine import Decoding, Request, Response

@@ -6,8 +6,8 @@ import tiny
 from alone import drawn, greedy, prompts
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.selections.topk import Magnitude
+from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.prefixes import Prefix

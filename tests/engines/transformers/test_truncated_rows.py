@@ -4,10 +4,10 @@ import torch
 import tiny
 from alone import greedy, prompts
 from lesion.edits.apply import applied
-from lesion.edits.by_row import maskable
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
 from lesion.edits.gates import gated
-from lesion.edits.spectrum import Spectrum
+from lesion.edits.spectra import Spectrum
+from lesion.edits.table import maskable
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError

@@ -10,7 +10,7 @@ import lesion.engines.transformers.engine
 import tiny
 from alone import forward, greedy, prompts
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleMlp, ScaleParameters, of_places, of_weights
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine

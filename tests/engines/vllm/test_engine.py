@@ -7,7 +7,7 @@ import torch
 
 from alone import drawn, greedy
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Decoding, Engine, Request
 from lesion.engines.transformers.engine import TransformersEngine

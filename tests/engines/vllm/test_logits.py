@@ -13,8 +13,7 @@ from alone import noise, nucleus
 from lesion.engines.answers import looked_up
 from lesion.engines.engine import Request
 from lesion.engines.sampling import noise_key
-from lesion.engines.vllm.logits import Draw, Wish, draw
-from lesion.engines.vllm.scoring import looks, scored
+from lesion.engines.vllm.wishes import Draw, Wish, draw, looks, scored
 
 VOCABULARY = 64
 choices_ = st.lists(st.lists(st.integers(5, 12), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6)

@@ -15,8 +15,8 @@ from lesion.core.run import Run
 from lesion.core.store import Store
 from lesion.edits.apply import applied
 from lesion.edits.edit import ScaleParameters
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.listed import Listed
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError

@@ -10,7 +10,7 @@ from oracle import Listener, observed
 
 from commandline import write
 from lesion.edits.files.artefact import read_edit
-from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.studies.isolation.activation_cache import draw_texts

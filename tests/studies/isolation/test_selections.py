@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from lesion.edits.selections.controls import Random
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
 from lesion.report.values import Estimate

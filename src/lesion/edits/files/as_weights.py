@@ -31,7 +31,7 @@ from lesion.edits.edit import (
 )
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.edit_file import EditFile
-from lesion.edits.selections.columns import Columns
+from lesion.edits.selections.listed import Columns
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.units import ScaleMatrix, UnitEdit, site_of

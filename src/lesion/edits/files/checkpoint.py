@@ -19,10 +19,9 @@ from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
 from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.checkpoint_pass import EditOnCheckpoint, applied_edits
-from lesion.edits.files.folder import emerging, refuse_occupied
+from lesion.edits.files.folder import COPIED, COPIED_NAMES, copy_others, emerging, refuse_occupied, write_card
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite
-from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.files.truncated import Truncated, refuse_nothing, truncated, write_factors
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError

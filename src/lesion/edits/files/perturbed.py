@@ -19,9 +19,8 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.files.checkpoint import resolve
-from lesion.edits.files.folder import emerging, refuse_occupied
+from lesion.edits.files.folder import copy_others, emerging, refuse_occupied
 from lesion.edits.files.shards import as_tensor, rewrite
-from lesion.edits.files.sidecar_files import copy_others
 from lesion.errors import LesionError, UsageError
 from lesion.models.not_finite import not_finite_in
 from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey, write_index

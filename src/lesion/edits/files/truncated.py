@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lesion.edits.cuts import Cut
 from lesion.edits.edit import Truncate
-from lesion.edits.spectrum import decompose
+from lesion.edits.spectra import decompose
 from lesion.errors import UsageError
 
 

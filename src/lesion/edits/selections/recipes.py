@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lesion.edits.selections.columns import Columns
+from lesion.edits.selections.controls import Matched, Random
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.listed import Listed
-from lesion.edits.selections.matched_control import Matched
+from lesion.edits.selections.listed import Columns, Listed
 from lesion.edits.selections.neurons import LAPE
-from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Both, Either, Selection, Without
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError

@@ -8,9 +8,9 @@ of a matrix follows from the recipe and that matrix alone, which lets a checkpoi
     Magnitude(keep)                    the largest weights
     LAPE(skill, controls, keep)        feed-forward neurons that fire on the skill alone (`neurons.py`)
     Listed(places)                     weights named one by one (`listed.py`)
-    Columns(address, start, stop)      what of one matrix reads some of its inputs (`columns.py`)
-    Random(like, seed)                 as many weights of every matrix as another selection, drawn (`random_control.py`)
-    Matched(like, seed, texts)         likewise, and as many of every size or importance (`matched_control.py`)
+    Columns(address, start, stop)      what of one matrix reads some of its inputs (`listed.py`)
+    Random(like, seed)                 as many weights of every matrix as another selection, drawn (`controls.py`)
+    Matched(like, seed, texts)         likewise, and as many of every size or importance (`controls.py`)
     a | b, a & b, a - b                either, both, the first without the second
 
 The rule for ties: the top share of a matrix is every weight whose score reaches that of the k-th largest, with

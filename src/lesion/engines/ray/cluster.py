@@ -14,9 +14,8 @@ from typing import Any
 
 from lesion.engines.checking import spelling
 from lesion.engines.config import EngineChoice
-from lesion.engines.ray.joining import connected, ray_module
+from lesion.engines.ray.joining import Raylet, connected, ray_module
 from lesion.engines.ray.placement import Node, Placement, planned, refuse_crowd
-from lesion.engines.ray.raylet import Raylet
 from lesion.engines.ray.units import Unit
 from lesion.engines.ray.worker import Answerer, Order, WorkUnit
 from lesion.models.load import Model

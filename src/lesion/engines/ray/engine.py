@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
-from lesion.edits.by_row import in_weights
 from lesion.edits.edit import Edit, of_spectra, of_weights
+from lesion.edits.table import in_weights
 from lesion.engines.engine import Request, Response
 from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module

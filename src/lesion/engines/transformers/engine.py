@@ -15,18 +15,16 @@ from weakref import WeakKeyDictionary
 import torch
 import transformers
 
-from lesion.edits.by_row import Written, by_rows, in_weights, with_scaled_weights
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
 from lesion.edits.replacing import refuse_other_models
-from lesion.edits.table import Table, tabulate
+from lesion.edits.table import Table, Written, by_rows, in_weights, tabulate, with_scaled_weights
 from lesion.edits.weights import written
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
-from lesion.engines.closing import closing_of
+from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Decoding, Request, Response, Work
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit

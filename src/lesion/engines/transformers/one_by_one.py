@@ -16,9 +16,8 @@ from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.engines.answers import chosen, contrasted, generated, looked_up
 from lesion.engines.checking import longest_answer
-from lesion.engines.closing import closing_of
+from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Request, Response, Work
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import next_tokens
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.scoring import score

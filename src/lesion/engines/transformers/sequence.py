@@ -6,11 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lesion.engines.closing import Closing
+from lesion.engines.endings import Closing, Loop, StopStrings
 from lesion.engines.engine import Request
-from lesion.engines.loops import Loop
 from lesion.engines.sampling import noise_key
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.prefixes import NOTHING, Prefix
 from lesion.tasks.task import Finish
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from lesion.edits.by_row import Written
 from lesion.edits.edit import (
     BASELINE,
     Compose,
@@ -23,21 +22,20 @@ from lesion.edits.edit import (
     of_weights,
 )
 from lesion.edits.factors import factors
+from lesion.edits.table import Written
 from lesion.edits.units import of_units
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
-from lesion.engines.closing import closing_of
+from lesion.engines.endings import Loop, StopStrings, closing_of
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
-from lesion.engines.loops import Loop
 from lesion.engines.sampling import noise_key
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.scoring import Look, looks, scored
 from lesion.engines.vllm.trials import trials_of_places, trials_of_weights
 from lesion.engines.vllm.weights import edited_on, place_of, touched
+from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 

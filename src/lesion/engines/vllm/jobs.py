@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lesion.engines.answers import Lookup
-from lesion.engines.closing import Closing
+from lesion.engines.endings import Closing, Loop, StopStrings
 from lesion.engines.engine import Request
-from lesion.engines.loops import Loop
-from lesion.engines.stop_strings import StopStrings
 from lesion.engines.vllm.building import Running
-from lesion.engines.vllm.logits import Settings, Wish
-from lesion.engines.vllm.scoring import Look
+from lesion.engines.vllm.wishes import Look, Settings, Wish
 from lesion.engines.vllm.worker import KEY
 from lesion.errors import LesionError
 from lesion.tasks.task import Finish
@@ -137,7 +134,7 @@ class Jobs:
         forbidden = job.look.forbidden if job.look else job.request.decoding.forbidden if job.request else ()
         wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw, forbidden)
         parameters = SamplingParams(
-            temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.logits.draw`
+            temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.wishes.draw`
             max_tokens=job.limit - len(job.generated),
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,

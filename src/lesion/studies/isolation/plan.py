@@ -15,9 +15,8 @@ from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, Scal
 from lesion.edits.matched import matched_controls
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
+from lesion.edits.selections.controls import Matched, Random, left_out
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.matched_control import Matched
-from lesion.edits.selections.random_control import Random, left_out
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.units import of_units, site_of
 from lesion.edits.weights import written

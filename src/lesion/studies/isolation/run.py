@@ -14,8 +14,7 @@ from lesion.core.store import Store
 from lesion.core.study_file import PROMPTING, ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit, of_weights, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
-from lesion.edits.simplify import simplified
-from lesion.edits.text import parse
+from lesion.edits.text import parse, simplified
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.activation_cache import draw_texts, identity

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lesion.edits.selections.controls import left_out
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
-from lesion.edits.selections.random_control import left_out
 from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
