@@ -67,7 +67,7 @@ from lesion.studies.overlay.report import OverlayResult as OverlayResult
 from lesion.studies.patching.report import PatchingResult as PatchingResult
 from lesion.studies.truncation.report import TruncationResult as TruncationResult
 from lesion.studies.tuning.report import TuningResult as TuningResult
-from lesion.tasks.aligned import aligned as aligned
+from lesion.tasks.counterparts import aligned as aligned
 from lesion.tasks.given import task as task
 from lesion.tasks.catalogue import find
 

@@ -10,7 +10,7 @@ from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.run import draw_items
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import calibration_items, draw, find
-from lesion.tasks.values import shown, value
+from lesion.tasks.item_clusters import shown, value
 from tiny import model
 
 TASK = "arithmetic:add?shots=2&sets=4"

@@ -6,7 +6,7 @@ import pytest
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import find
-from lesion.tasks.corruption import corruptions_of
+from lesion.tasks.counterparts import corruptions_of
 from lesion.tasks.generated.family import words
 from rowfiles import write
 

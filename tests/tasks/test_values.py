@@ -5,8 +5,8 @@ import re
 import pytest
 
 from lesion.tasks.catalogue import find
+from lesion.tasks.item_clusters import sharing, shown, value
 from lesion.tasks.task import Item
-from lesion.tasks.values import sharing, shown, value
 
 
 @pytest.mark.parametrize("name", ["arithmetic:add", "arithmetic:multiply"])

@@ -8,7 +8,7 @@ from itertools import islice
 
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.tasks.aligned import every_aligned
+from lesion.tasks.counterparts import every_aligned
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import spell
@@ -32,8 +32,8 @@ def frames(
 ) -> list[Frame]:
     """Items with the texts that are aligned with them: from the first token on, each with one of the same role.
 
-    Two questions of one form (`lesion.tasks.aligned`) are aligned where their prompts have as many tokens, and each of
-    their words has as many as the word at the same place. An item itself may be among its texts.
+    Two questions of one form (`lesion.tasks.counterparts`) are aligned where their prompts have as many tokens, and each
+    of their words has as many as the word at the same place. An item itself may be among its texts.
 
     Args:
         model: whose tokenizer counts.

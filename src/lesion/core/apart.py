@@ -20,8 +20,8 @@ from lesion.edits.files.artefact import SUFFIX, read_edit
 from lesion.errors import LesionError, UsageError
 from lesion.files import STUDY_BYTES, parse_toml, read_text
 from lesion.tasks.catalogue import calibration_items, draw, find, source
+from lesion.tasks.item_clusters import sharing, shown, value
 from lesion.tasks.task import Item, Task
-from lesion.tasks.values import sharing, shown, value
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.models.tokenizer_files import latest_change
+from lesion.models.tokenizer import latest_change
 from lesion.plain import short
 from lesion.report.wording import counted
 from lesion.tasks.conversation import dated

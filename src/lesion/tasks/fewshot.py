@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lesion.errors import UsageError
-from lesion.tasks.aligned import Aligning
+from lesion.tasks.counterparts import Aligning
 from lesion.tasks.task import Answer, Item, Task
 from lesion.tasks.wrapped import WrappedTask, calibration_items
 

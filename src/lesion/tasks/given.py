@@ -19,7 +19,7 @@ from lesion.arguments import several, shown, validated
 from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.reprs import short_repr
-from lesion.tasks.corruption import others_of_group
+from lesion.tasks.counterparts import others_of_group
 from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered, style_of

@@ -14,7 +14,7 @@ from lesion.errors import UsageError, nearest
 from lesion.plain import short
 from lesion.reprs import short_repr
 from lesion.tasks import contrast
-from lesion.tasks.corruption import others_of_group
+from lesion.tasks.counterparts import others_of_group
 from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
 from lesion.tasks.question_files import EXAMPLE, LISTS, json_rows, read_rows

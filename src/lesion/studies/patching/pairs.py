@@ -12,7 +12,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.patching.study import POSITIONS
 from lesion.tasks.continuations import encode_contrast
-from lesion.tasks.corruption import corruptions_of
+from lesion.tasks.counterparts import corruptions_of
 from lesion.tasks.task import Item, Task
 
 CANDIDATES = 60

@@ -25,7 +25,7 @@ from lesion.studies.patching.result import DIRECTIONS, Direction, PatchedTask, P
 from lesion.studies.patching.study import KINDS, PatchingStudy
 from lesion.studies.patching.summary import Measured, name_of, summarise
 from lesion.tasks.catalogue import find
-from lesion.tasks.corruption import corruptions_of
+from lesion.tasks.counterparts import corruptions_of
 from lesion.tasks.task import Item, Task
 
 

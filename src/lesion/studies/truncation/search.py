@@ -22,8 +22,8 @@ from lesion.studies.truncation.elimination import hopeless, looks, threshold
 from lesion.studies.truncation.grid import GridCell
 from lesion.studies.truncation.result import ItemsPart
 from lesion.studies.truncation.study import Objective, Screen, TruncationStudy
+from lesion.tasks.item_clusters import value
 from lesion.tasks.task import Item, Task
-from lesion.tasks.values import value
 
 # An answer to this share of all items, and to so much more of them than without the edit, is a label.
 LABEL, MORE = 0.9, 0.1

@@ -10,8 +10,8 @@ from lesion.core.study_file import Questions, TaskChoice
 from lesion.errors import UsageError
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import draw, find
+from lesion.tasks.item_clusters import value
 from lesion.tasks.task import Item, Task
-from lesion.tasks.values import value
 
 TRAINABLE = (
     *("primer:arithmetic", "primer:reading", "arithmetic:add", "arithmetic:subtract", "arithmetic:multiply"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
-from lesion.tasks.corruption import corrupted, others_of_group
+from lesion.tasks.counterparts import corrupted, others_of_group
 from lesion.tasks.source import SourceRow, packaged
 from lesion.tasks.task import Item
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from lesion.tasks import contrast
-from lesion.tasks.corruption import corrupted
+from lesion.tasks.counterparts import corrupted
 from lesion.tasks.source import SourceRow, packaged
 from lesion.tasks.task import Item
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from lesion.errors import UsageError
 from lesion.files import named
-from lesion.tasks.benchmark import Hub
-from lesion.tasks.options import Choice
+from lesion.tasks.benchmark import Choice, Hub
 from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 

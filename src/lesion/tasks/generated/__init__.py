@@ -4,8 +4,7 @@ A family of tasks is one file here with a `FAMILY`. The primer, which the bundle
 """
 
 from lesion.tasks.generated import agreement, arithmetic, copying, greater_than, induction
-from lesion.tasks.generated.family import TaskFamily
-from lesion.tasks.generated.task import Generated
+from lesion.tasks.generated.family import Generated, TaskFamily
 
 FAMILIES: dict[str, TaskFamily] = {
     module.FAMILY.title: module.FAMILY for module in (arithmetic, copying, induction, agreement, greater_than)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
 
-from lesion.tasks.corruption import corrupted
-from lesion.tasks.generated.family import Settings, TaskFamily, halves, tables
-from lesion.tasks.generated.task import Generated
+from lesion.tasks.counterparts import corrupted
+from lesion.tasks.generated.family import Generated, Settings, TaskFamily, halves, tables
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify

@@ -9,10 +9,9 @@ from functools import cache, partial
 from itertools import islice
 
 from lesion.errors import UsageError
-from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Settings, TaskFamily, different, halves
+from lesion.tasks.counterparts import MOST
+from lesion.tasks.generated.family import Generated, Settings, TaskFamily, different, halves
 from lesion.tasks.generated.numbers import integer, spelled
-from lesion.tasks.generated.task import Generated
 from lesion.tasks.gold_classes import COPIED, NUMERAL, RESULT, whole
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from functools import cache, partial
 
-from lesion.tasks.aligned import MOST
-from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves, words
-from lesion.tasks.generated.task import Generated
+from lesion.tasks.counterparts import MOST
+from lesion.tasks.generated.family import Generated, Settings, TaskFamily, distinct, halves, words
 from lesion.tasks.judges import judge
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from functools import cache, partial
 
 from lesion.tasks import contrast
-from lesion.tasks.aligned import MOST
-from lesion.tasks.corruption import corrupted, shuffled
-from lesion.tasks.generated.family import Settings, TaskFamily, distinct, halves, words
-from lesion.tasks.generated.task import Generated
+from lesion.tasks.counterparts import MOST, corrupted, shuffled
+from lesion.tasks.generated.family import Generated, Settings, TaskFamily, distinct, halves, words
 from lesion.tasks.query import Option
 from lesion.tasks.source import identify
 from lesion.tasks.task import Item

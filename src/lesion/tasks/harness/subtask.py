@@ -12,8 +12,16 @@ from typing import Any
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.harness.library import FEWSHOT_SEED, at_work, seeded
 from lesion.tasks.harness.name import HarnessName
-from lesion.tasks.harness.probe import fractions
-from lesion.tasks.harness.rules import choose_filter, choose_metric, digest, fallbacks, filtered, measured, preferred
+from lesion.tasks.harness.rules import (
+    choose_filter,
+    choose_metric,
+    digest,
+    fallbacks,
+    filtered,
+    fractions,
+    measured,
+    preferred,
+)
 from lesion.tasks.judges import judge
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

@@ -10,8 +10,8 @@ from functools import cache
 
 from lesion.errors import UsageError, nearest
 from lesion.tasks import contrast, running
-from lesion.tasks.corruption import corrupted, shuffled
-from lesion.tasks.generated.task import Generated
+from lesion.tasks.counterparts import corrupted, shuffled
+from lesion.tasks.generated.family import Generated
 from lesion.tasks.gold_classes import DERIVATION
 from lesion.tasks.primer import arithmetic, atlas, biography, reading, text
 from lesion.tasks.task import Answer, Item, Verdict
