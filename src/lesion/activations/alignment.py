@@ -32,8 +32,8 @@ def frames(
 ) -> list[Frame]:
     """Items with the texts that are aligned with them: from the first token on, each with one of the same role.
 
-    Two questions of one form (`lesion.tasks.counterparts`) are aligned where their prompts have as many tokens, and each
-    of their words has as many as the word at the same place. An item itself may be among its texts.
+    Two questions of one form (`lesion.tasks.counterparts`) are aligned where their prompts have as many tokens, and
+    each of their words has as many as the word at the same place. An item itself may be among its texts.
 
     Args:
         model: whose tokenizer counts.

@@ -113,9 +113,8 @@ def data_of(edit: EditFile) -> list[str]:
     return lines or ["no data"]
 
 
-def write(base: str, applied: Applied, original: str | None) -> str:
-    """The card of what was done to a model (its name as typed) in Markdown, over the model's own README."""
-    front, rest = front_and_rest(original or "")
+def written(base: str, applied: Applied) -> list[str]:
+    """The lines of the card of what was done to a model (its name as typed), in Markdown."""
     matrices = len(applied.truncated)
     biases = " and biases" * any(edit.file.biases for edit in applied.edits)
     what = [f"weights{biases} of {code(base)} were multiplied in place"] * bool(applied.effects)
@@ -147,9 +146,7 @@ def write(base: str, applied: Applied, original: str | None) -> str:
     lines.append(LOADING)
     if applied.left_out:
         lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, applied.left_out)) + "."]
-    if original is not None:
-        lines += ["", "---", "", "# The card of the base model", "", rest.strip()]
-    return front + "\n".join(lines) + "\n"
+    return lines
 
 
 def _multiplied(applied: Applied) -> list[str]:

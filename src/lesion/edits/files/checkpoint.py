@@ -19,7 +19,7 @@ from lesion.edits.edit import EditLike, of_spectra, of_weights
 from lesion.edits.files import card
 from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.checkpoint_pass import EditOnCheckpoint, applied_edits
-from lesion.edits.files.folder import COPIED, COPIED_NAMES, copy_others, emerging, refuse_occupied, write_card
+from lesion.edits.files.folder import COPIED, COPIED_NAMES, base_card, copy_others, emerging, refuse_occupied
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite
 from lesion.edits.files.truncated import Truncated, refuse_nothing, truncated, write_factors
@@ -177,7 +177,7 @@ def apply(
         left_out = copy_others(folder, partial, checkpoint, edits_applied)
         thin_file = out / write_factors(partial, cut) if thin else None
         applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut, thin_file)
-        write_card(folder, partial, name, applied)
+        base_card(folder, partial, card.written(name, applied))
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
     return applied

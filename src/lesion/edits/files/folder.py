@@ -126,10 +126,3 @@ def base_card(folder: Path, partial: Path, lines: Iterable[str]) -> None:
     front, rest = card.front_and_rest(original or "")
     below = "" if original is None else f"\n---\n\n# The card of the base model\n\n{rest.strip()}\n"
     (partial / "README.md").write_text(front + "\n".join(lines) + "\n" + below, encoding="utf-8")
-
-
-def write_card(folder: Path, partial: Path, name: str, applied: card.Applied) -> None:
-    """Write the card of an edited checkpoint, with that of its base below."""
-    readme = folder / "README.md"
-    original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
-    (partial / "README.md").write_text(card.write(name, applied, original), encoding="utf-8")

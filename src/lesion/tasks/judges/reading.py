@@ -80,10 +80,7 @@ _REASON = re.compile(
 )
 _LETTER = re.compile(r"\d\s?[kKMB]$")
 _NAMELY = re.compile(r"\bnamely\b|\bi\.e\.,?|\bthat\s+is,", re.IGNORECASE)
-_CORRECTION = re.compile(
-    r"[,;:…–—(.-]*\s*(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*|(?:i\s+mean|or\s+rather|rather(?!\s+than)|make\s+that),?\s+)+(?:it(?:['’]s|\s+is)\s+)?",
-    re.IGNORECASE,
-)
+_CORRECTION = re.compile(rf"[,;:…–—(.-]*\s*{statements.CORRECTION}", re.IGNORECASE)
 _NOT_BUT = re.compile(
     r"^not\s+(?:only\s+)?.{1,80}?,?\s+but\s+(?:rather\s+|exactly\s+|instead\s+)?"
     r"|^(?:it\s+)?(?:isn['’]t|is\s+not)\s.{1,80}?[,;]\s*(?:but\s+)?it(?:['’]s|\s+is)\s+",

@@ -87,12 +87,12 @@ _OPENED = re.compile(r"\b(?:between|from)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _THROUGH = re.compile(r"\s*(?:(?:up\s+)?to|through|until|[–—])\s*", re.IGNORECASE)
 _CLOSED = re.compile(r"\s*(?:\w+\s+)?(?:and|to)\s*", re.IGNORECASE)
 _OR = re.compile(r"\s*(?:\w+\s+)?or\s+(?:maybe\s+|perhaps\s+|about\s+)?", re.IGNORECASE)
-_CORRECTED = re.compile(
-    r"[\s,;.:…–—(-]*(?:\w+[\s,;.:…–—(-]+)?"
-    r"(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*|(?:i\s+mean|or\s+rather|rather|make\s+that),?\s+)+"
-    r"(?:it(?:['’]s|\s+is)\s+)?",
-    re.IGNORECASE,
+CORRECTION = (
+    r"(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*"
+    r"|(?:i\s+mean|or\s+rather|rather(?!\s+than)|make\s+that),?\s+)+(?:it(?:['’]s|\s+is)\s+)?"
 )
+"""Words before what corrects a statement."""
+_CORRECTED = re.compile(rf"[\s,;.:…–—(-]*(?:\w+[\s,;.:…–—(-]+)?{CORRECTION}", re.IGNORECASE)
 _POWER_BEHIND = re.compile(r"\^|\*\*\(")
 _IN_POWER = re.compile(r"(?:\^[({]?|\d\*\*\()[^(){}=\s]*$")
 _TUPLE = re.compile(r"[(\[{](?:[^()\[\]{}\s,]{1,20},\s)+[^()\[\]{}\s,]{1,20}[)\]}]")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
+from string import ascii_lowercase
 
 from lesion.tasks.judges.expressions import (
     Node,
@@ -148,16 +150,10 @@ def _simplest(value: Value) -> Value:
 
 
 def _alike(first: Value, second: Value) -> bool:
-    return first == second or (
-        isinstance(first, Scalar)
-        and isinstance(second, Scalar)
-        and not _units_differ(first, second)
-        and same_scalar(first, second)
-    )
-
-
-def _units_differ(first: Scalar, second: Scalar) -> bool:
-    return first.unit != second.unit and bool(first.unit) and bool(second.unit)
+    if not isinstance(first, Scalar) or not isinstance(second, Scalar):
+        return first == second
+    units_differ = first.unit != second.unit and bool(first.unit) and bool(second.unit)
+    return first == second or (not units_differ and same_scalar(first, second))
 
 
 def _is_number(node: Node) -> bool:
@@ -266,11 +262,7 @@ def _regions(answer: Value, gold: Value) -> list[tuple[Region, Region]] | None:
 
 
 def _is_region(value: Value) -> bool:
-    return (
-        isinstance(value, Region)
-        or (isinstance(value, Many) and value.kind in ("list", "conjunction"))
-        or isinstance(value, Relation)
-    )
+    return isinstance(value, Region | Relation) or (isinstance(value, Many) and value.kind in ("list", "conjunction"))
 
 
 def _as_regions(value: Value) -> list[Region]:
@@ -374,16 +366,10 @@ def _labelled(value: Value) -> list[tuple[str, Value]] | None:
     if isinstance(value, Many) and value.kind in ("list", "conjunction", "set"):
         pairs = []
         for each in value.items:
-            if (
-                not isinstance(each, Relation)
-                or each.signs not in ("=", "∈")
-                or not isinstance(each.sides[0], Scalar)
-                or each.sides[1] is None
-            ):
+            name, own = each.sides[:2] if isinstance(each, Relation) and each.signs in ("=", "∈") else (None, None)
+            if not isinstance(name, Scalar) or own is None or not _is_label(name.node):
                 return None
-            if not _is_label(each.sides[0].node):
-                return None
-            pairs.append((str(each.sides[0].node.args), each.sides[1]))
+            pairs.append((re.sub(r"\W", "", str(name.node.args)), own))
         return pairs
     return None
 
@@ -391,16 +377,9 @@ def _labelled(value: Value) -> list[tuple[str, Value]] | None:
 def _same_many(answer: Value, gold: Value) -> bool:
     named = [_labelled(each) for each in (answer, gold)]
     if named[0] and named[1]:
-        plainly = [sorted(pairs, key=lambda pair: pair[0]) for pairs in named if pairs]
-        names = [[re.sub(r"\W", "", name) for name, _ in pairs] for pairs in plainly]
-        if len(set(names[0])) == len(names[0]) and names[0] == names[1]:
-            return all(same_value(one[1], other[1]) for one, other in zip(*plainly, strict=True))
-        if (
-            sorted(names[0]) != sorted(names[1])
-            and len(set(names[0])) == len(names[0])
-            and len(set(names[1])) == len(names[1])
-        ):
-            return False
+        first, second = dict(named[0]), dict(named[1])
+        if len(first) == len(named[0]) and len(second) == len(named[1]):
+            return first.keys() == second.keys() and all(same_value(first[name], second[name]) for name in first)
     left, right = (_bare(each, pairs) for each, pairs in zip((answer, gold), named, strict=True))
     if not isinstance(left, Many) or not isinstance(right, Many):
         return same_value(left, right) if (left, right) != (answer, gold) else _entry_alone(left, right)
@@ -410,34 +389,23 @@ def _same_many(answer: Value, gold: Value) -> bool:
 def _entry_alone(left: Value, right: Value) -> bool:
     """Whether a bracket of one value is that value."""
     many, other = (left, right) if isinstance(left, Many) else (right, left)
-    return (
-        isinstance(many, Many)
-        and len(many.items) == 1
-        and many.kind in ("bracket", "set", "list")
-        and same_value(many.items[0], other)
-    )
+    alone = isinstance(many, Many) and len(many.items) == 1 and many.kind in ("bracket", "set", "list")
+    return alone and same_value(many.items[0], other)
 
 
 def _bare(value: Value, pairs: list[tuple[str, Value]] | None) -> Value:
     """A list without the names of its entries: of the same variable a list, of several a tuple in their order."""
     if pairs:
-        letters = {re.sub(r"\W", "", name).split("_")[0] for name, _ in pairs}
-        if "".join(sorted(letters)) in "abcdefghijklmnopqrstuvwxyz" and len(letters) == len(pairs):
-            pairs = sorted(pairs, key=lambda pair: re.sub(r"\W", "", pair[0]))  # y = 3, x = 4
+        letters = {name.split("_")[0] for name, _ in pairs}
+        if "".join(sorted(letters)) in ascii_lowercase and len(letters) == len(pairs):
+            pairs = sorted(pairs, key=lambda pair: pair[0])  # y = 3, x = 4
         items: list[Value] = []
         for _, each in pairs:
-            items += (
-                each.items if isinstance(each, Many) and each.kind in ("list", "set") and len(letters) == 1 else [each]
-            )
+            several = isinstance(each, Many) and each.kind in ("list", "set") and len(letters) == 1
+            items += each.items if several else [each]
         return _simplest(Many("list" if len(letters) == 1 else "named", tuple(items)))
-    if (
-        isinstance(value, Relation)
-        and value.signs in ("=", "∈")
-        and isinstance(value.sides[0], Scalar)
-        and value.sides[1] is not None
-    ):
-        return _simplest(value.sides[1])
-    return value
+    named = isinstance(value, Relation) and value.signs in ("=", "∈") and isinstance(value.sides[0], Scalar)
+    return _simplest(value.sides[1]) if named and value.sides[1] is not None else value
 
 
 def _same_items(answer: Many, gold: Many) -> bool:
@@ -469,13 +437,9 @@ def _same_set(answer: list[Value], gold: list[Value]) -> bool:
 
 def _same_matrix(answer: Many, gold: Many) -> bool:
     left, right = _rows(answer), _rows(gold)
-    if left is None or right is None or [len(row) for row in left] != [len(row) for row in right]:
+    if left is None or right is None or list(map(len, left)) != list(map(len, right)):
         return False
-    return all(
-        same_value(one, other)
-        for row, others in zip(left, right, strict=True)
-        for one, other in zip(row, others, strict=True)
-    )
+    return all(map(same_value, chain(*left), chain(*right)))
 
 
 def _rows(value: Many) -> list[tuple[Value, ...]] | None:
@@ -495,19 +459,15 @@ def _same_ratio(answer: Value, gold: Value) -> bool:
             return _hours(answer, gold) == _hours(gold, answer)
         if len(answer.terms) != len(gold.terms):
             return False
-        crossed = [
+        return all(
             same_expression(Node("*", (answer.terms[0], other)), Node("*", (gold.terms[0], one)))
             for one, other in zip(answer.terms[1:], gold.terms[1:], strict=True)
-        ]
-        return all(crossed)
+        )
     ratio, other = (answer, gold) if isinstance(answer, Ratio) else (gold, answer)
     assert isinstance(ratio, Ratio)
-    if (
-        len(ratio.terms) != 2
-        or not isinstance(other, Scalar)
-        or re.fullmatch(r"\d{1,2}:\d\d", ratio.written)
-        or other.unit
-    ):
+    if len(ratio.terms) != 2 or re.fullmatch(r"\d{1,2}:\d\d", ratio.written):
+        return False
+    if not isinstance(other, Scalar) or other.unit:
         return False
     fraction = _ungrouped(other.node)
     return fraction.op == "/" and same_expression(Node("/", ratio.terms), fraction)
