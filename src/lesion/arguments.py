@@ -190,8 +190,9 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
         return tuple(converted) if origin is tuple else converted
     _require(isinstance(value, origin or hint), value)
     if inner and issubclass(origin, Mapping):
+        entry = getattr(inner[1], "array_type", inner[1])  # the axes of one tensor bind none of another's
         for key, each in value.items():
-            _converted(key, inner[0], name), _converted(each, inner[1], name)
+            _converted(key, inner[0], name), _converted(each, entry, name)
     return value
 
 

@@ -41,7 +41,9 @@ class Factors:
     def of(self, matrix: Matrix, dtype: torch.dtype) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
         """Left and right factor of the whole matrix as it stands now."""
         key = (matrix.address, dtype)
-        made_of = _state(matrix.tensor)
+        tensor = matrix.tensor
+        # What changes as soon as a parameter has been written to or replaced.
+        made_of = tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
         if key not in self._kept or self._made_of[matrix.address] != made_of:
             self._made_of[matrix.address] = made_of
             weight = matrix.read()
@@ -50,11 +52,6 @@ class Factors:
         while len(self._kept) > 1 and sum(a.nbytes + b.nbytes for a, b in self._kept.values()) > BUDGET:
             self._kept.popitem(last=False)
         return self._kept[key]
-
-
-def _state(tensor: Tensor) -> tuple[int, int]:
-    """What changes as soon as a parameter has been written to or replaced."""
-    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,6 @@ def tied(network: PreTrainedModel) -> tuple[tuple[str, ...], ...]:
 
 
 def _reason(name: str, parameter: nn.Parameter, network: PreTrainedModel, held: Mapping[int, list[str]]) -> str:
-    """Why a parameter holds no matrix, in a few words."""
     owner_name, _, attribute = name.rpartition(".")
     owner = network.get_submodule(owner_name)
     if owner is network.get_input_embeddings():

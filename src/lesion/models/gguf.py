@@ -133,7 +133,6 @@ def read_header(path: str | Path) -> Header:
 
 
 def _refuse_part(file: Path, parts: object) -> None:
-    """Refuse one of several files of a model."""
     if isinstance(parts, int) and parts > 1:
         raise LesionError(
             f"{file} is one of {parts} parts of a model: join them with `llama-gguf-split --merge FIRST-PART "

@@ -136,20 +136,17 @@ def _put(config: PreTrainedConfig, header: Header, key: str, value: object) -> N
         for name in attributes:
             setattr(config, name, value)
         return
+    gpt_oss = config.model_type == "gpt_oss"
     own = {
         "feed_forward_length": 4 * config.hidden_size,  # of those that state no other
         "attention.head_count_kv": getattr(config, "num_attention_heads", 0),
         "attention.max_alibi_bias": 8 if config.model_type == "bloom" else 0,
-        "expert_gating_func": {"sigmoid": 2}.get(getattr(config, "scoring_func", ""), 3 if _is_gpt_oss(config) else 1),
+        "expert_gating_func": 2 if getattr(config, "scoring_func", "") == "sigmoid" else 3 if gpt_oss else 1,
         "use_parallel_residual": config.model_type == "falcon",
         "expert_shared_count": int(_has(config, "shared_expert_intermediate_size")),
     }
     if isinstance(value, tuple) or value not in _NEUTRAL.get(key, (0, own.get(key, 0))):
         raise _refused(header, key, value)
-
-
-def _is_gpt_oss(config: PreTrainedConfig) -> bool:
-    return config.model_type == "gpt_oss"
 
 
 def _head_size(config: PreTrainedConfig, header: Header, stated: Mapping[str, Any]) -> int:

@@ -69,7 +69,6 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
 
 
 def _refuse_others(network: object) -> None:
-    """Refuse what is no network of transformers, or is compiled."""
     if hasattr(network, "_orig_mod"):
         raise UsageError(
             "wrap: network is compiled (torch.compile), and edits do not reach into compiled code; give the network "

@@ -160,7 +160,6 @@ def _gguf(folder: Path, typed: str) -> str | None:
 
 
 def _checkpoint(folder: Path, typed: str, revision: str) -> Path:
-    """The folder of a checkpoint, by its name."""
     known = revisions(folder)
     if revision in known:
         return known[revision]

@@ -167,7 +167,6 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> Task:
 
 
 def _checked(task: Benchmark) -> Task:
-    """The task, if its local files are there."""
     if task.path is not None:
         task.files(task.path)
     return task

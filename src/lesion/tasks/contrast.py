@@ -136,7 +136,6 @@ def verdict(item: Item, answer: Answer) -> Verdict:
 
 
 def _ranked(texts: Iterable[str]) -> list[str]:
-    """The different ones, the most frequent first."""
     counts = Counter(texts)
     return sorted(counts, key=lambda text: (-counts[text], text))
 

@@ -137,7 +137,10 @@ def task(
     if judged:
         known = _identity(own, version) if own else str(judge)
         keep = [own is None and "judge" in row for _, row in rows]
-        items = [item if its_own else _judged_by(item, known) for item, its_own in zip(items, keep, strict=True)]
+        items = [
+            item if its_own else replace(item, metadata={**item.metadata, "judge": known})
+            for item, its_own in zip(items, keep, strict=True)
+        ]
     texts = ends(items) if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     plain = JsonLines(_named(name), tuple(items), kind=kind)
     rule = _rule(own) if own and judged else plain.judge
@@ -193,10 +196,6 @@ def _row(record: object, name: str, number: int, floats: Mapping[str, Any]) -> S
         example = "{'prompt': '2 + 2 =', 'answer': '4'}"
         raise UsageError(f"{where} is {shown(record)}; give a data frame, or mappings such as {example}.")
     return record_row(dict(record), where, floats)
-
-
-def _judged_by(item: Item, judge: str) -> Item:
-    return replace(item, metadata={**item.metadata, "judge": judge})
 
 
 def _rule(judge: Callable[[str, str], Any]) -> Rule:

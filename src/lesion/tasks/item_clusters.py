@@ -108,7 +108,6 @@ def sharing(task: str, items: Iterable[Item], values: Collection[str]) -> set[st
 
 
 def _stated(kind: str, text: str) -> Iterator[str]:
-    """The values of the problems that a text states, in order."""
     if not kind.startswith("arithmetic:"):
         yield " ".join(text.casefold().split())
         return

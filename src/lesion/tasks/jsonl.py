@@ -141,7 +141,6 @@ def style_of(items: Sequence[Item]) -> str:
 
 
 def _kind(item: Item) -> Kind:
-    """The kind of a task with such an item."""
     if item.metadata["judge"] == CONTRAST:
         return "contrast"
     return "choose" if item.choices else "generate"

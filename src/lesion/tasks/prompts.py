@@ -104,7 +104,6 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
 
 
 def _begins_thinking(name: str) -> bool:
-    """Whether the prompts of a style end in the opening tag."""
     return name in templates() and templates()[name].template.rstrip().endswith(OPEN)
 
 

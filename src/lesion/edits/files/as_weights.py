@@ -120,7 +120,6 @@ def bias_factors(places: Compose, model: Model) -> dict[str, float]:
 
 
 def _same(places: Compose, model: Model) -> bool:
-    """Whether scaled places give the same logits as multiplied weights, on a few tokens."""
     ids = torch.arange(TOKENS, device=model.device)[None] % model.network.get_input_embeddings().num_embeddings
     as_matrices = Compose(tuple(_weights_of(part, model) for part in places.edits))
     with torch.inference_mode():
@@ -176,7 +175,6 @@ def _obstacle(places: Compose, model: Model) -> str:
 
 
 def _branches(part: Scale, model: Model) -> list[Branch]:
-    """The branches of a place."""
     branches = [branch for branch in model.anatomy.block(part.layer).branches if part.unit in ("block", branch.name)]
     if not all(branch.matrices for branch in branches) or len(branches) < (2 if part.unit == "block" else 1):
         raise UsageError(f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written.")

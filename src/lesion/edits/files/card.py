@@ -150,7 +150,6 @@ def written(base: str, applied: Applied) -> list[str]:
 
 
 def _multiplied(applied: Applied) -> list[str]:
-    """A table of the edits that multiply weights."""
     if not applied.effects:
         return []
     lines = [

@@ -75,7 +75,6 @@ def combined(
 def _joined(
     first: EditFile, second: EditFile, word: str, path: Path | str, factor: float | None, model: Model | None
 ) -> Path:
-    """Write both edits as one, where at least one of them truncates."""
     which = first if of_spectra(first.edit) else second
     if word != "or":
         raise UsageError(

@@ -152,7 +152,8 @@ class Call:
             case WorkerInfo():
                 self._on_started(worker, result)
             case Ready():
-                self._opened(worker, result)
+                worker.rows, worker.deaths = result.rows, 0
+                self._cut(result.rows)
             case Failure():
                 self._failed(worker, result)
             case Part():
@@ -168,10 +169,6 @@ class Call:
             )
         worker.host, worker.process = info.host, info.process
         worker.open(self.order)
-
-    def _opened(self, worker: Worker, ready: Ready) -> None:
-        worker.rows, worker.deaths = ready.rows, 0
-        self._cut(ready.rows)
 
     def _cut(self, rows: int) -> None:
         """Cut the requests into units, once it is known how many rows a worker answers at once."""

@@ -64,7 +64,8 @@ class Drafts:
             if question in self._lent:
                 self._let(group, self._lent[question])
                 continue
-            leader = self._leader(group)
+            # The row without an edit, or one whose edit begins in the middle: the blocks there are missed least.
+            leader = min(group, key=lambda row: (row.start < self.blocks, abs(row.start - self.blocks / 2)))
             self._insert(leader)
             group.remove(leader)
             if group:
@@ -147,10 +148,6 @@ class Drafts:
 
     def _insert(self, row: ActiveRequest) -> None:
         insort(self.ready, row, key=_order)
-
-    def _leader(self, rows: list[ActiveRequest]) -> ActiveRequest:
-        """The row without an edit, or one whose edit begins in the middle: the blocks there are missed least."""
-        return min(rows, key=lambda row: (row.start < self.blocks, abs(row.start - self.blocks / 2)))
 
 
 class _Tally:

@@ -54,7 +54,8 @@ def answered(
                 whole = [value for value, _ in _scores(model, request, work)]
                 response = contrasted(request, lookup, model, whole)
             elif request.choices:
-                response = _choices(model, request, work)
+                scores = _scores(model, request, work)
+                response = chosen(request, [value for value, _ in scores], [best for _, best in scores], model)
             else:
                 response = _generated(model, request, stops[request.key], ends, work)
         except RuntimeError as error:
@@ -82,11 +83,6 @@ def _generated(model: Model, request: Request, stop: StopStrings, ends: Collecti
         (token,), (finite,) = next_tokens(logits[-1:], [(row, 0)])
         finish = row.say(token, finite)
     return generated(request, row.generated, finish, stop, ends, model)
-
-
-def _choices(model: Model, request: Request, work: Work) -> Response:
-    scores = _scores(model, request, work)
-    return chosen(request, [value for value, _ in scores], [greedy for _, greedy in scores], model)
 
 
 def _scores(model: Model, request: Request, work: Work) -> list[tuple[float, bool]]:

@@ -132,7 +132,8 @@ def prefill(
     tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
     mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
-    cache = Recorder(_cache_layers(model), reach, put)
+    config = model.network.config.get_text_config(decoder=True)
+    cache = Recorder(int(config.num_hidden_layers), reach, put)
     assigned = _but_the_first(table, starts, without).select(grown)
     gates.assign_table(assigned, growing=True, positions=positions[origins.prompt])
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
@@ -214,7 +215,3 @@ def _chosen_logits(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tenso
     if logits.shape[:2] == (1, len(rows)):
         return logits[0]
     return logits[rows.to(logits.device), -back.to(logits.device)]
-
-
-def _cache_layers(model: Model) -> int:
-    return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)

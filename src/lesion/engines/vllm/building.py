@@ -171,7 +171,6 @@ def _library() -> Any:
 def _settings(
     model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
 ) -> dict[str, object]:
-    """Arguments of vLLM."""
     from vllm.platforms import current_platform
 
     given: dict[str, object] = {

@@ -9,7 +9,6 @@ from lesion.tasks.benchmark import Benchmark
 
 
 def _benchmark(module: str) -> type[Benchmark]:
-    """The benchmark that a file here defines."""
     values = vars(import_module(f"{__name__}.{module}")).values()
     return next(value for value in values if isinstance(value, type) and getattr(value, "title", "") == module)
 

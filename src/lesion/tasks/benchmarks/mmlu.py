@@ -81,7 +81,6 @@ class Mmlu(Choice):
 
 
 def _csv_rows(path: Path) -> Iterator[SourceRow]:
-    """The rows of one of the original CSV files."""
     # Every line break is part of a cell or ends a row as it stands.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     subject = path.stem

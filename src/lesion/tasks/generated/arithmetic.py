@@ -191,7 +191,7 @@ def shots(member: str, digits: int, problem: Problem, count: int) -> list[Proble
     rng = random.Random(f"shots before arithmetic:{member} {kind.identify(problem)}")
     taken: list[Problem] = []
     keys, right = {problem.key}, kind.right(problem)
-    for place in rng.sample(range(len(others)), len(others)) if len(others) < 200 else _places(rng, len(others)):
+    for place in rng.sample(range(len(others)), min(len(others), 200)):  # more than any shots need
         if len(taken) == count:
             break
         other = others[place]
@@ -206,11 +206,6 @@ def shots(member: str, digits: int, problem: Problem, count: int) -> list[Proble
     return taken
 
 
-def _places(rng: random.Random, count: int) -> Sequence[int]:
-    """More places than any shots need."""
-    return rng.sample(range(count), 200)
-
-
 @cache
 def _shot_set(member: str, digits: int, second: bool, number: int, count: int) -> tuple[Problem, ...]:
     """The solved problems of a set: a problem drawn by the number of the set, and shots that go with it."""
@@ -220,10 +215,12 @@ def _shot_set(member: str, digits: int, second: bool, number: int, count: int) -
 
 
 def shared_shots(member: str, digits: int, problem: Problem, count: int, sets: int) -> Sequence[Problem]:
-    """The solved problems of one of so many sets, which questions share; fewer sets are the first of more.
+    """The solved problems of one of so many sets, which questions share (0: its own); fewer are the first of more.
 
     A problem has the next set where one shows its numbers or its answer, and its own `shots` where all do.
     """
+    if not (sets and count):
+        return shots(member, digits, problem, count)
     kind = MEMBERS[member]
     start = random.Random(f"set of arithmetic:{member} {kind.identify(problem)}").randrange(sets)
     for number in range(sets):
@@ -235,10 +232,7 @@ def shared_shots(member: str, digits: int, problem: Problem, count: int, sets: i
 
 def item(member: str, digits: int, count: int, form: str, problem: Problem, sets: int = 0) -> Item:
     """The item of a problem, its solved problems before it: its own, or those of one of so many sets."""
-    taken = (
-        shared_shots(member, digits, problem, count, sets) if sets and count else shots(member, digits, problem, count)
-    )
-    return _written(member, form, problem, taken)
+    return _written(member, form, problem, shared_shots(member, digits, problem, count, sets))
 
 
 def _written(member: str, form: str, problem: Problem, taken: Sequence[Problem]) -> Item:
@@ -253,10 +247,8 @@ def _written(member: str, form: str, problem: Problem, taken: Sequence[Problem])
 def aligned(member: str, digits: int, count: int, form: str, sets: int, item: Item) -> Sequence[Item]:
     """Problems behind the solved problems of an item, none of which shows their numbers or their answer."""
     problem = _by_id(member, digits)[item.id]
-    taken = (
-        shared_shots(member, digits, problem, count, sets) if sets and count else shots(member, digits, problem, count)
-    )
-    return _behind(member, digits, form, tuple(taken), problem.second)
+    taken = tuple(shared_shots(member, digits, problem, count, sets))
+    return _behind(member, digits, form, taken, problem.second)
 
 
 @cache

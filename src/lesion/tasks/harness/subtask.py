@@ -250,7 +250,6 @@ def generation(settings: Settings) -> tuple[int, tuple[str, ...], list[str]]:
 
 
 def _decoding(task: Any, name: HarnessName, title: str) -> tuple[int, tuple[str, ...]]:
-    """The most new tokens of an answer, and the strings that end it."""
     settings = task.config.generation_kwargs or {}
     limit, stop, others = generation(settings)
     sampled = settings.get("do_sample") is not False and float(settings.get("temperature") or 0) > 0

@@ -111,7 +111,6 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction | None:
 
 
 def _root(whole: int, degree: int) -> int | None:
-    """The root of a whole number, where it is whole."""
     if degree == 2:
         root = math.isqrt(whole)
     else:

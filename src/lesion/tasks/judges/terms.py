@@ -128,7 +128,8 @@ class Terms(ABC):
         """A product; also without a sign between its factors."""
         left = self.signed()
         while token := self.peek():
-            if token.kind == "sign" and token.text in ("*", "/") and not (token.text == "*" and self._trailing()):
+            times = token.text == "*" and {each.text for each in self.tokens[self.at :]} - {"*", "`", ".", "_"}
+            if token.kind == "sign" and (times or token.text == "/"):
                 self.at += 1
                 left = Node(token.text, (only_node(left), only_node(self.signed())))
             elif self._factor_follows(left, token):
@@ -143,9 +144,6 @@ class Terms(ABC):
         """The fraction of a mixed number such as `3 1/2`."""
         above, _, below = self.next(), self.next(), self.next()
         return Node("/", (self.read_number(above), self.read_number(below)))
-
-    def _trailing(self) -> bool:
-        return all(token.text in ("*", "`", ".", "_") for token in self.tokens[self.at :])
 
     def _factor_follows(self, left: object, token: Token) -> bool:
         if not isinstance(left, Node):
@@ -232,7 +230,6 @@ class Terms(ABC):
         return node
 
     def _group(self) -> Node:
-        """An expression in braces."""
         self.take("{")
         inner = only_node(self.expression())
         self.take("}")

@@ -389,8 +389,9 @@ def _same_many(answer: Value, gold: Value) -> bool:
 def _entry_alone(left: Value, right: Value) -> bool:
     """Whether a bracket of one value is that value."""
     many, other = (left, right) if isinstance(left, Many) else (right, left)
-    alone = isinstance(many, Many) and len(many.items) == 1 and many.kind in ("bracket", "set", "list")
-    return alone and same_value(many.items[0], other)
+    if not isinstance(many, Many) or len(many.items) != 1 or many.kind not in ("bracket", "set", "list"):
+        return False
+    return same_value(many.items[0], other)
 
 
 def _bare(value: Value, pairs: list[tuple[str, Value]] | None) -> Value:
@@ -401,11 +402,14 @@ def _bare(value: Value, pairs: list[tuple[str, Value]] | None) -> Value:
             pairs = sorted(pairs, key=lambda pair: pair[0])  # y = 3, x = 4
         items: list[Value] = []
         for _, each in pairs:
-            several = isinstance(each, Many) and each.kind in ("list", "set") and len(letters) == 1
-            items += each.items if several else [each]
+            if isinstance(each, Many) and each.kind in ("list", "set") and len(letters) == 1:
+                items += each.items
+            else:
+                items.append(each)
         return _simplest(Many("list" if len(letters) == 1 else "named", tuple(items)))
-    named = isinstance(value, Relation) and value.signs in ("=", "∈") and isinstance(value.sides[0], Scalar)
-    return _simplest(value.sides[1]) if named and value.sides[1] is not None else value
+    if isinstance(value, Relation) and value.signs in ("=", "∈") and isinstance(value.sides[0], Scalar):
+        return value if value.sides[1] is None else _simplest(value.sides[1])
+    return value
 
 
 def _same_items(answer: Many, gold: Many) -> bool:
