@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from engines_job import Answers, Job, Layer, Sweep
 from engines_lesion import asked
 from lesion.edits.edit import BASELINE
-from lesion.engines.config import EngineChoice
+from lesion.engines.config import EngineChoice, opened
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.config import opened
 from lesion.models.load import load
 
 LIBRARIES = ("lesion", "ray", "transformers", "torch")

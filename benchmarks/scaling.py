@@ -31,9 +31,8 @@ from typing import Any
 import torch
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
-from lesion.engines.config import EngineChoice
+from lesion.engines.config import EngineChoice, opened
 from lesion.engines.engine import Decoding, Engine, Request, Response
-from lesion.engines.config import opened
 from lesion.engines.ray.cluster import Worker
 from lesion.engines.ray.placement import cores_here
 from lesion.engines.ray.units import cut

@@ -19,7 +19,7 @@ def listening():
 
 
 def test_what_listens_has_not_ended_and_what_no_longer_listens_has(listening, monkeypatch):
-    monkeypatch.setattr(lesion.engines.ray.joining, "EVERY", 0.0)
+    monkeypatch.setattr(lesion.engines.ray.joining, "LOOK_EVERY", 0.0)
     raylet = Raylet(*listening.getsockname())
     assert not raylet.ended()
     listening.close()
@@ -41,7 +41,7 @@ def test_it_is_looked_after_now_and_then_and_not_with_every_answer(listening, mo
     assert not raylet.ended()
     listening.close()
     assert not raylet.ended()
-    now[0] += lesion.engines.ray.joining.EVERY
+    now[0] += lesion.engines.ray.joining.LOOK_EVERY
     assert raylet.ended()
 
 
