@@ -191,16 +191,22 @@ def test_the_folder_of_another_kind_is_no_folder_for_a_method_from_outside(monke
     assert kind_of(tmp_path / "far") == "other"
 
 
+@pytest.fixture(scope="module")
+def studies():
+    return {name: load_study(name) for name in shipped()}
+
+
 @pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning", "patching", "recall"])
-def test_the_schema_of_a_kind_admits_its_shipped_studies_and_describes_every_option(capsys, kind):
+def test_the_schema_of_a_kind_admits_its_shipped_studies_and_describes_every_option(capsys, studies, kind):
     done = command(capsys, "run", "--schema", kind)
     schema = json.loads(done.out)
     method = next(method for method in registry.methods().values() if (method.kind or "layers") == kind)
-    for name in shipped():
-        study = load_study(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    admitted = jsonschema.Draft202012Validator(schema)
+    for name, study in studies.items():
         if type(study) is method.study:
-            jsonschema.validate(json.loads(study.model_dump_json(by_alias=False, exclude_none=True)), schema)
-            jsonschema.validate(tomllib.loads(shipped()[name].read_text("utf-8")), schema)
+            admitted.validate(json.loads(study.model_dump_json(by_alias=False, exclude_none=True)))
+            admitted.validate(tomllib.loads(shipped()[name].read_text("utf-8")))
     for option in options_of(method.study):
         if len(option.path) == 1:
             assert option.help in schema["properties"][option.path[0]]["description"]
