@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from lesion.statistics.critical import POWER
-from lesion.statistics.detectable import at_the_ceiling, fewest_changed, likely_near_guessing, smallest_drop, too_low
+from lesion.statistics.detectable import fewest_changed, likely_near_guessing, smallest_drop, too_low
 from lesion.statistics.paired import holm, mcnemar_exact
 
 
@@ -50,18 +50,6 @@ def test_a_baseline_that_is_too_low_is_told_in_one_line(right, items, guessing, 
     else:
         assert "\n" not in line
         assert re.search(says, line), line
-
-
-@pytest.mark.parametrize(
-    ("right", "items", "ceiling"),
-    [
-        (146, 150, True),
-        (139, 150, False),  # repairing 11 would show
-        (20, 20, False),  # the interval reaches from 84 to 100 %
-    ],
-)
-def test_at_the_ceiling_no_repair_would_show(right, items, ceiling):
-    assert at_the_ceiling(right, items, 30) is ceiling
 
 
 def test_guessing_is_likely_long_before_all_items_are_answered():

@@ -141,13 +141,6 @@ def span(fewest: int, most: int) -> str:
     return f"{most:,}" if fewest == most else f"{fewest:,}{DASH}{most:,}"
 
 
-def of_drawn(fewest: int, most: int, drawn: int | None) -> str:
-    """The items of a line's cells: `200` in a full table; `24–117 of 200, stopped`; `200 of 200` if all were asked."""
-    if drawn is None:
-        return f"{most:,}"
-    return f"{span(fewest, most)} of {drawn:,}{'' if fewest == drawn else ', stopped'}"
-
-
 def unended(looped: float | None) -> str:
     """What truncated answers did: `hit the token limit`, or, where loops were stopped, perhaps that."""
     return "hit the token limit or fell into a loop" if looped else "hit the token limit"
@@ -178,12 +171,6 @@ def place(unit: str, layer: int, part: int | str | None = None) -> str:
 def some_unit(unit: str) -> str:
     """A place of a kind: `block`, `block's attention`, `block's MLP`, `head`."""
     return f"block's {UNIT_NAMES[unit]}" if unit in ("attention", "mlp") else UNIT_NAMES[unit]
-
-
-def axis_name(unit: str, factor: float | str | None) -> str:
-    """What the layers on an axis are: `block switched off`, `MLP of block scaled by 0.5`."""
-    what = "block" if unit == "block" else f"{UNIT_NAMES[unit]} of block"
-    return f"{what} {changed(factor)}"
 
 
 def changed(factor: float | str | None) -> str:

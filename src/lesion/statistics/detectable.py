@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from lesion.statistics.critical import POWER, out_of_reach, tested
 from lesion.statistics.down_to_chance import above_chance
-from lesion.statistics.paired import ALPHA, mcnemar_exact, wilson
+from lesion.statistics.paired import ALPHA, mcnemar_exact
 
 CEILING = 0.9
 """At the ceiling the interval of the accuracy begins here at least; where it reaches lower, the items are too few."""
@@ -82,14 +82,6 @@ def likely_near_guessing(
 def near_guessing(right: int, items: int, guessing: float) -> bool:
     """Whether a baseline is not shown to be above guessing."""
     return not above_chance(right, items, guessing)
-
-
-def at_the_ceiling(right: int, items: int, tests: int) -> bool:
-    """Whether an edit cannot be shown to be better.
-
-    The 95 % Wilson interval of the accuracy begins at `CEILING` or above, and repairing all wrong items would not show.
-    """
-    return wilson(right, items)[0] >= CEILING and items - right < fewest_changed(tests)
 
 
 def _guessed(guessing: float, items: int, tests: int) -> str:

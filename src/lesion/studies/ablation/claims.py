@@ -19,6 +19,10 @@ WORDS = 25
 """The answer of a page has so many words at most."""
 
 
+CUT = 0.2
+"""The share of unedited answers at the token limit from which that is named as a cause of a low accuracy."""
+
+
 class Group(NamedTuple):
     """Layers that every model marks for the same tasks, with other tasks that they spare or are shown to take less of.
 
@@ -138,13 +142,18 @@ def _of_items(curve: Curve, cell: Cell) -> str:
 
 
 def _untold(curves: Sequence[Curve]) -> str:
-    """`It cannot be told for days (2 of 19 right).`"""
+    """`It cannot be told for days (2 of 19 right).`, and what to try first."""
     parts = []
     for own in alike(curves, "task"):
         reasons = [curve.untold for curve in own] if len(own) == 1 else [f"{len(own)} models"]
         parts.append(f"{own[0].task} ({wording.listed(reasons)})")
-    chat = f" {WITHOUT_CHAT}" * any(curve.result.without_chat for curve in curves)
-    return f"It cannot be told for {wording.listed(parts)}.{chat}" * bool(parts)
+    advice = f" {WITHOUT_CHAT}" * any(curve.result.without_chat for curve in curves)
+    unedited = [curve.result.baseline for curve in curves]
+    if not advice and max((scores.truncated for scores in unedited), default=0.0) >= CUT:
+        advice = " Many unedited answers hit the token limit: try a larger --max-new-tokens."
+        if max(scores.unclosed for scores in unedited) >= CUT:
+            advice += " Many never closed their thinking: --thinking-tokens closes it for them."
+    return f"It cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
 
 
 def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group]) -> str:

@@ -71,11 +71,6 @@ class Curve:
         return self.result.stopping is None or self.result.stopping.finished
 
     @property
-    def counts(self) -> tuple[int, int, int | None]:
-        """The items of the cell that has the fewest, `items` and `drawn`: what `wording.of_drawn` writes."""
-        return min((cell.items for cell in self.cells), default=self.items), self.items, self.drawn
-
-    @property
     def reach(self) -> Sensitivity | None:
         """What the rule can find; None where evaluation stopped."""
         kind = self.unit, self.factor

@@ -6,8 +6,8 @@ and leave the choice among the rivals: the model then answers in another form. S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,12 @@ from lesion.report import forms
 from lesion.report.rows import Row, column
 from lesion.report.values import Estimate
 from lesion.statistics.critical import SHARE, p_critical, pairs
-from lesion.statistics.paired import ALPHA, accuracy, holm, paired_drop, paired_p
-from lesion.statistics.spared import p_spared
+from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.statistics.spared import SPARED, p_spared
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.contrast import forced
 
+Right = Bool[np.ndarray, " items"]
 Choice = Literal["lost", "kept", "cannot tell"]
 
 
@@ -78,30 +79,58 @@ def under_edits(
     if not asked.any():
         return {}
     before, chance = before[asked], chance[asked]
-    after = {edit: _read(frame)[1][asked] for edit, frame in answered.items()}
-    missing = [1.0] * (tests - len(after))
-    unchanged = [paired_p(before, now) for now in after.values()]
-    counts = [pairs(before, now) for now in after.values()]
+    after = [_read(frame)[1][asked] for frame in answered.values()]
     guess = float(chance.mean())
-    lost = [p_critical(each, SHARE, guess) for each in counts]
-    kept = [p_spared(each, SHARE, guess) for each in counts]
-    corrected, lost_corrected, kept_corrected = (holm([*p, *missing]) for p in (unchanged, lost, kept))
     return {
         edit: Forced(
             items=len(now),
             accuracy=Estimate.of(accuracy(now, level)),
             guessing=guess,
-            drop=Estimate.of(paired_drop(before, now, level), unchanged[place], corrected[place]),
-            p_lost=lost_corrected[place],
-            p_kept=kept_corrected[place],
+            drop=of_drop["drop"],
+            p_lost=of_drop["p_critical_corrected"],
+            p_kept=of_drop["p_spared_corrected"],
         )
-        for place, (edit, now) in enumerate(after.items())
+        for edit, now, of_drop in zip(answered, after, drops(before, after, tests, level, guess, SHARE), strict=True)
     }
+
+
+def drops(
+    before: Right, after: Sequence[Right], tests: int, level: float, chance: float, spared: float = SPARED
+) -> list[dict[str, Any]]:
+    """The drop under each edit with its tests, as fields of `cell.Cell`.
+
+    p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
+
+    Args:
+        before: [items] whether the unedited model is right.
+        after: [items] likewise under each edit.
+        tests: edits of the finished study.
+        level: of the intervals.
+        chance: the accuracy of guessing.
+        spared: the share of what lies above it that a spared task has surely not lost.
+    """
+    counts = [pairs(before, now) for now in after]
+    p = [mcnemar_exact(each.lost, each.won) for each in counts]
+    p_loss = [p_critical(each, SHARE, chance) for each in counts]
+    p_kept = [p_spared(each, spared, chance) for each in counts]
+    corrected = [holm([*values, *[1.0] * (tests - len(after))]) for values in (p, p_loss, p_kept)]
+    return [
+        {
+            "drop": Estimate.of(paired_drop(before, now, level), p[place], corrected[0][place]),
+            "lost": counts[place].lost,
+            "won": counts[place].won,
+            "p_critical": p_loss[place],
+            "p_critical_corrected": corrected[1][place],
+            "p_spared": p_kept[place],
+            "p_spared_corrected": corrected[2][place],
+        }
+        for place, now in enumerate(after)
+    ]
 
 
 def _read(
     answers: pd.DataFrame,
-) -> tuple[Bool[np.ndarray, " items"], Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
+) -> tuple[Right, Right, Float[np.ndarray, " items"]]:
     """Of each item whether it has rivals, whether the forced answer is right, and how often guessing is.
 
     Only contrasts have ranks, and not where logits were not finite: such an answer chooses nothing and is wrong.

@@ -25,6 +25,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.story import Chapter
 from lesion.report.table import Table
+from lesion.statistics.critical import rule
 from lesion.statistics.detectable import CEILING
 from lesion.studies.ablation import claims
 from lesion.studies.ablation.analyses import (
@@ -48,6 +49,7 @@ from lesion.studies.ablation.curves import alike, named, under
 from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Material
+from lesion.studies.ablation.study import Study
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (
@@ -168,12 +170,12 @@ class AblationResult(StudyResult[AblationSummary]):
             self.EYEBROW,
             self.shown_parts,
             version=self.summary.version,
-            facts=_facts(self.summary),
+            study=self.summary.study,
             basis=self.basis,
             checks=self.checks(),
             examples=tuple(_examples(self.material)),
             notes=self.summary.notes,
-            reading=_reading(self.summary),
+            reading=_reading(self.summary.study, chosen=any(result.guessing for _, result in self.summary.results)),
             approximate=self.approximate,
             carried=browser.data(offered(self.material), answers, items, browser.BUDGET),
         )
@@ -298,35 +300,32 @@ def _range(shares: Sequence[float]) -> str:
     return f"{low if low == high else f'{low} to {high}'}{wording.SPACE}%"
 
 
-def _reading(summary: AblationSummary) -> tuple[str, ...]:
-    reading = (
-        summary.rule,
-        "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
-        " critical for one task and spare another that also has to be generated.",
-        "An answer that was truncated or could not be parsed counts as wrong if the judge found no right answer in it.",
-        "What is not called critical may still be used: only *spared* says that little is lost.",
+def _reading(study: Study, *, chosen: bool) -> tuple[str, ...]:
+    """How to read the page; `chosen`: whether guessing is right at times."""
+    ended = (
+        "An answer that was truncated or could not be parsed counts as wrong if the judge found no right answer in it."
     )
-    if not summary.stopped:
-        return reading
-    exceeding = (
-        "Marked places are those whose drop exceeds the effect. Which are critical, losing more than half of the"
-        " accuracy above chance, only the full table says: run the same command without stopping, into the same folder."
+    if study.stop is None:
+        return (
+            rule(chosen=chosen),
+            "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
+            " critical for one task and spare another that also has to be generated.",
+            ended,
+            "What is not called critical may still be used: only *spared* says that little is lost.",
+        )
+    error = "false discovery rate (the expected share of wrong calls)"
+    if study.stop.rule == "e-Holm":
+        error = "family-wise error (the chance of any wrong call)"
+    return (
+        "Evaluation stopped as soon as a cell was decided, by e-values from bets on the items answered so far. A place"
+        f" exceeds the effect when its drop exceeds {100 * study.stop.effect:g} points, on all items and beyond them,"
+        " and it does not when its drop on all items does not. What was not decided is open.",
+        f"{study.stop.rule} over the layers of one model, task, unit and factor limits the {error} to"
+        f" {100 * study.stop.level:g} %, of places that exceed and of those that do not.",
+        "Which places are critical, losing more than half of the accuracy above chance, only the full table says: run"
+        " the same command without stopping, into the same folder.",
+        ended,
     )
-    return (*reading[:1], exceeding, *reading[2:3])
-
-
-def _facts(summary: AblationSummary) -> list[tuple[str, str]]:
-    """The study's own entries and what follows from its cells, for whoever wants to repeat it."""
-    study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"title"})
-    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
-    counts = dict.fromkeys(f"{curve.task}: {wording.of_drawn(*curve.counts)}" for curve in summary.curves)
-    edits = dict.fromkeys(
-        f"{wording.edit_name(curve.unit, curve.factor)} on layers "
-        f"{wording.layer_runs(cell.layer for cell in curve.cells) or 'none yet'}"
-        for curve in summary.curves
-    )
-    facts += [("answered by", summary.engine), ("items answered", ", ".join(counts)), ("measured", "; ".join(edits))]
-    return [(name, visible(value)) for name, value in facts if value]
 
 
 def offered(material: Material) -> list[Offered]:

@@ -20,7 +20,6 @@ from lesion.files import named
 from lesion.report.forms import Form
 from lesion.report.rows import column
 from lesion.report.values import Estimate, Number, Value
-from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.cell import Cell, Place, Scores
 from lesion.studies.ablation.curves import Curve, curves
@@ -28,7 +27,6 @@ from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.plan.result import Planned
 from lesion.studies.ablation.screen.result import Screen
-from lesion.studies.ablation.stopping.result import Stopped, stopped_rule
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import Factor
 
@@ -77,6 +75,15 @@ class KindContrast(Value):
     first: str
     second: str
     difference: Estimate
+
+
+class Stopped(Value):
+    """How a task was evaluated that stops a cell once it is decided: `items` were drawn; `finished`: none is left."""
+
+    effect: float
+    level: float
+    items: int
+    finished: bool
 
 
 class TaskResult(Value):
@@ -190,12 +197,6 @@ class AblationSummary(Summary):
     models: tuple[ModelResult, ...]
     invariance: Invariance | None = None
     planned: Planned | None = None
-
-    @property
-    def rule(self) -> str:
-        """By which rule places are marked, as a sentence."""
-        chosen = any(result.guessing > 0 for _, result in self.results)
-        return rule(chosen=chosen) if self.study.stop is None else stopped_rule(self.study.stop)
 
     @property
     def stopped(self) -> bool:

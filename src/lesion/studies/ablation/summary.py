@@ -12,47 +12,40 @@ from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS
-from lesion.report.forms import WHOLE_SHARE
 from lesion.report.values import Estimate
-from lesion.report.wording import counted, listed
+from lesion.report.wording import counted
 from lesion.statistics.critical import (
     POWER,
     SHARES,
     critical,
     critical_cells,
     fewest_right,
-    p_critical,
     pairs,
     smallest_loss,
 )
-from lesion.statistics.detectable import at_the_ceiling, too_low
-from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop
+from lesion.statistics.paired import Contrast, accuracy, paired_drop
 from lesion.statistics.sequential import evidence
-from lesion.statistics.spared import p_spared
 from lesion.studies.ablation import forced, perplexity
 from lesion.studies.ablation.apart import apart
 from lesion.studies.ablation.cell import Cell, Scores
 from lesion.studies.ablation.kinds.contrasts import contrasts
 from lesion.studies.ablation.margins import margins
 from lesion.studies.ablation.result import (
-    WITHOUT_CHAT,
     AblationSummary,
     AtShare,
     ModelResult,
     Sensitivity,
+    Stopped,
     TaskResult,
     TextResult,
 )
 from lesion.studies.ablation.screen.screening import chosen_edits, limited, no_screen, screened
-from lesion.studies.ablation.stopping.result import Stopped
 from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 
 Right = Bool[np.ndarray, " items"]
-CUT = 0.2
-"""The share of unedited answers at the token limit from which that is named as a cause of a low accuracy."""
 
 
 def summarise(
@@ -77,7 +70,6 @@ def summarise(
     """
     notes: list[str] = []
     unscreened: list[str] = []
-    ceiling: dict[str, list[str]] = {}
     models = []
     chances = guessing or {}
     drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
@@ -121,17 +113,11 @@ def summarise(
                 }
             )
             tasks.append(result)
-            low = _unreachable(model, result)
-            notes += [*_nonfinite(model, task, of_task, edits), *low]
-            if not low and _ceiling(result):
-                ceiling.setdefault(task, []).append(model)
+            notes += _nonfinite(model, task, of_task, edits)
         if study.screen_top is not None:
             kept = chosen_edits(of_model, drawn, edits, study.screen_top)
             notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
         models.append(ModelResult(model=model, tasks=apart(tasks, edits, study.level), texts=texts))
-    if ceiling:
-        high = listed([task if len(own) == len(plan) else f"{task} ({listed(own)})" for task, own in ceiling.items()])
-        notes.append(f"At the ceiling, so that no edit can be shown to be better: {high}.")
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
@@ -197,38 +183,28 @@ def _cells(
     p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
     """
     right = _right(baseline)
-    counts = [pairs(right, _right(frame)) for frame in answered.values()]
-    missing = tests - len(counts)
-    p = [mcnemar_exact(each.lost, each.won) for each in counts]
-    p_loss, p_kept = ([of(each, chance=chance) for each in counts] for of in (p_critical, p_spared))
-    corrected, loss_corrected, kept_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss, p_kept))
+    after = [_right(frame) for frame in answered.values()]
+    tested_drops = forced.drops(right, after, tests, level, chance)
     by_margin = margins(baseline, answered, tests, level)
     by_word = margins(baseline, answered, tests, level, against_word=True)
     by_force = forced.under_edits(baseline, answered, tests, level)
     cells = {}
-    for place, (edit, frame) in enumerate(answered.items()):
-        drop = paired_drop(right, _right(frame), level)
+    for (edit, frame), now, of_drop in zip(answered.items(), after, tested_drops, strict=True):
         cells[edit] = Cell(
             **dict(_scores(frame, level)),
             **place_of_edit(edit, task),
-            drop=Estimate.of(drop, p[place], corrected[place]),
-            lost=counts[place].lost,
-            won=counts[place].won,
-            p_critical=p_loss[place],
-            p_critical_corrected=loss_corrected[place],
-            critical=critical(loss_corrected[place]),
-            p_spared=p_kept[place],
-            p_spared_corrected=kept_corrected[place],
-            spared=critical(kept_corrected[place]),
+            **of_drop,
+            critical=critical(of_drop["p_critical_corrected"]),
+            spared=critical(of_drop["p_spared_corrected"]),
             margin=by_margin.get(edit),
             word_margin=by_word.get(edit),
             forced=by_force.get(edit),
-            clustered=OverClusters.of(right.astype(float) - _right(frame), clusters, drop, level),
+            clustered=OverClusters.of(right.astype(float) - now, clusters, paired_drop(right, now, level), level),
         )
     first, items, correct = next(iter(answered)), len(right), int(right.sum())
     shares = []
     for share in SHARES if first.unit in UNITS else ():
-        calls = critical_cells(counts, missing, share, chance)
+        calls = critical_cells([pairs(right, now) for now in after], tests - len(after), share, chance)
         layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
         shares.append(AtShare(share=share, critical=layers))
     return cells, Sensitivity(
@@ -304,31 +280,6 @@ def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scor
     else:
         share = accuracy(right, level)
     return Scores(items=len(right), accuracy=Estimate.of(share), **rates(frame))
-
-
-def _unreachable(model: str, result: TaskResult) -> list[str]:
-    """A note where nothing can be critical for a task, or its baseline is near guessing."""
-    if not result.sensitivity:
-        return []
-    right, tests = result.sensitivity[0].right, max(each.tests for each in result.sensitivity)
-    note = too_low(model, result.task, right, result.items, tests, result.guessing)
-    if note is None:
-        return []
-    cut = result.baseline.truncated or 0.0
-    if cut >= CUT:
-        share = WHOLE_SHARE.text(cut)
-        note += f" {share} of its unedited answers hit the token limit: try a larger --max-new-tokens first."
-        if (unclosed := result.baseline.unclosed) >= CUT:
-            note += f" {WHOLE_SHARE.text(unclosed)} never closed their thinking: --thinking-tokens closes it for them."
-    if result.without_chat and (result.baseline.accuracy.value or 0.0) < 0.5:
-        note += f" {WITHOUT_CHAT}"
-    return [note]
-
-
-def _ceiling(result: TaskResult) -> bool:
-    """Whether no edit of any kind that was tried can be shown to be better."""
-    reach = result.sensitivity
-    return bool(reach) and at_the_ceiling(reach[0].right, result.items, max(each.tests for each in reach))
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit]) -> list[str]:

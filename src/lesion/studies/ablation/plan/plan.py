@@ -161,33 +161,25 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
     if document is None:
         return None
     cells = {
-        (model, result.task, scaling(cell.unit, cell.layer, 0.0, cell.part).address, cell.factor): cell
+        (model, result.task, scaling(cell.unit, cell.layer, 0.0, cell.part).address, cell.factor): (result, cell)
         for model, result in summary.results
         for cell in result.cells
     }
-    pending: list[tuple[dict[str, Any], Cell | None]] = []
-    for each in document["content"]["hypotheses"]:
-        for model in document["content"]["models"]:
-            about = {"model": model, **each}
-            pending.append((about, cells.get((model, each["task"], each["place"], each["factor"]))))
-    counts = {
-        (model, result.task): round((result.baseline.accuracy.value or 0.0) * result.items)
-        for model, result in summary.results
-    }
-    sizes = {(model, result.task): (result.items, result.guessing) for model, result in summary.results}
-    p = [_p(about["expect"], cell) for about, cell in pending]
+    content = document["content"]
+    about = [{"model": model, **each} for each in content["hypotheses"] for model in content["models"]]
+    measured = [cells.get((each["model"], each["task"], each["place"], each["factor"])) for each in about]
+    p = [None if pair is None else _p(each["expect"], pair[1]) for each, pair in zip(about, measured, strict=True)]
     corrected = holm([1.0 if value is None else value for value in p])
     outcomes = []
-    for (about, cell), own, adjusted in zip(pending, p, corrected, strict=True):
-        if cell is None or own is None:
-            outcomes.append(Outcome(**about))
-            continue
-        right = counts[about["model"], about["task"]]
-        values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
-        items, chance = sizes[about["model"], about["task"]]
-        detectable = power.detectable(about["expect"], right, len(pending), items, chance)
-        values |= {"right": right, "detectable": detectable}
-        outcomes.append(Outcome(**about, **values))
+    for each, pair, own, adjusted in zip(about, measured, p, corrected, strict=True):
+        values: dict[str, Any] = {}
+        if pair is not None and own is not None:
+            result, cell = pair
+            right = round((result.baseline.accuracy.value or 0.0) * result.items)
+            values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
+            loss = power.detectable(each["expect"], right, len(about), result.items, result.guessing)
+            values |= {"right": right, "detectable": loss}
+        outcomes.append(Outcome(**each, **values))
     return Planned(
         made=document["made"],
         digest=document["sha256"][:DIGITS],
@@ -197,9 +189,7 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
     )
 
 
-def _p(expect: str, cell: Cell | None) -> float | None:
-    if cell is None:
-        return None
+def _p(expect: str, cell: Cell) -> float | None:
     return cell.p_critical if expect == "critical" else cell.p_spared
 
 
