@@ -130,6 +130,16 @@ def test_an_answer_of_more_words_than_allowed_leaves_out_what_is_spared_and_then
     assert first(valid(summary)) == "In both models block 2 is critical for sums; others stand in the chart."
 
 
+def test_blocks_of_one_task_are_named_together_where_there_is_no_room_for_what_they_spare(monkeypatch):
+    summary = form(models=("base",))
+    sums, facts = summary["models"][0]["tasks"]
+    sums["cells"][0] |= {"critical": True, "drop": {"value": 0.8}}
+    facts["cells"][0]["spared"] = False
+    assert first(valid(summary)) == "Block 0 is critical for sums; block 2 for sums and spares facts."
+    monkeypatch.setattr(claims, "WORDS", 9)
+    assert first(valid(summary)) == "Blocks 0 and 2 are critical for sums."
+
+
 def test_a_unit_or_a_factor_is_said_of_the_loss_and_of_what_is_not_critical():
     summary = form(models=("base",), tasks=("sums",))
     for cell in summary["models"][0]["tasks"][0]["cells"]:

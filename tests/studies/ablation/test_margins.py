@@ -9,7 +9,7 @@ from scipy.stats import ttest_rel
 
 from lesion.edits.edit import ScaleBlock
 from lesion.statistics.paired import holm
-from lesion.studies.ablation.margins import compares, margins
+from lesion.studies.ablation.drops import compares, margins
 
 ITEMS = 12
 EDITS = [ScaleBlock(layer) for layer in range(3)]

@@ -10,7 +10,6 @@ from oracle import Listener, Oracle
 
 from commandline import questions, save, write
 from lesion.core.store import Store
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
@@ -61,18 +60,6 @@ def test_every_item_is_asked_once_without_an_edit_and_once_under_each(sums, tini
     assert len({request.key for request in oracle.asked}) == CELLS
     assert (outcome.evaluated, outcome.planned, listener.count) == (CELLS, CELLS, CELLS)
     assert listener.begun == [("tiny:llama", CELLS, 0)]
-
-
-def test_units_and_factors_are_each_swept_over_the_layers_named(sums, tinies, tmp_path):
-    oracle = Oracle()
-    edits = {"unit": ["attention", "mlp"], "layers": "2,0", "factor": [0, 0.5]}
-    outcome = run(study(sums, edits=edits), tmp_path / "out", models=tinies, make_engine=oracle)
-    places = [f"{layer}.{unit}×{factor}" for layer in (0, 2) for unit in ("attention", "mlp") for factor in (0, 0.5)]
-    assert Counter(str(r.edit) for r in oracle.asked) == dict.fromkeys(["baseline", *places], ITEMS)
-    cells = outcome.summary.models[0].tasks[0].cells
-    assert [(e.unit, e.factor, e.layer) for e in cells] == [
-        (unit, factor, layer) for unit in ("attention", "mlp") for factor in (0.0, 0.5) for layer in (0, 2)
-    ]
 
 
 def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(sums, tinies, tmp_path):
@@ -126,14 +113,6 @@ def test_answers_are_stored_while_the_engine_still_works(sums, tinies, tmp_path,
 
     run(study(sums), tmp_path / "out", models=tinies, make_engine=Looking())
     assert seen == list(range(CELLS))
-
-
-def test_what_a_run_returns_is_what_the_folder_remembers(sums, tinies, tmp_path):
-    outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
-    remembered, summary, answers, items = recall(tmp_path / "out")
-    assert remembered == study(sums)
-    assert summary == outcome.summary
-    assert (len(answers), len(items)) == (CELLS, ITEMS)
 
 
 def test_a_study_that_has_only_begun_says_what_is_missing(sums, tinies, tmp_path):
@@ -216,33 +195,6 @@ def test_answers_that_may_meet_the_end_of_the_context_are_noted_and_count_as_tru
         assert set(of_item["finish"][of_item["tokens"] < most]) <= {"stop"}
         assert set(of_item["finish"][of_item["tokens"] == most]) <= {"stop", "length"}
     assert "length" in set(answers["finish"][answers["item"] == "longest"])
-
-
-def test_choices_are_scored_and_the_likeliest_is_the_answer(tinies, tmp_path):
-    choices = ["dog", "a cat", "7"]
-    task = write(
-        tmp_path / "choose.jsonl",
-        ({"id": f"{n}", "prompt": f"{n} is a", "answer": choices[n % 3], "choices": choices} for n in range(6)),
-    )
-    outcome = run(study(task, items="all", edits={"layers": [1]}), tmp_path / "out", models=tinies)
-    answers = recall(tmp_path / "out")[2]
-    assert set(answers["tokens"]) == {0}
-    network, spell = tinies["tiny:llama"].network, tokenizer()
-
-    def log_probability(prompt: str, choice: str) -> float:
-        head = spell(prompt).input_ids
-        tail = spell(f" {choice}", add_special_tokens=False).input_ids
-        logits = network(torch.tensor([head + tail])).logits[0].double().log_softmax(-1)
-        return sum(float(logits[len(head) - 1 + at, token]) for at, token in enumerate(tail))
-
-    right = 0
-    for row in answers[answers["edit"] == "baseline"].to_dict("records"):
-        naive = [log_probability(row["question"], choice) for choice in choices]
-        assert row["scores"] == pytest.approx(naive, abs=1e-4)
-        assert row["text"] == row["parsed"] == choices[naive.index(max(naive))]
-        assert row["correct"] == (row["text"] == row["gold"])
-        right += row["correct"]
-    assert outcome.summary.models[0].tasks[0].baseline.accuracy.value == right / 6
 
 
 def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sums, tinies, tmp_path):
@@ -380,12 +332,6 @@ def test_the_table_does_not_depend_on_the_batch_size(batch_size, sums, tinies, t
     run(study(sums), tmp_path / "auto", models=tinies)
     run(study(sums, batch_size=batch_size), tmp_path / "few", models=tinies)
     assert rows(tmp_path / "auto") == rows(tmp_path / "few")
-
-
-def test_the_real_engine_is_the_default(sums, tinies, tmp_path):
-    run(study(sums), tmp_path / "default", models=tinies)
-    run(study(sums), tmp_path / "named", models=tinies, make_engine=TransformersEngine)
-    assert rows(tmp_path / "default") == rows(tmp_path / "named")
 
 
 def test_a_later_model_that_cannot_be_meant_is_told_before_the_first_is_asked(tmp_path):

@@ -167,17 +167,6 @@ def test_answers_outside_the_plan_count_for_nothing():
     assert summary(pd.concat([frame, stray, other])) == summary(frame)
 
 
-def test_a_model_that_has_not_begun_has_no_tasks():
-    frame = answers()
-    result = summary(frame[frame["model_name"] == "one"], {"one": EDITS, "two": []})
-    assert [(entry.model, len(entry.tasks)) for entry in result.models] == [("one", 2), ("two", 0)]
-
-
-def test_the_order_of_the_answers_does_not_count():
-    frame = answers()
-    assert summary(frame) == summary(frame.iloc[::-1])
-
-
 def test_answers_that_were_broken_off_are_noted_once_per_edit_with_their_number():
     frame = answers()
     frame["finish"] = "stop"

@@ -31,15 +31,6 @@ def test_every_family_can_be_swept_from_block_0_on_in_every_unit(family):
         assert sweep(anatomy, [unit], layers, [0.0]) == [kind(layer, 0.0) for layer in layers]
 
 
-def test_no_layer_is_no_edit():
-    assert sweep(model("llama").anatomy, ["block"], [], [0.0]) == []
-
-
-def test_a_block_that_is_not_there_is_wrong_use():
-    with pytest.raises(UsageError, match="no block 3"):
-        sweep(model("llama").anatomy, ["block"], [1, 3], [0.0])
-
-
 def test_a_branch_that_is_not_known_is_wrong_use_and_says_where_to_look():
     anatomy = model("llama").anatomy
     first, *rest = anatomy.blocks

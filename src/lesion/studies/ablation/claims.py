@@ -71,7 +71,7 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
     sentences = []
     if able:
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
-        sentences.append(_loss(*example) if example else _largest(able))
+        sentences.append(_loss(*example, among) if example else _largest(able))
     sentences.append(_untold([curve for curve in curves if curve.untold]) or _not_told_apart(able, groups))
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
@@ -87,7 +87,8 @@ def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every:
         return wording.capital(f"{among}{what}{so_far}.")
     clauses: list[str] = []
     for detail in (2, 1, 0):
-        clauses = [_clause(first, group, detail, list(every), verb=group is groups[0]) for group in groups]
+        shown = _joined(groups, detail)
+        clauses = [_clause(first, group, list(every), verb=group is shown[0]) for group in shown]
         if len(f"{among}{'; '.join(clauses)}{so_far}".split()) <= WORDS:
             return wording.capital(f"{among}{'; '.join(clauses)}{so_far}.")
     while len(f"{among}{'; '.join(clauses)}; others stand in the chart".split()) > WORDS and len(clauses) > 1:
@@ -95,17 +96,26 @@ def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every:
     return wording.capital(f"{among}{'; '.join(clauses)}; others stand in the chart.")
 
 
-def _clause(curve: Curve, group: Group, detail: int, every: Sequence[str], *, verb: bool) -> str:
-    """`blocks 2 and 5 are critical for sums and spare facts`; with detail 1 or 0 less is said of other tasks."""
+def _joined(groups: Sequence[Group], detail: int) -> list[Group]:
+    """The groups with less said of other tasks: with detail 1 not which lose less, with 0 not which are spared."""
+    layers: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for group in groups:
+        spared, less = (group.spared, ())[detail == 0], (group.less, ())[detail < 2]
+        layers.setdefault((group.tasks, spared, less), []).extend(group.layers)
+    return [Group(*key, sorted(own)) for key, own in layers.items()]
+
+
+def _clause(curve: Curve, group: Group, every: Sequence[str], *, verb: bool) -> str:
+    """`blocks 2 and 5 are critical for sums and spare facts`."""
     several = plural(curve.unit, len(group.layers))
     tasks = "every task" if len(group.tasks) == len(every) > 1 else wording.listed(group.tasks)
     called = f" {wording.called(curve.stopped, 1 + several)}" * verb
     text = f"{places(curve.unit, group.layers)}{called} for {tasks}"
-    if detail and len(group.spared) > 2 and len(group.tasks) + len(group.spared) == len(every):
+    if len(group.spared) > 2 and len(group.tasks) + len(group.spared) == len(every):
         text += " alone"
-    elif detail and group.spared:
+    elif group.spared:
         text += f" and spare{'s' * (not several)} {wording.listed(group.spared)}"
-    return text + f", more than for {wording.listed(group.less, 'or')}" * (detail == 2 and bool(group.less))
+    return text + f", more than for {wording.listed(group.less, 'or')}" * bool(group.less)
 
 
 def largest_loss(curves: Sequence[Curve], groups: Sequence[Group]) -> tuple[Curve, Cell] | None:
@@ -117,11 +127,11 @@ def largest_loss(curves: Sequence[Curve], groups: Sequence[Group]) -> tuple[Curv
     return None
 
 
-def _loss(curve: Curve, cell: Cell) -> str:
+def _loss(curve: Curve, cell: Cell, among: str) -> str:
     """`Without block 2 accuracy on sums falls from 90.0 % to 0.0 % [0.0, 27.8].`; also if it may be stopping."""
     before, after = SHARE.text(curve.baseline_of(cell).accuracy), SHARE.text(cell.accuracy)
     text = f"{under(named([cell]), cell.factor)} accuracy on {curve.task} falls from {before} to {after}"
-    text += _of_items(curve, cell)
+    text += _of_items(curve, cell) + f" in {curve.model}" * bool(among)
     if cut_off(cell):
         ended = wording.unended(cell.looped)
         text += f"; {WHOLE_SHARE.text(cell.truncated)} of the answers {ended}: part of the loss may be stopping"

@@ -6,23 +6,22 @@ and leave the choice among the rivals: the model then answers in another form. S
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from lesion.report import forms
 from lesion.report.rows import Row, column
 from lesion.report.values import Estimate
-from lesion.statistics.critical import SHARE, p_critical, pairs
-from lesion.statistics.paired import ALPHA, accuracy, holm, mcnemar_exact, paired_drop
-from lesion.statistics.spared import SPARED, p_spared
+from lesion.statistics.critical import SHARE
+from lesion.statistics.paired import ALPHA, accuracy
+from lesion.studies.ablation.drops import Right, drops
 from lesion.studies.ablation.sweep import PlaceEdit
 from lesion.tasks.contrast import forced
 
-Right = Bool[np.ndarray, " items"]
 Choice = Literal["lost", "kept", "cannot tell"]
 
 
@@ -92,40 +91,6 @@ def under_edits(
         )
         for edit, now, of_drop in zip(answered, after, drops(before, after, tests, level, guess, SHARE), strict=True)
     }
-
-
-def drops(
-    before: Right, after: Sequence[Right], tests: int, level: float, chance: float, spared: float = SPARED
-) -> list[dict[str, Any]]:
-    """The drop under each edit with its tests, as fields of `cell.Cell`.
-
-    p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
-
-    Args:
-        before: [items] whether the unedited model is right.
-        after: [items] likewise under each edit.
-        tests: edits of the finished study.
-        level: of the intervals.
-        chance: the accuracy of guessing.
-        spared: the share of what lies above it that a spared task has surely not lost.
-    """
-    counts = [pairs(before, now) for now in after]
-    p = [mcnemar_exact(each.lost, each.won) for each in counts]
-    p_loss = [p_critical(each, SHARE, chance) for each in counts]
-    p_kept = [p_spared(each, spared, chance) for each in counts]
-    corrected = [holm([*values, *[1.0] * (tests - len(after))]) for values in (p, p_loss, p_kept)]
-    return [
-        {
-            "drop": Estimate.of(paired_drop(before, now, level), p[place], corrected[0][place]),
-            "lost": counts[place].lost,
-            "won": counts[place].won,
-            "p_critical": p_loss[place],
-            "p_critical_corrected": corrected[1][place],
-            "p_spared": p_kept[place],
-            "p_spared_corrected": corrected[2][place],
-        }
-        for place, now in enumerate(after)
-    ]
 
 
 def _read(

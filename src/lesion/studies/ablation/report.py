@@ -277,7 +277,8 @@ def _checks(material: Material) -> Iterator[Check]:
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
-        text = f"{len(marked)} of {len(places)} blocks are critical for some task; the others are controls."
+        beside = "the others are controls" if marked != places else "none beside them is a control (--layers all)"
+        text = f"{len(marked)} of the {len(places)} blocks measured are critical for some task; {beside}."
         yield Check("good" if 2 * len(marked) < len(places) else "bad", text)
 
 

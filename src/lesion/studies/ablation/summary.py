@@ -28,8 +28,8 @@ from lesion.statistics.sequential import evidence
 from lesion.studies.ablation import forced, perplexity
 from lesion.studies.ablation.apart import apart
 from lesion.studies.ablation.cell import Cell, Scores
+from lesion.studies.ablation.drops import drops, margins
 from lesion.studies.ablation.kinds.contrasts import contrasts
-from lesion.studies.ablation.margins import margins
 from lesion.studies.ablation.result import (
     AblationSummary,
     AtShare,
@@ -184,7 +184,7 @@ def _cells(
     """
     right = _right(baseline)
     after = [_right(frame) for frame in answered.values()]
-    tested_drops = forced.drops(right, after, tests, level, chance)
+    tested_drops = drops(right, after, tests, level, chance)
     by_margin = margins(baseline, answered, tests, level)
     by_word = margins(baseline, answered, tests, level, against_word=True)
     by_force = forced.under_edits(baseline, answered, tests, level)

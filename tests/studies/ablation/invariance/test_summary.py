@@ -9,12 +9,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from lesion.edits.edit import BASELINE, ScaleBlock
-from lesion.report.values import Estimate
-from lesion.statistics.agreement import agreement
 from lesion.studies.ablation.analyses.invariance import same_blocks
 from lesion.studies.ablation.analyses.other_tasks import less_elsewhere
 from lesion.studies.ablation.analyses.training import over_training
-from lesion.studies.ablation.invariance import measured
 from lesion.studies.ablation.invariance.judged import decided, facts
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance
 from lesion.studies.ablation.invariance.summary import invariance
@@ -112,21 +109,6 @@ def test_a_child_with_other_critical_blocks_breaks_it():
     assert any("rlvr" in reason for reason in reasons(result))
 
 
-def test_a_child_that_cannot_do_the_task_says_nothing_either_way():
-    result = family({**same("base", "instruct"), "rlvr": {MATHS: None, RECALL: FIRST}})
-    assert result.verdict.word == "cannot tell"
-    assert any("rlvr cannot do it" in reason for reason in reasons(result))
-    pair = next(entry for entry in task(result).pairs if (entry.a, entry.b) == ("base", "rlvr"))
-    assert pair.rho == Estimate(value=None)
-    assert (pair.true.low, pair.true.high) == (None, None)
-
-
-def test_a_base_that_cannot_do_the_task_has_nothing_to_hand_down():
-    result = family({**same("instruct", "rlvr"), "base": {MATHS: None, RECALL: FIRST}})
-    assert result.verdict.word == "cannot tell"
-    assert any("base cannot do it" in reason for reason in reasons(result))
-
-
 def test_pairs_are_spearmans_of_the_drops_in_the_summary_corrected_by_holm():
     result, summary = told(same("base", "instruct", "rlvr"))
     assert result is not None
@@ -171,11 +153,6 @@ def test_a_model_with_another_parent_is_shown_and_not_judged():
     assert "rlvr" in {skill.model for skill in task(result).skills}
     assert not any("rlvr" in reason for reason in reasons(result))
     assert any("rlvr was trained from elsewhere" in note for note in result.notes)
-
-
-def test_models_without_labels_have_no_such_section():
-    result, _ = told(same("a", "b"), models=["a", "b"])
-    assert result is None
 
 
 def test_models_of_different_depth_lie_beside_each_other_and_are_not_correlated():
@@ -230,18 +207,6 @@ def test_the_same_answers_give_the_same_numbers_and_another_seed_other_draws():
     )
     assert first == again
     assert first != other
-
-
-def test_the_seed_of_the_study_draws_the_orders_between_tasks(monkeypatch):
-    seen = []
-
-    def noted(*values):
-        seen.append(values[3])
-        return agreement(*values)
-
-    monkeypatch.setattr(measured, "agreement", noted)
-    told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, seed=7)
-    assert seen == [7, 7]
 
 
 def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():

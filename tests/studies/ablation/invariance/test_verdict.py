@@ -12,10 +12,7 @@ from lesion.studies.ablation.analyses.other_tasks import less_elsewhere
 from lesion.studies.ablation.analyses.training import over_training
 from lesion.studies.ablation.invariance.judged import (
     AGREE,
-    MOST,
     RELIABLE,
-    RULE,
-    THRESHOLDS,
     decided,
     facts,
     verdict,
@@ -262,12 +259,6 @@ def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
 def test_blocks_that_a_child_lost_are_told_beside_a_verdict_that_holds():
     changes = {"second": [1, 5, 6], "shared": [1], "lost": [2], "gained": [5]}
     assert claimed(told(sets=changes))[1] == "No longer needed: block 2 in rlvr."
-
-
-def test_the_rule_names_its_thresholds():
-    for number in (AGREE, RELIABLE, 100 * MOST, ALPHA):
-        assert f"{number:g}" in RULE
-    assert (THRESHOLDS["agree"], THRESHOLDS["reliable"], THRESHOLDS["most"]) == (AGREE, RELIABLE, MOST)
 
 
 def test_an_overlap_that_could_not_be_beyond_chance_is_said_to_be_so():

@@ -18,7 +18,6 @@ from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.analyses import plan as analysis
 from lesion.studies.ablation.plan.plan import FILE, planned, prospects, read, register
-from lesion.studies.ablation.plan.result import Outcome
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.study import Study
@@ -214,21 +213,6 @@ def test_a_test_that_did_not_pass_says_what_it_could_have_found(sums, tmp_path):
     assert told[0] == "Confirmed: 0 of 2 expectations written down before any answer."
     assert told[1].startswith(f"Not confirmed: block 1 is critical for {sums} (drop 26.7 points [")
     assert told[1].endswith(f"with 20 right answers, a loss of {loss:.0f} % or more is called critical.")
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ("3", "block 3"),
-        ("3.mlp", "MLP of block 3"),
-        ("3.mlp.up", "matrix 3.mlp.up"),
-        ("3.mlp.neuron.7", "neuron 3.7"),
-        ("3.attention.group.1", "key-value group 3.1"),
-    ],
-)
-def test_an_expectation_names_its_place(place, expected):
-    outcome = Outcome(model="m", task="sums", place=place, expect="spared", factor=0.0)
-    assert outcome.expected.replace(wording.SPACE, " ") == f"{expected} spares sums"
 
 
 def test_what_is_not_measured_yet_is_counted(sums, tmp_path):

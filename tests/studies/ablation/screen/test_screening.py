@@ -264,15 +264,6 @@ def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
     assert scores.agreement[0].rho.value == pytest.approx(spearmanr(lost, drops).statistic)
 
 
-def test_without_all_of_the_baselines_scores_there_is_no_screen():
-    frame, entry = made()
-    hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
-    assert screening.screened(frame[~hole], IDS, entry, BLOCKS, level=0.9, seed=1) is None
-    other = (frame["task"] == "gold:t") & (frame["edit"] == "2×0") & (frame["item"] == "i3")
-    scores = screening.screened(frame[~other], IDS, entry, BLOCKS, level=0.9, seed=1)
-    assert [loss.layer for loss in scores.losses] == [0, 1, 3, 4]
-
-
 def test_generation_is_limited_to_the_edits_that_take_most_from_any_task(sums, animals, tinies, tmp_path):
     more = write(tmp_path / "more.jsonl", ({"id": f"m{n}", "prompt": f"{n} - 1 =", "answer": "no"} for n in range(6)))
     limited = study(sums, more, animals, screen=None, screen_top=1, edits={"unit": "head", "layers": "0-1"})

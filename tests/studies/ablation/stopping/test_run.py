@@ -258,14 +258,6 @@ def test_an_effect_that_is_none_is_told_before_anything_is_asked(options, compla
     assert not (tmp_path / "out").exists()
 
 
-def test_a_study_file_with_an_effect_outside_0_and_1_is_told_with_its_line(capsys, tmp_path):
-    file = tmp_path / "study.toml"
-    file.write_text('models = ["m"]\ntasks = ["primer:atlas"]\n\n[stop]\neffect = 1\n', encoding="utf-8")
-    done = lesion(capsys, "run", file, "--out", tmp_path / "out")
-    assert done.code == 2
-    assert "line 5: stop.effect must be" in done.complaint
-
-
 def test_looking_again_at_another_effect_is_told_for_what_it_is(capsys, tmp_path):
     command = ("ablate", "bundled:llama-base", "--task", "primer:reading", "--layers", "1", "--items", 16)
     stopped = (*command, "--out", tmp_path / "out", "--stop-when", "decided")

@@ -14,7 +14,7 @@ from lesion.report.claims import Claim, rule
 from lesion.report.forms import SHARE, Form, plain
 from lesion.report.marks import Curves
 from lesion.report.parts import Part
-from lesion.report.rows import Rows, column, subject
+from lesion.report.rows import Rows, column
 from lesion.report.values import Estimate, Number
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
 from lesion.studies.ablation.cell import Labels
@@ -144,4 +144,4 @@ def half_left(rows: Sequence[HalfRow]) -> Iterable[Claim]:
                 for row in known[:MOST]
             ]
             text = f"Half of the accuracy on {task} is left at {wording.listed(where)}."
-            yield Claim((text,), tuple(known), subject(known[0], rows))
+            yield Claim((text,), tuple(known), model * (len({row.model for row in rows}) > 1))

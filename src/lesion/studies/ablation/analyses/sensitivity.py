@@ -16,7 +16,6 @@ from lesion.report.values import Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
 from lesion.studies.ablation.cell import Cell, Labels
-from lesion.studies.ablation.claims import smallest_loss
 from lesion.studies.ablation.curves import Curve, alike, manner
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
@@ -54,7 +53,7 @@ def part(material: Material) -> Part | None:
         " loss: of its accuracy above chance, called critical with 80 % power by a cut that repairs no item."
     )
     table = Rows("", rows, (Found,), "What can be found, and critical blocks at other shares", caption)
-    return Part("What could have been found", table, (), over_clusters(material), smallest_loss(material), "Power")
+    return Part("What could have been found", table, (), over_clusters(material), short="Power")
 
 
 @rule(

@@ -138,24 +138,25 @@ def onsets(axis: Axis, own: ByModel) -> list[Onset]:
     members = [member for member in (*axis.checkpoints, axis.end) if member.model in own]
     if not members or members[-1] is not axis.end:
         return []
-    steps, measured = [member.step for member in members], [own[member.model] for member in members]
-    skilled = _since([each.skill.able for each in measured])
+    measured = [own[member.model] for member in members]
+    moments: dict[int | None, tuple[str | None, int | None, int | None]] = {None: (None, None, None)}
+    for place, (before, member) in enumerate(zip([None, *members], members, strict=False)):
+        moments[place] = member.model, member.step, before and before.step
+    _, able_from, able_after = moments[_since([each.skill.able for each in measured])]
     entries = []
     for layer in measured[-1].layers:
-        since = _since([each.skill.able and layer in each.skill.critical for each in measured])
-        at = [step for step, each in zip(steps, measured, strict=True) if layer in each.skill.critical]
+        model, step, after = moments[_since([each.skill.able and layer in each.skill.critical for each in measured])]
+        at = [
+            member.step
+            for member, each in zip(members, measured, strict=True)
+            if member.step is not None and layer in each.skill.critical
+        ]
         entries.append(
             Onset(
-                source=axis.source,
-                layer=layer,
-                step=None if since is None else steps[since],
-                model=None if since is None else members[since].model,
-                after=steps[since - 1] if since else None,
-                able_from=None if skilled is None else steps[skilled],
-                able_after=steps[skilled - 1] if skilled else None,
-                critical_at=[step for step in at if step is not None],
+                source=axis.source, layer=layer, step=step, model=model, after=after, able_from=able_from,
+                able_after=able_after, critical_at=at,
             )
-        )
+        )  # fmt: skip
     return entries
 
 

@@ -1,22 +1,62 @@
-"""Margins: of tasks that compare tokens, how much of the difference of two log-probabilities is lost.
+"""What every edit of one unit and factor takes, with its tests: of the accuracy, and of margins.
 
-The difference log p(right) − log p(rival) is that of the two logits, the metric of Wang et al. (2023). It moves where
-no answer changes yet, so that it shows small effects of single heads. Against " the" it is another question: whether
-a name is said at all, not which.
+Margins are of tasks that compare tokens: how much of the difference of two log-probabilities is lost. The difference
+log p(right) − log p(rival) is that of the two logits, the metric of Wang et al. (2023). It moves where no answer
+changes yet, so that it shows small effects of single heads. Against " the" it is another question: whether a name is
+said at all, not which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p
-from lesion.statistics.paired import holm
+from lesion.statistics.critical import SHARE, p_critical, pairs
+from lesion.statistics.paired import holm, mcnemar_exact, paired_drop
+from lesion.statistics.spared import SPARED, p_spared
 from lesion.studies.ablation.sweep import PlaceEdit
+
+Right = Bool[np.ndarray, " items"]
+
+
+def drops(
+    before: Right, after: Sequence[Right], tests: int, level: float, chance: float, spared: float = SPARED
+) -> list[dict[str, Any]]:
+    """The drop under each edit with its tests, as fields of `cell.Cell`.
+
+    p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
+
+    Args:
+        before: [items] whether the unedited model is right.
+        after: [items] likewise under each edit.
+        tests: edits of the finished study.
+        level: of the intervals.
+        chance: the accuracy of guessing.
+        spared: the share of what lies above it that a spared task has surely not lost.
+    """
+    counts = [pairs(before, now) for now in after]
+    p = [mcnemar_exact(each.lost, each.won) for each in counts]
+    p_loss = [p_critical(each, SHARE, chance) for each in counts]
+    p_kept = [p_spared(each, spared, chance) for each in counts]
+    corrected = [holm([*values, *[1.0] * (tests - len(after))]) for values in (p, p_loss, p_kept)]
+    return [
+        {
+            "drop": Estimate.of(paired_drop(before, now, level), p[place], corrected[0][place]),
+            "lost": counts[place].lost,
+            "won": counts[place].won,
+            "p_critical": p_loss[place],
+            "p_critical_corrected": corrected[1][place],
+            "p_spared": p_kept[place],
+            "p_spared_corrected": corrected[2][place],
+        }
+        for place, now in enumerate(after)
+    ]
 
 
 def compares(answers: pd.DataFrame) -> bool:
