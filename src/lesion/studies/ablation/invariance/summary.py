@@ -140,8 +140,8 @@ def onsets(axis: Axis, own: ByModel) -> list[Onset]:
         return []
     measured = [own[member.model] for member in members]
     moments: dict[int | None, tuple[str | None, int | None, int | None]] = {None: (None, None, None)}
-    for place, (before, member) in enumerate(zip([None, *members], members, strict=False)):
-        moments[place] = member.model, member.step, before and before.step
+    for place, member in enumerate(members):
+        moments[place] = member.model, member.step, members[place - 1].step if place else None
     _, able_from, able_after = moments[_since([each.skill.able for each in measured])]
     entries = []
     for layer in measured[-1].layers:
