@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli.terminal import Terminal, say
+from lesion.cli.progress import Bar
+from lesion.cli.terminal import say
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -77,9 +78,10 @@ def apply(
     from lesion.edits.files.truncated import counted
     from lesion.report import wording
 
-    done = checkpoint.apply(
-        model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=Shards()
-    )
+    with Bar() as bar:
+        done = checkpoint.apply(
+            model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=bar
+        )
     for each in done.edits:
         name = f"{each.file.label} ({each.file.digest})"
         if each.achieved is not None:
@@ -99,26 +101,6 @@ def apply(
     if done.thin is not None:
         say(f"factors: {done.thin}")
     say(f"model: {done.folder}")
-
-
-class Shards:
-    """Says how many shards are written."""
-
-    def __init__(self) -> None:
-        self._console, self._done, self._total = Terminal(stderr=True), 0, 0
-
-    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
-        """So many shards in all."""
-        self._total = total
-
-    def answered(self, count: int) -> None:
-        """So many more are written."""
-        self._done += count
-        self._console.print(f"shard {self._done:,} of {self._total:,} written")
-
-    def note(self, text: str) -> None:
-        """Something the person should know."""
-        self._console.note(text)
 
 
 def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
@@ -145,7 +127,8 @@ def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revis
 
     from lesion.edits.files.reordering import RECIPE, save_reordered
 
-    done = save_reordered(model, numbers, out, revision=revision, watcher=Shards())
+    with Bar() as bar:
+        done = save_reordered(model, numbers, out, revision=revision, watcher=bar)
     say(f"{len(done.order)} blocks in the order {order_text(done.order)}; {model} has {done.blocks}")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
