@@ -23,7 +23,7 @@ from lesion.studies.effects.result import (
 NAMED = 3
 """So many heads, places or classes are named in a sentence."""
 PLURALS = {"block": "blocks", "attention": "attention branches", "mlp": "MLPs", "head": "heads"}
-WRITES = "{writer} writes most towards the right token, {direct}; most is lost without {costly}, {total}."
+WRITES = "{writer} writes most towards {aim}, {direct}; most is lost without {costly}, {total}."
 READ = "{count} more through later blocks, which read what is written, than directly{own}."
 REPAIRED = "With {places} switched off, later blocks make up for {share} of what was written there."
 CHEAPER = "Switching off {places} costs less than was written there; no later block is shown to make up for it."
@@ -56,7 +56,11 @@ def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         costly = max(places, key=lambda place: place.total.value or 0.0)
         lost = "it too" if costly is writer else costly.place
         writes = WRITES.format(
-            writer=writer.place, direct=LOGITS.text(writer.direct), costly=lost, total=LOGITS.text(costly.total)
+            writer=writer.place,
+            aim=task.aim,
+            direct=LOGITS.text(writer.direct),
+            costly=lost,
+            total=LOGITS.text(costly.total),
         )
         sentences = [wording.capital(writes)]
         if read := [place for place in places if place.is_read]:
@@ -133,7 +137,7 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         towards = [head for head in task.of("head") if (head.direct.low or 0.0) > 0]
         against = [head for head in task.of("head") if (head.direct.high or 0.0) < 0]
         parts, rows = [], []
-        for own, what in ((towards, "towards the right token"), (against, "against it")):
+        for own, what in ((towards, f"towards {task.aim}"), (against, "against it")):
             most = sorted(own, key=lambda head: -abs(head.direct.value or 0.0))[:NAMED]
             names = [f"{head.layer}.{head.head} ({LOGITS.text(head.direct)})" for head in most]
             if most:

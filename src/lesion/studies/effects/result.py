@@ -321,6 +321,11 @@ class TaskEffects(ModelAndTask):
     classes: ClassTable | None = None
     groups: tuple[ClassTable, ...] = ()
 
+    @property
+    def aim(self) -> str:
+        """What a direct effect is towards."""
+        return "the right token" if self.reference == "mean" else "the right token against the tempting one"
+
     def of(self, unit: Unit) -> tuple[Effect, ...]:
         """The places of a unit by layer."""
         return tuple(effect for effect in self.effects if effect.unit == unit)
