@@ -259,9 +259,9 @@ def _checks(material: Material) -> Iterator[Check]:
     critical = [cell for curve in material.curves for cell in curve.marked]
     if critical:
         broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
-        unreadable = f"Of {len(critical)} critical results {broken} have {WHOLE_SHARE.text(READABLE)} or more answers"
+        unreadable = f"Of {len(critical)} losses {broken} have {WHOLE_SHARE.text(READABLE)} or more answers"
         ended = " cut off or unparsed: read them before speaking of a lost skill."
-        readable = "The answers without a critical block can still be read."
+        readable = "The answers behind the losses can still be read."
         yield Check("bad", unreadable + ended) if broken else Check("good", readable)
     if compared := kinds.compared(material.curves):
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]

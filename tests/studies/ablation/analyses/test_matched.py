@@ -97,6 +97,16 @@ def test_the_sentence_says_for_which_blocks_it_stands_with_an_interval():
     assert table.frame[["layer", "stands"]].to_numpy().tolist() == [[0, True], [1, False]]
 
 
+def test_where_the_tests_do_not_pass_no_more_is_said_than_that():
+    few = [place.model_copy(update={"spared": False}) for place in compared(*study_of(SUMS, WORDS))[0][1]]
+    ((tasks, _),) = compared(*study_of(SUMS, WORDS))
+    (claim,) = matched.at_equal_difficulty([(tasks, few)])
+    assert claim.sentences[0].replace(wording.SPACE, " ") == (
+        "At equal difficulty (20 pairs of items) it is not shown that blocks 0 and 1 are critical for sums and spare"
+        " words."
+    )
+
+
 def test_without_probabilities_or_without_blocks_apart_there_is_no_part():
     summary, answers = study_of(SUMS, WORDS)
     assert compared(summary, answers[~answers["task"].str.startswith("gold:")]) == []

@@ -186,7 +186,7 @@ def part(material: Material) -> Part | None:
 
 @rule(
     "At equal difficulty block L is critical for A and spares B.",
-    "At equal difficulty no difference between A and B is shown at block L.",
+    "At equal difficulty it is not shown that block L is critical for A and spares B.",
     "No comparison at equal difficulty: only n pairs of items are alike.",
     needs=f"at least {FEWEST} pairs of items with log-odds within {CALIPER:g} nats; both exact tests on these items,"
     " Holm-corrected over the blocks of the pair of tasks",
@@ -209,8 +209,12 @@ def at_equal_difficulty(every: Sequence[Comparison]) -> Iterable[Claim]:
                 f" spare{'s' * (not several)} {tasks.other}"
             )
             if not standing:
-                where = places(tasks.unit, [place.layer for place in own])
-                verdict = f"no difference between {tasks.skill} and {tasks.other} is shown at {where}"
+                layers = [place.layer for place in own]
+                several = plural(tasks.unit, len(layers))
+                verdict = (
+                    f"it is not shown that {places(tasks.unit, layers)} {wording.called(False, 1 + several)} for"
+                    f" {tasks.skill} and spare{'s' * (not several)} {tasks.other}"
+                )
             best = max(own, key=lambda place: (place.stands, place.difference.value or 0.0))
             lost, other_lost = POINTS.text(best.lost.value), POINTS.text(best.other_lost.value)
             sentences = (
