@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lesion.report import wording
 from lesion.report.forms import POINTS
@@ -23,6 +23,7 @@ FEWEST = 5
 OWN = "group"
 """What items of one group share in a file of somebody's own questions, as far as its name says."""
 COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
+C = TypeVar("C", bound="OverClusters")
 
 
 class OverClusters(Row):
@@ -43,8 +44,8 @@ class OverClusters(Row):
 
     @classmethod
     def of(
-        cls, differences: np.ndarray, shared: Sequence[str] | None, over_items: Contrast, level: float
-    ) -> OverClusters | None:
+        cls: type[C], differences: np.ndarray, shared: Sequence[str] | None, over_items: Contrast, level: float
+    ) -> C | None:
         """Of the [items] differences of an estimate, whose items are in these clusters; None where it has none."""
         from lesion.statistics.clusters import clustered
 

@@ -5,6 +5,8 @@ A study's `result.py` builds its summary from the values of `lesion.report.value
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from lesion.atomic import keep
 from lesion.edits.place import Unit
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.files import stored_object
 from lesion.plain import short
 from lesion.report.forms import decimals
@@ -93,3 +95,20 @@ def summary_kind(folder: Path) -> str | None:
     stored = stored_object(Path(folder) / SUMMARY, "run the study again on that folder") or {}
     kind = stored.get("kind")
     return kind if isinstance(kind, str) else None
+
+
+def studies_in(folders: Iterable[str | Path]) -> list[Path]:
+    """Folders of finished studies, as they were named.
+
+    Raises:
+        UsageError: none is named, one is no folder, or one is named twice.
+    """
+    places = [Path(folder) for folder in folders]
+    if not places:
+        raise UsageError("Name the folders of finished studies.")
+    for index, place in enumerate(places):
+        if not place.is_dir():
+            raise UsageError(f"{place} is no folder; name the folders of finished studies.")
+        if os.path.realpath(place) in map(os.path.realpath, places[:index]):
+            raise UsageError(f"{place} is named twice; name every folder once.")
+    return places

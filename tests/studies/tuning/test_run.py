@@ -12,6 +12,7 @@ from made import STOPPING, bare
 from tuning import Deadly, files, study, teach
 
 from lesion.core import cost
+from lesion.core.layers import canonical_layers
 from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
@@ -265,17 +266,17 @@ def test_the_rate_is_chosen_on_held_out_items_and_only_its_models_meet_the_test_
     data = prepare(study())
     test = {item.id for item in data.test[data.choice]}
     tested = set(answers["model"][answers["item"].isin(test)])
-    cells = [json.loads(path.read_text()) for path in (tmp_path / "cells").glob("*/cell.json")]
     arms = outcome.summary.arms
     for arm in arms:
         best = max(arm.rates, key=lambda tried: (tried.validation, -tried.rate))
         assert arm.rate == best.rate
     # Under each arm's rate, the cell of its blocks; and the untuned model.
     chosen = {
-        cell["fingerprint"]
-        for cell in cells
+        json.loads(path.read_text())["fingerprint"]
         for arm in arms
-        if (tuple(cell["blocks"]), cell["rate"]) == (arm.blocks[0], arm.rate)
+        for path in (tmp_path / "cells").glob(
+            f"blocks{canonical_layers(arm.blocks[0]).replace(',', '+')}-rate{arm.rate:g}-*/cell.json"
+        )
     }
     assert tested == chosen | {llama.fingerprint}
 

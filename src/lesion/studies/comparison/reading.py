@@ -16,6 +16,7 @@ import pandas as pd
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
+from lesion.core.values import studies_in
 from lesion.edits.edit import Scale, Truncate, parts
 from lesion.edits.text import parse
 from lesion.errors import UsageError
@@ -87,12 +88,7 @@ def read(folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = 
         UsageError: a folder is named twice or has no answers, or there are not as many labels as folders.
         LesionError: a store is damaged.
     """
-    places = [Path(folder) for folder in folders]
-    if not places:
-        raise UsageError("Name the folders of at least two studies.")
-    for index, place in enumerate(places):
-        if os.path.realpath(place) in map(os.path.realpath, places[:index]):
-            raise UsageError(f"{place} is named twice; name every folder once.")
+    places = studies_in(folders)
     if labels and len(labels) != len(places):
         raise UsageError(f"There are {len(places)} folders and {len(labels)} labels; give one --label for each folder.")
     names = list(labels) or _names(places)
@@ -110,8 +106,6 @@ def _names(places: Sequence[Path]) -> list[str]:
 
 
 def _sources(place: Path, name: str, out: Path, *, alone: bool) -> list[Source]:
-    if not place.is_dir():
-        raise UsageError(f"{place} is no folder; name the folders of finished studies.")
     kind = kind_of(place)
     if kind == "demo":
         raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")

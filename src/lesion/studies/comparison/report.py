@@ -112,7 +112,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         summary = self.summary
         level = f"{100 * summary.study.level:g}{wording.SPACE}%"
         records = [
-            (pair, cell, cell.counts, cell.clusters, Opened(model=row_name(summary, pair, cell), edit=pair.b))
+            (pair, cell, cell.counts, cell.clustered, Opened(model=row_name(summary, pair, cell), edit=pair.b))
             for pair in summary.pairs
             for cell in pair.cells
         ]

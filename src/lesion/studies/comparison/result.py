@@ -59,13 +59,11 @@ class Counts(Row):
         return self.gained + self.lost
 
 
-class Clustered(Row):
-    """The interval of a difference over the clusters that items share (`OverClusters`)."""
+class Clustered(OverClusters):
+    """The interval of a difference over the clusters that items share."""
 
     low: float = column(key="low_clustered")
     high: float = column(key="high_clustered")
-    design: float = column(key="design_effect")
-    clusters: int = column()
 
 
 class Compared(Row):
@@ -96,7 +94,7 @@ class Compared(Row):
     items: int = column("Items")
     counts: Counts | None
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
-    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
+    clustered: Clustered | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
     @property
     def unedited(self) -> bool:
@@ -137,14 +135,6 @@ class Compared(Row):
     def extra_outcome(self) -> str:
         """The same of the extra drop."""
         return _outcome(self.extra_drop or Estimate(value=None), "larger drop in the second", "in the first")
-
-    @property
-    def clusters(self) -> Clustered | None:
-        """The interval over clusters, as columns."""
-        over = self.clustered
-        if over is None:
-            return None
-        return Clustered(low=over.low, high=over.high, design=over.design, clusters=over.clusters)
 
 
 def shown(estimate: Estimate) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lesion.core.clustered_intervals import OverClusters, Sharing
+from lesion.core.clustered_intervals import Sharing
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.report.values import Estimate
@@ -17,7 +17,16 @@ from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
 from lesion.studies.comparison.pairing import Match, aligned, matches
 from lesion.studies.comparison.reading import Source, digest, read
-from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Counts, Drop, Pair, TaskItems
+from lesion.studies.comparison.result import (
+    UNEDITED,
+    Clustered,
+    Compared,
+    ComparisonSummary,
+    Counts,
+    Drop,
+    Pair,
+    TaskItems,
+)
 from lesion.studies.comparison.study import ComparisonStudy
 from lesion.tasks.item_clusters import shared
 
@@ -163,7 +172,7 @@ def _compared(
         ),
         extra_drop=_extra_drop(a, b, task, items, edits, level),
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
-        clustered=OverClusters.of(second.astype(float) - first, clusters, difference, level),
+        clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
     )
 
 

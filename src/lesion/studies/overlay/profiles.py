@@ -66,8 +66,6 @@ def read(folder: Path) -> Held:
 
 
 def _nothing(folder: Path) -> str:
-    if not folder.is_dir():
-        return f"{folder} is no folder; name the folders of finished studies."
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (

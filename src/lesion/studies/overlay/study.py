@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from typing_extensions import override
@@ -12,7 +11,7 @@ from lesion.core.fields import FolderName, Listed, OneOrSeveral, Seed, Text
 from lesion.core.method import Method
 from lesion.core.options import IN_IDENTITY, kind_key, option
 from lesion.core.study_file import StudyFile
-from lesion.errors import UsageError
+from lesion.core.values import studies_in
 
 
 class OverlayStudy(StudyFile):
@@ -39,9 +38,7 @@ class OverlayStudy(StudyFile):
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:
-        for folder in self.folders:
-            if not Path(folder).is_dir():
-                raise UsageError(f"{folder} is no folder; name the folders of finished studies.")
+        studies_in(self.folders)
 
 
 METHOD = Method(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
 
+from lesion.core.values import studies_in
 from lesion.errors import UsageError
 from lesion.plain import short
 from lesion.statistics.paired import ALPHA, holm
@@ -41,12 +41,7 @@ def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str]
             name; no model has two profiles; or a pair does not name two profiles of different studies of one model.
         LesionError: a file is damaged.
     """
-    places = [Path(folder) for folder in folders]
-    for index, place in enumerate(places):
-        if os.path.realpath(place) in map(os.path.realpath, places[:index]):
-            raise UsageError(f"{place} is named twice; name every folder once.")
-    if not places:
-        raise UsageError("Name the folders of finished studies, at least two of one model.")
+    places = studies_in(folders)
     notes: list[str] = []
     seen: dict[str, tuple[str, Path]] = {}
     of_model: dict[str, list[Profile]] = {}

@@ -21,6 +21,7 @@ from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.report.values import Number, Value
 from lesion.studies.tuning.arms import Arm
+from lesion.studies.tuning.result import CurvePoint
 from lesion.studies.tuning.training import Training
 
 CELLS, CELL, STATE = "cells", "cell.json", "resume.safetensors"
@@ -49,42 +50,25 @@ class Cell:
         return f"blocks{short}{adapter}-rate{self.rate:g}-seed{self.seed}-{self.digest[:8]}"
 
 
-class TrainingPoint(Value):
-    """A point of a training's curve.
+class Trained(Value):
+    """What a finished training left.
 
     Attributes:
-        loss: mean over the stretch since the last point, in nats per answer token; of GRPO, its own loss.
-        rate: the learning rate at its end.
-        tokens, seconds: of answers so far.
-        reward, reward_std, mixed, length, truncated, unread: as `reinforce` gives them; None by completions.
+        digest: of the cell; fingerprint: of its weights.
+        seconds: how long it took.
+        curve: what was measured on the way, as `supervise` and `reinforce` give it.
     """
 
-    step: int
-    loss: Number
-    rate: Number = None
-    tokens: int = 0
-    seconds: float = 0.0
-    reward: Number = None
-    reward_std: Number = None
-    mixed: Number = None
-    length: Number = None
-    truncated: Number = None
-    unread: Number = None
-
-
-class Trained(Value):
-    """What a finished training left, as its file has it: the fingerprint of its weights, its curve and its seconds."""
-
     digest: str
-    arm: str
-    blocks: tuple[int, ...]
-    rank: int | None
-    parameters: int
-    rate: float
-    seed: int
     fingerprint: str
     seconds: float
-    curve: tuple[TrainingPoint, ...]
+    curve: tuple[dict[str, Number], ...]
+
+    @property
+    def points(self) -> list[CurvePoint]:
+        """The curve with what is drawn of it."""
+        return [CurvePoint.model_validate({name: point.get(name) for name in CurvePoint.model_fields})
+                for point in self.curve]  # fmt: skip
 
 
 def cell_of(arm: Arm, rate: float, seed: int, model: Model, training: Training) -> Cell:
@@ -126,9 +110,7 @@ def tuned(
         points = training.train(named, arm, cell.rate, cell.seed, place, watcher)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
         finished = Trained(
-            arm=arm.name,
-            **{name: getattr(arm, name) for name in ("blocks", "rank", "parameters")},
-            **{name: getattr(cell, name) for name in ("digest", "rate", "seed")},
+            digest=cell.digest,
             fingerprint=changed.fingerprint,
             seconds=points[-1]["seconds"] if points else 0.0,
             curve=points,

@@ -177,7 +177,7 @@ class _Work:
     def _note_worse(self, done: Mapping[Cell, Trained]) -> None:
         """Note trainings whose loss rose: the learning rate was too large."""
         for cell, finished in done.items():
-            first, last = finished.curve[0].loss, finished.curve[-1].loss
+            first, last = finished.points[0].loss, finished.points[-1].loss
             if first is not None and last is not None and last > WORSE * first:
                 self._note(
                     f"The loss of {label(cell.arm.name)} rose from {figures(first, 3)} to {figures(last, 3)} (learning"

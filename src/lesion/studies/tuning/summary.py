@@ -23,7 +23,6 @@ from lesion.studies.tuning.result import (
     Baseline,
     Change,
     Curve,
-    CurvePoint,
     Difference,
     Drops,
     TriedRate,
@@ -162,11 +161,7 @@ def _arm(
     curves = []
     for rate in study.learning_rates:
         for seed in study.seeds:
-            points = [
-                CurvePoint(step=point.step, loss=point.loss, reward=point.reward)
-                for point in cells[name, rate, seed].curve
-            ]
-            curves.append(Curve(seed=seed, rate=rate, points=points))
+            curves.append(Curve(seed=seed, rate=rate, points=cells[name, rate, seed].points))
     return ArmResult(
         name=name,
         blocks=[arm.blocks for arm in arms],
