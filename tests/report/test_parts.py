@@ -42,7 +42,7 @@ def printed(**options: bool) -> str:
 
 def test_the_answer_is_the_first_sentence_of_the_first_claim_and_stands_once():
     made_of = made_page(basis="8 items.", checks=[Check("good", "Read.")])
-    assert made_of.first.verdict == ("sums: Block 1 is critical.",)
+    assert made_of.opening.verdict == "sums: Block 1 is critical."
     text = html(made_of)
     for sentence in ("Block 1 is critical.", "It costs 50 points.", "No other block is.", "A thing.", "8 items."):
         assert text.count(sentence) == 1, sentence
@@ -51,7 +51,7 @@ def test_the_answer_is_the_first_sentence_of_the_first_claim_and_stands_once():
 
 def test_the_first_figure_stands_at_the_top_and_further_ones_are_folded():
     made_of = made_page()
-    assert made_of.first.figure.name == "made"
+    assert made_of.opening.figure.name == "made"
     figures = [each.name for each in made_of.blocks() if isinstance(each, Figure)]
     assert figures == ["made", "map", "again", "something-else"]
     (folded,) = (each for each in made_of.sections[0].blocks if isinstance(each, Folded) and "charts" in each.label)

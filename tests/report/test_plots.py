@@ -61,14 +61,6 @@ def test_series_have_colours_and_marks_in_order_or_by_the_numbers_given():
         assert point["shape"]["scale"] == {"domain": list(SERIES), "range": [theme.SHAPES[i] for i in expected]}
 
 
-@pytest.mark.parametrize(("spread", "mark"), [("bars", "rule"), ("none", None)])
-def test_a_spread_is_a_band_or_bars_or_none(spread, mark):
-    found = layers(plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, spread=spread, marks=False))
-    assert set(found) == {"line", *([mark] if mark else [])}
-    if mark:
-        assert found[mark]["encoding"]["y2"] == {"field": "high"}
-
-
 @pytest.mark.parametrize("missing", ["drop", "none"])
 def test_without_a_spread_in_the_data_none_is_drawn(missing):
     frame = pd.DataFrame(ROWS)

@@ -8,6 +8,7 @@ import json
 import re
 import time
 import xml.dom.minidom
+from dataclasses import replace
 
 import chromium
 import pandas as pd
@@ -17,9 +18,9 @@ from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, 
 from lesion.report import drawing, heatmap, plots, theme
 from lesion.report.axes import Axis
 from lesion.report.blocks import (
+    Claims,
     Facts,
     Figure,
-    Findings,
     Folded,
     Link,
     Opening,
@@ -29,7 +30,7 @@ from lesion.report.blocks import (
     Section,
     Series,
 )
-from lesion.report.finding import Finding
+from lesion.report.claims import Claim
 from lesion.report.publishing import html, publish
 from lesion.report.table import Column, Table
 
@@ -77,7 +78,7 @@ def page(names=NAMES, title="A study") -> Page:
             Section(
                 "Findings",
                 names[0],
-                (Findings((Finding(names[0], (names[1],), (names[2],)),), (Finding(names[2], ()),), names[1]),),
+                (Claims((Claim((names[1], names[2]), subject=names[0]), *[Claim((names[2],))] * 3)),),
             ),
             Section(
                 "Charts",
@@ -87,6 +88,7 @@ def page(names=NAMES, title="A study") -> Page:
             Section("Study", "The study", (Facts(((names[0], names[1]),)), Prose((names[0],), tuple(names), names[1]))),
         ),
         tables=(Table("beside", frame),),
+        opening=Opening(names[0], replace(large, name="", panels=large.panels[:1])),
     )
 
 
@@ -235,10 +237,10 @@ def test_verdict_evidence_charts_tables_and_method_follow_one_another_whatever_t
         Section("Study", "The study", (facts,)),
         Section("Numbers", "Numbers", (Table("numbers", frame, (Column("a", "A"),)),)),
         Section("Curves", "Curves", (a, Prose(("More.",)), b)),
-        Section("Findings", "Findings", (Findings((Finding("", ("It is so.", "p .01."), ("From 1 to 0 [0, 1].",)),)),)),
+        Section("Findings", "Findings", (Claims((Claim(("From 1 to 0 [0, 1].",)),)),)),
         Section("Plan", "Plan", (Prose(("A plan.",)), Table("", frame, (Column("a", "A"),))), within="method"),
     )  # fmt: skip
-    text = html(Page("A study", "made", sections))
+    text = html(Page("A study", "made", sections, opening=Opening("It is so.", a)))
     assert places(text) == [
         ("verdict", "verdict"), ("evidence", "findings"), ("charts", "curves"), ("tables", "numbers"),
         ("method", "study"), ("method", "plan"),
@@ -246,25 +248,14 @@ def test_verdict_evidence_charts_tables_and_method_follow_one_another_whatever_t
     links = [a["href"] for tag, a in Elements(text).found if tag == "a" and a.get("class") != "skip"]
     assert links == [f"#{name}" for _, name in places(text)]
     opening = text.split('id="verdict"')[1].split("</section>")[0]
-    assert "It is so. p .01. From 1 to 0 [0, 1]." in opening
+    assert "It is so." in opening
     assert opening.count('class="vega"') == 1  # moved there from its section
     assert text.count('class="vega"') == 2
 
 
-def test_a_section_of_which_only_prose_about_the_first_figure_is_left_is_left_out():
-    figure = Figure("a", (Panel((curves(NAMES),)),), "A.")
-    sections = (
-        Section("Curves", "Curves", (Prose(("Point at a line.",)), figure)),
-        Section("Findings", "Findings", (Prose(("Just so.",)),)),
-    )
-    text = html(Page("A study", "made", sections))
-    assert "Point at a line." not in text
-    assert "Just so." in text
-
-
 def test_a_study_says_itself_what_its_first_screen_shows():
-    section = Section("Findings", "Findings", (Findings((Finding("", ("Long.",)),)),))
-    own = Opening(("Short, 5 %.",), Figure("own", (Panel((curves(NAMES),)),), "Own."))
+    section = Section("Findings", "Findings", (Claims((Claim(("Long.",)),)),))
+    own = Opening("Short, 5 %.", Figure("own", (Panel((curves(NAMES),)),), "Own."))
     page = Page("A study", "made", (section,), opening=own, back=Link("all", "../report.html"))
     opening = html(page).split('id="verdict"')[1].split("</section>")[0]
     assert "Short, 5 %." in opening

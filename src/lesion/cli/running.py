@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,6 @@ from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice, opened
 from lesion.errors import UsageError
 from lesion.outputs import default_folder, refuse_another_kind
-from lesion.plain import plain
-from lesion.report.finding import LIMITS, Finding
-
-MOST = 4
-"""The terminal has so many headlines at most; the report has all."""
 
 
 def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice, *, every: bool = False) -> None:
@@ -57,33 +52,11 @@ def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = 
     """
     path = result.report()
     console = Terminal()
-    lines = [(result.verdict, "bold")] if result.shown_parts else list(verdict(result.found()))
-    for text, style in lines:
-        console.print(Text(plain(text.replace("\N{NO-BREAK SPACE}", " ")), style=style))
+    console.print(Text(result.verdict, style="bold"))
     for note in result.notes:
         if note not in shown_notes:
             console.note(note)
-    if lines and not result.shown_parts:
-        console.print()
     console.print(result.text(every=every))
     for line in result.done():
         say(line)
     say(f"report: {path}")
-
-
-def verdict(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    """Findings in short, each with its style: their headlines, or the first sentence; then what limits them."""
-    limits = [finding for finding in found if finding.subject == LIMITS]
-    told = [finding for finding in found if finding.headline] or list(found)[:1]
-    for finding in told[:MOST]:
-        sentences = finding.headline or finding.sentences[:1]
-        if len(told) == len(sentences) == 1 and finding.headline:
-            sentences = (*sentences, *finding.sentences[:1])
-        named = any(finding.subject in sentence for sentence in sentences)
-        subject = f"{finding.subject}: " if finding.subject and not named else ""
-        yield subject + " ".join(sentences), "bold"
-    if len(told) > MOST:
-        yield f"{len(told) - MOST} more {'is' if len(told) == MOST + 1 else 'are'} in the report.", ""
-    for finding in limits:
-        for sentence in finding.sentences:
-            yield sentence, ""

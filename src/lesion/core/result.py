@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lesion.report.blocks import Check, Page
     from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
-    from lesion.report.finding import Finding
     from lesion.report.parts import Part
     from lesion.report.story import Chapter
     from lesion.report.table import Table
@@ -54,8 +53,6 @@ class StudyResult(Generic[S]):
     SUMMARY: ClassVar[type[Summary]]
     EYEBROW: ClassVar[str] = ""
     READING: ClassVar[tuple[str, ...]] = ()
-    TABLE: ClassVar[Callable[[Any], Table]]
-    TEXT: ClassVar[Callable[[Any], RenderableType]]
 
     folder: Path
     summary: S
@@ -142,23 +139,10 @@ class StudyResult(Generic[S]):
         """Every claim with the rows that it rests on, the most important first."""
         return tuple(claim for part in self.shown_parts for claim in part.claims)
 
-    def found(self) -> Sequence[Finding]:
-        """The findings, the most important first, as the page has them."""
-        from lesion.report.blocks import Findings
-
-        first = next((block for block in self.page().blocks() if isinstance(block, Findings)), Findings(()))
-        return *first.findings, *first.more
-
     @property
     def findings(self) -> list[str]:
-        """The sentences of the findings, the most important first; each begins with its subject where it has one."""
-        if claims := self.claims:
-            return [plain(claim.text.replace("\N{NO-BREAK SPACE}", " ")) for claim in claims]
-        return [
-            plain(f"{f'{finding.subject}: ' * bool(finding.subject)}{sentence}".replace("\N{NO-BREAK SPACE}", " "))
-            for finding in self.found()
-            for sentence in (*finding.headline, *finding.sentences)
-        ]
+        """The claims as text, the most important first; each begins with its subject where it has one."""
+        return [plain(claim.text.replace("\N{NO-BREAK SPACE}", " ")) for claim in self.claims]
 
     @property
     def verdict(self) -> str:
@@ -167,7 +151,7 @@ class StudyResult(Generic[S]):
 
         if answer := answer_of(self.shown_parts):
             return plain(answer_text(answer).replace("\N{NO-BREAK SPACE}", " "))
-        return next(iter(self.findings), "Nothing has been measured yet.")
+        return "Nothing has been measured yet."
 
     @property
     def table(self) -> pd.DataFrame:
@@ -236,10 +220,10 @@ class StudyResult(Generic[S]):
 
     def shown(self) -> Table:
         """The main table with the columns that people see."""
+        from lesion.report.rows import Rows
         from lesion.report.table import Table
 
-        rows = next((part.rows for part in self.shown_parts if part.rows is not None), None)
-        return type(self).TABLE(self.summary) if rows is None else Table.of(rows)
+        return Table.of(next((part.rows for part in self.shown_parts if part.rows is not None), Rows("", (), ())))
 
     def _repr_html_(self) -> str:
         from lesion.report import notebook
@@ -261,8 +245,7 @@ class StudyResult(Generic[S]):
         """
         from lesion.report import parts
 
-        own = self.shown_parts
-        return parts.terminal(own, every=every, approximate=self.approximate) if own else type(self).TEXT(self.summary)
+        return parts.terminal(self.shown_parts, every=every, approximate=self.approximate)
 
     @validated
     def report(self, path: str | Path | None = None) -> Path:

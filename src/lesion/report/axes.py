@@ -52,16 +52,6 @@ class Axis:
         return alt.Axis(title=self.title, **more)
 
 
-def shares(title: str) -> Axis:
-    """An axis of shares in percent."""
-    return Axis(title, -3.0, 103.0, ticks=(0.0, 25.0, 50.0, 75.0, 100.0))
-
-
-def from_zero(title: str, values: Iterable[float]) -> Axis:
-    """An axis from 0 that holds all values; NaN is left out."""
-    return Axis(title, 0.0, 1.06 * (max((value for value in values if not math.isnan(value)), default=0.0) or 1.0))
-
-
 def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False, own: bool = False) -> Axis:
     """A logarithmic axis that holds all values above 0, with at most seven round ticks.
 

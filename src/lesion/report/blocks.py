@@ -1,4 +1,4 @@
-"""What a page is made of: sections of findings, figures, tables, facts and notes, as values in reading order.
+"""What a page is made of: sections of claims, figures, tables, facts and notes, as values in reading order.
 
 A study's `report.py` gives a `Page`; `lesion.report.publishing` writes it as one file, its figures as PNG and SVG, and
 its tables as CSV. Every text in a value is plain text and is escaped where it is written.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
@@ -17,21 +16,10 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.browser import NOTHING, Carried
 from lesion.report.claims import Claim
-from lesion.report.finding import Finding
 from lesion.report.table import Table
 
 if TYPE_CHECKING:
     import altair as alt
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What was found, the most important first; `more` stands folded under `label`."""
-
-    findings: tuple[Finding, ...]
-    more: tuple[Finding, ...] = ()
-    label: str = "Model by model"
-    kind: str = field(default="findings", init=False)
 
 
 @dataclass(frozen=True)
@@ -144,32 +132,17 @@ class Link:
 
 @dataclass(frozen=True)
 class Opening:
-    """The first screen of a page: the verdict in a sentence or two, with its number, and the one chart that shows it.
+    """The first screen of a page.
 
-    What is not given is taken from the page: the headline of its first finding, the first panel of its first figure.
-    `basis` is on what the verdict rests, in a line: items, chance, the smallest loss that would have been seen.
+    Attributes:
+        verdict: in a sentence.
+        figure: the one that shows it.
+        basis: on what the verdict rests, in a line: items, chance, the smallest loss that would have been seen.
     """
 
-    verdict: tuple[str, ...] = ()
+    verdict: str = ""
     figure: Figure | None = None
     basis: str = ""
-
-
-SHORT, LONG = 200, 380
-"""Characters of a verdict: from the first on no further sentence of the headline, from the second on no number."""
-
-
-def brief(finding: Finding) -> tuple[str, ...]:
-    """A finding for the first screen: its first sentences, and one with an interval if none of them has one."""
-    texts: list[str] = []
-    for sentence in finding.headline:
-        if texts and len(" ".join(texts)) + len(sentence) > SHORT:
-            break
-        texts.append(sentence)
-    number = next(iter(finding.sentences), "")
-    if not texts or ("[" not in " ".join(texts) and len(" ".join(texts)) + len(number) <= LONG):
-        texts += [number] if number else []
-    return tuple(texts)
 
 
 @dataclass(frozen=True)
@@ -198,7 +171,7 @@ class Choice:
     kind: str = field(default="choice", init=False)
 
 
-Block = Findings | Claims | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
+Block = Claims | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
 PARTS = ("evidence", "charts", "tables", "method")
 """The parts of every page, in this order; the answers stand before the method."""
 
@@ -223,12 +196,11 @@ class Section:
 
     @property
     def part(self) -> str:
-        """`evidence` where there are findings, `method` where there are facts; charts stand before tables."""
+        """`evidence` where there are claims, `method` where there are facts; charts stand before tables."""
         if self.within:
             return self.within
         kinds = {block.kind for block in flat(self.blocks)}
         of_kind = {
-            "findings": "evidence",
             "claims": "evidence",
             "facts": "method",
             "figure": "charts",
@@ -279,32 +251,13 @@ class Page:
     checks: tuple[Check, ...] = ()
     examples: tuple[Example, ...] = ()
 
-    @cached_property
-    def first(self) -> Opening:
-        """The first screen, with what `opening` leaves open taken from the sections."""
-        blocks = list(self._shown())
-        figures = [block for block in blocks if isinstance(block, Figure)]
-        figure = self.opening.figure
-        if figure is None and figures:
-            only = figures[0]
-            figure = only if len(only.panels) == 1 else replace(only, name="", panels=only.panels[:1])
-        return Opening(self.opening.verdict or self._headline(blocks), figure, self.opening.basis)
-
-    def _headline(self, blocks: Sequence[Block]) -> tuple[str, ...]:
-        findings = [one for block in blocks if isinstance(block, Findings) for one in (*block.findings, *block.more)]
-        return next((texts for one in findings if (texts := brief(one))), ())
-
     def parted(self, part: str) -> list[Section]:
-        """The sections of a part of the page, without the figure that stands in the first screen.
-
-        A section that has nothing but prose about that figure is left out.
-        """
-        first = self.first.figure
-        kept = []
-        for section in (section for section in self.sections if section.part == part):
-            blocks = tuple(block for block in section.blocks if block is not first)
-            if len(blocks) == len(section.blocks) or not all(isinstance(block, Prose) for block in blocks):
-                kept.append(replace(section, blocks=blocks))
+        """The sections of a part of the page, without the figure that stands in the first screen."""
+        kept = (
+            replace(section, blocks=tuple(block for block in section.blocks if block is not self.opening.figure))
+            for section in self.sections
+            if section.part == part
+        )
         return [section for section in kept if section.blocks]
 
     def blocks(self) -> Iterator[Block]:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from lesion.report import wording
 from lesion.report.blocks import Check
-from lesion.report.finding import FEW
 from lesion.report.forms import WHOLE_SHARE
+
+FEW = 10
+"""Fewer items than these are said to be few."""
 
 
 def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Iterator[Check]:

@@ -171,7 +171,7 @@ def page(
         approximate=approximate,
         carried=carried,
         tables=files,
-        opening=Opening((answer_text(answer),) if answer else (), figure, basis),
+        opening=Opening(answer_text(answer) if answer else "", figure, basis),
         checks=tuple(checks),
         examples=tuple(examples),
     )

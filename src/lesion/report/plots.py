@@ -5,7 +5,7 @@ A plot is an Altair chart over a data frame; what a study adds (a null, a thresh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ContextDecorator
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,6 @@ from altair.utils.schemapi import debug_mode
 from lesion.report import theme
 from lesion.report.axes import Axis
 from lesion.report.blocks import Series
-from lesion.report.forms import FIGURES
 
 unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
@@ -25,30 +24,6 @@ unvalidated: ContextDecorator = debug_mode(False)
 
 LINES = "split(datum.label, '\\n')"
 """Writes the label of a row of several lines."""
-
-
-Row = tuple[str, float | int, float, float | None, float | None]
-"""A series, a place on the horizontal axis, a value, and from where to where it spreads."""
-
-
-def data(rows: Iterable[Row]) -> pd.DataFrame:
-    """The frame of a plot: columns series, x, y, low and high."""
-    frame = pd.DataFrame(list(rows), columns=["series", "x", "y", "low", "high"])
-    return frame.astype(dict.fromkeys(frame.columns[1:], float))
-
-
-def readings(frame: pd.DataFrame, head: Callable[[float], str]) -> pd.DataFrame:
-    """A guide for `curves`: at every place of the horizontal axis the values of all series, with their spread.
-
-    Args:
-        frame: as `data` makes it.
-        head: the first line at a place.
-    """
-    lines: dict[float, list[str]] = {}
-    for row in frame.to_dict("records"):
-        spread = "" if pd.isna(row["low"]) else f" {FIGURES.interval(row['low'], row['high'])}"
-        lines.setdefault(row["x"], [head(row["x"])]).append(f"{row['series']}: {FIGURES(row['y'])}{spread}")
-    return pd.DataFrame([(place, "\n".join(texts)) for place, texts in lines.items()], columns=["x", "tip"])
 
 
 def x(axis: Axis, field: str = "x") -> alt.X:
@@ -87,8 +62,6 @@ def curves(
     series: Sequence[str],
     *,
     numbers: Sequence[int] | None = None,
-    spread: str = "band",
-    marks: bool = True,
     guide: pd.DataFrame | None = None,
 ) -> alt.LayerChart:
     """A curve for every series, with its spread.
@@ -98,24 +71,19 @@ def curves(
         across, upright: the axes.
         series: in the order of their colours.
         numbers: of their colours, where these are not 0, 1, 2, …
-        spread: `band`, `bars` or `none`.
-        marks: whether every point has a mark.
         guide: columns x and tip: what pointing at a place of the horizontal axis shows of all series.
     """
     own = frame.assign(low=frame.get("low"), high=frame.get("high"))
     base = alt.Chart().encode(x=x(across), color=colour(series, numbers))
     layers: list[alt.Chart | alt.LayerChart] = []
     ends = {"y": y(upright, "low"), "y2": alt.Y2(field="high")}
-    if spread == "band" and own["low"].notna().any():
+    if own["low"].notna().any():
         band = base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains")
         layers.append(band.encode(**ends))
-    if spread == "bars" and own["low"].notna().any():
-        layers.append(base.mark_rule(opacity=0.55, strokeWidth=1.2).encode(**ends))
     layers.append(base.mark_line(invalid="break-paths-show-path-domains").encode(y=y(upright)))
-    if marks:
-        point = base.transform_filter("isValid(datum.y)").mark_point()
-        point = point.encode(y=y(upright), shape=shape(series, numbers))
-        layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in own else point)
+    point = base.transform_filter("isValid(datum.y)").mark_point()
+    point = point.encode(y=y(upright), shape=shape(series, numbers))
+    layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in own else point)
     if guide is not None:
         layers.append(guides(guide, across))
     return alt.layer(*layers, data=own)
@@ -201,24 +169,14 @@ def tip() -> alt.Tooltip:
 
 
 @unvalidated
-def points(
-    frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str], *, numbers: Sequence[int] | None = None
-) -> alt.LayerChart:
+def points(frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str]) -> alt.LayerChart:
     """A mark at every place, with a bar from `low` to `high`; columns series, x, y, low and high."""
-    base = alt.Chart(frame).encode(x=x(across), color=colour(series, numbers))
+    base = alt.Chart(frame).encode(x=x(across), color=colour(series))
     bars = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.55, strokeWidth=1.2)
     return alt.layer(
         bars.encode(y=y(upright, "low"), y2=alt.Y2(field="high")),
-        base.mark_point().encode(y=y(upright), shape=shape(series, numbers)),
+        base.mark_point().encode(y=y(upright), shape=shape(series)),
     )
-
-
-def dashed(
-    frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str], *, numbers: Sequence[int] | None = None
-) -> alt.Chart:
-    """A dashed line for every series: a prediction beside what was measured; columns series, x, y."""
-    line = alt.Chart(frame).mark_line(strokeDash=[3, 4], strokeWidth=1.6)
-    return line.encode(x=x(across), y=y(upright), color=colour(series, numbers))
 
 
 def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
@@ -228,18 +186,15 @@ def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple
 
 
 @unvalidated
-def forest(
-    frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = None, rows: Sequence[str] | None = None
-) -> alt.LayerChart:
+def forest(frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = None) -> alt.LayerChart:
     """Estimates with their intervals, each in a row of its own, over an axis with a line at 0.
 
     Args:
         frame: columns y (the name of the row), x, low, high, colour (of `theme`) and tip.
         across: the horizontal axis.
         repeats: columns y, x and colour: the single runs that an estimate is the mean of, drawn small beneath it.
-        rows: names of the rows from the top; by default as they come.
     """
-    names = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
+    names = list(dict.fromkeys(frame["y"]))
     row = alt.Y(
         field="y", type="nominal", sort=names, scale=alt.Scale(domain=names),
         axis=alt.Axis(

@@ -55,10 +55,10 @@ def html(page: Page) -> str:
 def _html(page: Page, specified: Specified) -> str:
     charts: list[Specification] = []
     numbers: dict[int, list[int]] = {}
-    first = [page.first.figure] if page.first.figure else []
+    first = [page.opening.figure] if page.opening.figure else []
     panels = {
         id(figure): [_drawn(panel, specified, charts, numbers, small=figure.small) for panel in figure.panels]
-        for figure in (*first, *(figure for figure in _figures(page) if figure is not page.first.figure))
+        for figure in (*first, *(figure for figure in _figures(page) if figure is not page.opening.figure))
     }
     return rendered(
         page.carried,

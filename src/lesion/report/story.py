@@ -38,7 +38,7 @@ def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapt
     """The page; each chapter comes with the address of its study's own page, relative to this one."""
     sections = [_section(number, chapter, page) for number, (chapter, page) in enumerate(chapters, start=1)]
     first = [(claim.text, chapter.figures) for chapter, _ in chapters[:1] for claim in chapter.claims]
-    opening = Opening((first[0][0],), next(iter(first[0][1]), None)) if first else Opening()
+    opening = Opening(first[0][0], next(iter(first[0][1]), None)) if first else Opening()
     return Page(title=title, eyebrow=eyebrow, version=version, sections=tuple(sections), opening=opening)
 
 

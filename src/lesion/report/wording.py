@@ -18,11 +18,6 @@ WORTH_SAYING = 0.05
 """The rate of truncated or unread answers from which the terminal's tables mention it."""
 
 
-def percent(value: float | None, digits: int = 1) -> str:
-    """0.875 as `87.5 %`; an unknown value as a dash."""
-    return DASH if value is None else f"{_signed(value, digits)}{SPACE}%"
-
-
 def p_value(value: float | None) -> str:
     """A p-value with two significant digits, `< .0001` below that."""
     if value is None:
@@ -213,8 +208,3 @@ def short(name: str, longest: int) -> str:
         return clean
     head = longest // 3
     return f"{clean[:head]}…{clean[len(clean) - (longest - head - 1) :]}"
-
-
-def _signed(value: float, digits: int) -> str:
-    text = f"{abs(100 * value):.{digits}f}"
-    return f"{MINUS}{text}" if value < 0 and float(text) != 0 else text

@@ -219,5 +219,5 @@ def _language(language: LanguageFacts) -> str:
     trigger, noise = (
         quoted(token) if isinstance(token, str) else str(token) for token in (language.trigger, language.noise_token)
     )
-    share = wording.percent(language.trigger_share)
+    share = SHARE.text(language.trigger_share)
     return f"{language.source}; q is {trigger} ({share} of all tokens), τ is {noise}"

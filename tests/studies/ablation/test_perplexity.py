@@ -230,7 +230,7 @@ def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(caps
     (claim,) = result.claims
     assert claim.sentences[0].startswith("The perplexity of primer:text is multiplied by ")
     assert f"without {place('block', 0)}" in claim.sentences[0]
-    assert result.page().opening.verdict == claim.sentences[:1]
+    assert result.page().opening.verdict == claim.sentences[0]
 
 
 def test_every_model_and_factor_has_a_panel_and_every_text_a_line(tmp_path):

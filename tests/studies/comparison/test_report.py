@@ -146,7 +146,7 @@ def test_a_baseline_at_nothing_or_everything_is_said(tmp_path):
 
 def test_the_page_shows_the_first_chart_right_behind_the_verdict_and_carries_the_answers(tmp_path):
     page = made(tmp_path).page()
-    assert page.first.figure.name == "difference"
+    assert page.opening.figure.name == "difference"
     tips = [
         next(line for line in row["tip"].splitlines() if line.startswith(("Difference", "Extra drop")))
         for figure in (block for block in page.blocks() if block.kind == "figure")

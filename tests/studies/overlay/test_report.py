@@ -89,7 +89,7 @@ def shown_of(figure):
 
 def test_every_profile_is_drawn_in_its_unit_and_critical_blocks_are_full_in_every_row():
     result = OverlayResult("folder", overlay(made()))
-    drops, lost, _, density = shown_of(result.page().first.figure)
+    drops, lost, _, density = shown_of(result.page().opening.figure)
     assert [(x, round(y, 6), full) for x, _, y, full in drops] == [
         (0, 10.0, True), (1, 20.0, False), (2, 30.0, False), (3, 40.0, False), (4, 50.0, False), (5, 90.0, True),
     ]  # fmt: skip

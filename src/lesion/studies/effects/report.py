@@ -11,7 +11,7 @@ from typing_extensions import override
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
-from lesion.report.finding import FEW
+from lesion.report.checks import FEW
 from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part

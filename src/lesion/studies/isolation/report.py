@@ -18,7 +18,7 @@ from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
 from lesion.report.blocks import Choice as Chooser
-from lesion.report.finding import FEW
+from lesion.report.checks import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Part

@@ -11,7 +11,7 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Check, Prose
-from lesion.report.finding import FEW
+from lesion.report.checks import FEW
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Block, Check, Folded, entries
-from lesion.report.finding import FEW
+from lesion.report.checks import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark
 from lesion.report.parts import Part
