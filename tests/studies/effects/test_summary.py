@@ -194,7 +194,7 @@ def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
     task = summarised(study, "m", "t", made, edits, None, tempting=False)
     text = said(claims.which_heads_write, task)
     assert text.startswith("Most towards the right token write heads 4.0 (")
-    assert "most against it write heads 1.0 (−2" in text
+    assert "most the other way write heads 1.0 (−2" in text
     assert "and 3.0 (−0.98" in text
 
 

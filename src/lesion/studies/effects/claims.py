@@ -128,7 +128,7 @@ def _named(places: Sequence[Effect | PlaceClasses], last: str = "and") -> str:
 
 
 @rule(
-    "Most towards the right token write heads H; most against it heads G.",
+    "Most towards the right token write heads H; most the other way heads G.",
     needs="an interval of the direct effect that lies on that side of 0",
 )
 def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
@@ -137,7 +137,7 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         towards = [head for head in task.of("head") if (head.direct.low or 0.0) > 0]
         against = [head for head in task.of("head") if (head.direct.high or 0.0) < 0]
         parts, rows = [], []
-        for own, what in ((towards, f"towards {task.aim}"), (against, "against it")):
+        for own, what in ((towards, f"towards {task.aim}"), (against, "the other way")):
             most = sorted(own, key=lambda head: -abs(head.direct.value or 0.0))[:NAMED]
             names = [f"{head.layer}.{head.head} ({LOGITS.text(head.direct)})" for head in most]
             if most:
