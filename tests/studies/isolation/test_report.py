@@ -212,7 +212,7 @@ def test_the_matched_controls_stand_beside_every_edit():
 
 def test_the_difference_to_every_control_is_that_of_the_summary(whole):
     (part,) = [part for part in result(whole).parts() if part.short == "Controls"]
-    differences = {(line.edit, line.control): line.difference for line in part.rows.records}
+    differences = {(line.edit, against.control): against.difference for line, against, _ in part.rows.records}
     assert differences == {(each.edit, each.control): each.difference for each in whole.evaluation.selectivity}
 
 

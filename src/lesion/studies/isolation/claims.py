@@ -13,10 +13,9 @@ from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation
 from lesion.studies.isolation.evidence import Evidence, strongest
-from lesion.studies.isolation.lines import Measured
+from lesion.studies.isolation.lines import Line
 from lesion.studies.isolation.result import Isolation
 
-Line = tuple[Measured, EditedModel]
 RATIO = Form(3, significant=True)
 TEST = (
     "a loss (of a boost, a gain) whose 95 % interval excludes 0 and whose exact paired p is at most .05, corrected by"

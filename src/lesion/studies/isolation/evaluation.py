@@ -11,7 +11,7 @@ from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording
-from lesion.report.forms import Form
+from lesion.report.forms import POINTS, SHARE, Form
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 
@@ -86,6 +86,11 @@ class EditedModel(Row):
         return self.factor is not None and self.factor > 1
 
     @property
+    def direction(self) -> str:
+        """Whether weights are cut or enlarged."""
+        return "boosting" if self.boosts else "cutting"
+
+    @property
     def tried(self) -> bool:
         """Whether it is neither the random control nor the rival of another."""
         return self.random_of is None and self.rival_of is None
@@ -137,20 +142,20 @@ class Baseline(Value):
     tokens: int | None = None
 
 
-class RandomControls(Value):
+class RandomControls(Row):
     """The matched random controls of an edit on a task: the mean and range of their accuracies, or perplexities.
 
     `drop` is their mean drop and `beyond` how much more the edit drops; both are None for running text. `matched_in` is
     what they share with the edit.
     """
 
-    draws: int
+    matched_in: MatchedIn = column("Controls matched in", default="count", omitted=True)
+    draws: int = column("Draws")
     mean: Number
-    lowest: Number
-    highest: Number
-    drop: Number = None
-    beyond: Estimate = Estimate(value=None)
-    matched_in: MatchedIn = Field(default="count", exclude_if=lambda kind: kind == "count")
+    lowest: Number = column()
+    highest: Number = column()
+    drop: Number = column("Their drop", POINTS, default=None, key="control_drop")
+    beyond: Estimate = column("Beyond them", POINTS, default=Estimate(value=None))
 
 
 class BoostRival(Value):
@@ -237,12 +242,12 @@ class Selectivity(Value):
     difference: Estimate
 
 
-class Candidate(Value):
+class Candidate(Row):
     """An edit among which one is chosen: its accuracy on validation items, and the mean over the controls'."""
 
-    edit: str
-    accuracy: float
-    mean_control: Number
+    edit: str = column()
+    accuracy: float = column("Accuracy on validation items", SHARE)
+    mean_control: Number = column("Mean of controls", SHARE)
 
 
 class RandomGain(Value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,13 @@ from lesion.report.forms import POINTS, SHARE, Form, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Number
 from lesion.report.wording import ALPHA
-from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
+from lesion.studies.isolation.evaluation import (
+    EditedModel,
+    EvaluatedTask,
+    Evaluation,
+    RandomControls,
+    TaskUnderEdit,
+)
 
 MOST_DRAWN = 4
 """Edits in the first figure, without the rivals of boosts."""
@@ -47,16 +53,16 @@ class Measured(UnderEdit):
     chance: Number = column()
     baseline: Estimate = column("", SHARE, key="baseline_accuracy", ends=("baseline_low", "baseline_high"))
     accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
-    baseline_perplexity: Number = column()
-    perplexity: Number = column("Perplexity", PERPLEXITY)
-    ratio: Estimate = column("Ratio", decimals(3))
-    random_draws: int | None = column()
-    random_accuracy: Number = column()
-    random_perplexity: Number = column()
+    baseline_perplexity: Number = column(default=None)
+    perplexity: Number = column("Perplexity", PERPLEXITY, default=None)
+    ratio: Estimate = column("Ratio", decimals(3), default=NOTHING)
+    random_draws: int | None = column(default=None)
+    random_accuracy: Number = column(default=None)
+    random_perplexity: Number = column(default=None)
     random_lowest: Number = column(default=None)
     random_highest: Number = column(default=None)
     random_drop: Number = column(default=None)
-    random_beyond: Estimate = column("Beyond random", POINTS)
+    random_beyond: Estimate = column("Beyond random", POINTS, default=NOTHING)
     truncated: Number = column("Truncated", SHARE, default=None)
     looped: Number = column("Looped", SHARE, default=None)
     unclosed: Number = column("Unclosed", SHARE, default=None)
@@ -103,43 +109,31 @@ class Measured(UnderEdit):
         return self.series[1]
 
 
-class MatchedControls(UnderEdit):
-    """An edit beside its random controls of one kind: a line of `matched-controls.csv`."""
+class Sizes(Row):
+    """The mean |W| of the weights of an edit, and of those of its random controls of one kind."""
 
-    matched_in: str = column("Controls matched in")
-    draws: int = column("Draws")
-    control_drop: Number = column("Their drop", POINTS)
-    lowest: Number = column()
-    highest: Number = column()
-    beyond: Estimate = column("Beyond them", POINTS)
     size: Number = column("Mean |W|", Form(3, significant=True))
     control_size: Number = column("Theirs", Form(3, significant=True))
 
 
-class SkillAgainstControl(UnderEdit):
-    """What an edit takes from the skill beside what it takes from a control; `drop` is that of the skill."""
+class AgainstControl(Row):
+    """What an edit takes from a control, and how much more it takes from the skill."""
 
     control: str = column("Control", label=True)
     control_drop: Estimate = column("Drop of the control", POINTS)
     difference: Estimate = column("Difference", POINTS)
-    method: str
-    boosts: bool
-
-    @property
-    def direction(self) -> str:
-        """Whether weights are cut or enlarged."""
-        return "boosting" if self.boosts else "cutting"
 
 
-class CandidateLine(Row):
-    """An edit among which one was chosen."""
+class EditName(Row):
+    """The name of an edit."""
 
     under: str = column("Edit", label=True)
-    accuracy: float = column("Accuracy on validation items", SHARE)
-    mean_control: Number = column("Mean of controls", SHARE)
 
 
-def measured(evaluation: Evaluation) -> list[tuple[Measured, EditedModel]]:
+Line = tuple[Measured, EditedModel]
+
+
+def measured(evaluation: Evaluation) -> list[Line]:
     """A line per task and edit, random controls among them."""
     drawn = _drawn(evaluation)
     return [
@@ -150,41 +144,36 @@ def measured(evaluation: Evaluation) -> list[tuple[Measured, EditedModel]]:
 
 
 def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, *, drawn: bool) -> Measured:
-    edit, random, baseline = evaluation.by_edit[cell.edit], cell.random, task.baseline.result
+    edit, baseline = evaluation.by_edit[cell.edit], task.baseline.result
+    rounded = None not in (edit.achieved, edit.factor) and abs((edit.achieved or 0) - (edit.factor or 0)) > 1e-6
     numbers: dict[str, Any] = dict(cell.rates) | clustered_intervals.columns(cell.clustered)
     numbers |= {f"baseline_{name}": rate for name, rate in task.baseline.rates}
-    if random is not None:
-        numbers |= {"random_lowest": random.lowest, "random_highest": random.highest, "random_drop": random.drop}
-    mean = None if random is None else random.mean
-    ends = {"low": cell.result.low, "high": cell.result.high}
+    if random := cell.random:
+        numbers |= {
+            f"random_{name}": getattr(random, name) for name in ("draws", "lowest", "highest", "drop", "beyond")
+        }
+        numbers["random_perplexity" if task.scored else "random_accuracy"] = random.mean
+    if task.scored:  # the interval is that of the perplexity
+        nothing = {"value": None}
+        numbers |= {"baseline_perplexity": baseline.value, "baseline": baseline.model_copy(update=nothing)}
+        numbers |= {"perplexity": cell.result.value, "ratio": cell.change, "drop": NOTHING}
+        numbers["accuracy"] = Estimate(value=None, low=cell.result.low, high=cell.result.high)
+    else:
+        numbers |= {"baseline": baseline, "accuracy": cell.result, "drop": cell.change}
     return Measured(
-        **_names(evaluation, task, edit),
-        drop=NOTHING if task.scored else cell.change,
+        model=evaluation.model,
+        task=task.name,
+        edit=cell.edit,
+        under=f"{evaluation.name_of(cell.edit)}{f' ({edit.achieved:.6g} reached)' * rounded}",
         role=task.role,
         kind=task.kind,
         items=task.items,
         chance=task.chance,
-        baseline=baseline.model_copy(update={"value": None}) if task.scored else baseline,
-        accuracy=Estimate(value=None, **ends) if task.scored else cell.result,
-        baseline_perplexity=baseline.value if task.scored else None,
-        perplexity=cell.result.value if task.scored else None,
-        ratio=cell.change if task.scored else NOTHING,
-        random_draws=None if random is None else random.draws,
-        random_accuracy=None if task.scored else mean,
-        random_perplexity=mean if task.scored else None,
-        random_beyond=NOTHING if random is None else random.beyond,
         series=_series(evaluation, edit),
         tried=edit.tried,
         drawn=drawn,
         **numbers,
     )
-
-
-def _names(evaluation: Evaluation, task: EvaluatedTask, edit: EditedModel) -> dict[str, Any]:
-    reached = edit.achieved
-    rounded = reached is not None and edit.factor is not None and abs(reached - edit.factor) > 1e-6
-    under = f"{evaluation.name_of(edit.edit)}{f' ({reached:.6g} reached)' if rounded else ''}"
-    return {"model": evaluation.model, "task": task.name, "edit": edit.edit, "under": under}
 
 
 def _series(evaluation: Evaluation, edit: EditedModel) -> tuple[str, str]:
@@ -214,64 +203,41 @@ def _drawn(evaluation: Evaluation) -> set[str]:
     return {*drawn, *(rival.edit for edit in drawn for rival in main.effects[edit].rivals)}
 
 
-def matched(evaluation: Evaluation) -> list[MatchedControls]:
+def matched(evaluation: Evaluation, lines: Sequence[Line]) -> list[tuple[Measured, RandomControls, Sizes]]:
     """Every edit beside its random controls of every kind; empty where there is one kind."""
-    return [
-        MatchedControls(
-            **_names(evaluation, task, evaluation.by_edit[cell.edit]),
-            drop=cell.change,
-            matched_in=controls.matched_in,
-            **controls.model_dump(include={"draws", "lowest", "highest", "beyond"}),
-            control_drop=controls.drop,
-            size=evaluation.by_edit[cell.edit].size,
-            control_size=_mean_size(evaluation, evaluation.by_edit[cell.edit].randoms, controls.matched_in),
-        )
-        for task in evaluation.tasks
-        if not task.scored
-        for cell in task.cells
-        if cell.matched and cell.random is not None
-        for controls in (cell.random, *cell.matched)
-    ]
+    effects = {(task.name, cell.edit): cell for task in evaluation.tasks if not task.scored for cell in task.cells}
+    beside = []
+    for line, edit in lines:
+        cell = effects.get((line.task, line.edit))
+        if cell is None or cell.random is None or not cell.matched:
+            continue
+        for controls in (cell.random, *cell.matched):
+            own = [evaluation.by_edit[each] for each in edit.randoms]
+            sizes = [each.size for each in own if each.matched_in == controls.matched_in and each.size is not None]
+            mean = float(np.mean(sizes)) if sizes else None
+            beside.append((line, controls, Sizes(size=edit.size, control_size=mean)))
+    return beside
 
 
-def _mean_size(evaluation: Evaluation, randoms: Iterable[str], kind: str) -> float | None:
-    own = [evaluation.by_edit[each] for each in randoms]
-    sizes = [each.size for each in own if each.matched_in == kind and each.size is not None]
-    return float(np.mean(sizes)) if sizes else None
-
-
-def against_controls(evaluation: Evaluation) -> list[SkillAgainstControl]:
+def against_controls(
+    evaluation: Evaluation, lines: Sequence[Line]
+) -> list[tuple[Measured, AgainstControl, EditedModel]]:
     """The skill beside every control, under every edit tried."""
-    by_name = {task.name: task for task in evaluation.tasks}
-    return [
-        SkillAgainstControl(
-            **_names(evaluation, by_name[each.skill], edit),
-            drop=by_name[each.skill].effects[each.edit].change,
-            control=each.control,
-            control_drop=by_name[each.control].effects[each.edit].change,
-            difference=each.difference,
-            method=edit.method_name,
-            boosts=edit.boosts,
-        )
-        for each in evaluation.selectivity
-        if (edit := evaluation.by_edit[each.edit]).tried
-        and all(name in by_name and each.edit in by_name[name].effects for name in (each.skill, each.control))
-    ]
-
-
-def candidates(evaluation: Evaluation) -> list[CandidateLine]:
-    """The edits among which one was chosen."""
-    return [
-        CandidateLine(under=evaluation.name_of(each.edit), **each.model_dump(exclude={"edit"}))
-        for each in (evaluation.choice.candidates if evaluation.choice else ())
-    ]
+    of = {(line.task, line.edit): (line, edit) for line, edit in lines if edit.tried}
+    beside = []
+    for each in evaluation.selectivity:
+        if (each.skill, each.edit) in of and (each.control, each.edit) in of:
+            (line, edit), (control, _) = of[each.skill, each.edit], of[each.control, each.edit]
+            against = AgainstControl(control=each.control, control_drop=control.drop, difference=each.difference)
+            beside.append((line, against, edit))
+    return beside
 
 
 FEWEST_PLACES = 3
 """Of a curve along the share, or the factor."""
 
 
-def several_places(lines: Sequence[tuple[Measured, EditedModel]], name: str) -> bool:
+def several_places(lines: Sequence[Line], name: str) -> bool:
     """Whether a share or factor has so many places among the edits tried that a curve shows more than bars do."""
     places = {getattr(edit, name) for _, edit in lines if edit.tried}
     return len(places - {None}) >= FEWEST_PLACES

@@ -22,14 +22,14 @@ from lesion.report.checks import FEW
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Row, Rows
 from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.wording import ALPHA, WORTH_SAYING
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.isolation import claims, lines
-from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EditedModel, Evaluation
-from lesion.studies.isolation.lines import Measured
+from lesion.studies.isolation.evaluation import ABOVE_CHANCE, Candidate, EditedModel, Evaluation, RandomControls
+from lesion.studies.isolation.lines import Line, Measured
 from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import (
     CalibrationTexts,
@@ -101,7 +101,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
         return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
 
     @cached_property
-    def lines(self) -> list[tuple[Measured, EditedModel]]:
+    def lines(self) -> list[Line]:
         """What was measured, a line per task and edit."""
         return [] if self.summary.evaluation is None else lines.measured(self.summary.evaluation)
 
@@ -167,7 +167,7 @@ class EvaluationResult(IsolationResult):
     EYEBROW = "evaluation of edits"
 
 
-def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Part]:
+def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Part]:
     skills = wording.listed([task.name for task in evaluation.skills])
     rates = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
     seldom = {name for name in rates if all((getattr(line, name) or 0) < WORTH_SAYING for line, _ in measured)}
@@ -194,33 +194,36 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, Edite
     verb = "raise" if all(edit.boosts for edit in evaluation.tried) else "take"
     title = f"Does an edit {verb} {skills} alone?" if skills else f"What do edits of {evaluation.model} change?"
     against = Rows(
-        "", lines.against_controls(evaluation), (lines.SkillAgainstControl,), "Skill against control",
+        "", lines.against_controls(evaluation, measured), (lines.UnderEdit, lines.AgainstControl, Row),
+        "Skill against control",
         "Difference: drop of the skill minus drop of the control. Above 0: the skill loses more.",
     )  # fmt: skip
     few = bool(against.records) and len(evaluation.tried) < FEWEST_POINTS
     own = (Folded(against.title, (Table.of(against),)),) if few else ()
     yield Part(title, rows, _marks(evaluation, measured), told, own=own, wide=True)
-    if told := claims.what_the_chosen_edit_does(evaluation):
-        about = f"{evaluation.choice.rule}" if evaluation.choice else ""
-        candidates = Rows("", lines.candidates(evaluation), (lines.CandidateLine,), "Candidates", about)
-        yield Part("What does the chosen edit do on other items?", candidates, claims=told, short="Chosen edit")
+    if choice := evaluation.choice:
+        named = [(lines.EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
+        candidates = Rows("", named, (lines.EditName, Candidate), "Candidates", choice.rule)
+        chosen = claims.what_the_chosen_edit_does(evaluation)
+        yield Part("What does the chosen edit do on other items?", candidates, claims=chosen, short="Chosen edit")
     if len(evaluation.tried) >= FEWEST_POINTS and against.records:
         yield Part(
             "What do the controls lose?", against,
             (
                 Points(
-                    "control_drop", "drop", "method", panel=("direction", "control"), name="tradeoff",
+                    "control_drop", "drop", "method_name", panel=("direction", "control"), name="tradeoff",
                     caption="An edit that cuts the skill alone lies far to the right at the height of 0; one that"
                     " raises it alone far to the left.",
                 ),
             ),
             short="Controls", wide=True,
         )  # fmt: skip
-    if controls := lines.matched(evaluation):
+    if controls := lines.matched(evaluation, measured):
         yield Part(
             "Do random weights of the same size do as much?",
             Rows(
-                "matched-controls", controls, (lines.MatchedControls,), "The edits and their random controls",
+                "matched-controls", controls, (lines.UnderEdit, RandomControls, lines.Sizes),
+                "The edits and their random controls",
                 "Count: as many weights of every matrix. Magnitude: and of every size |W|, none of the edit's own."
                 " Importance: and of every |W| times the inputs of the controls' texts.",
             ),
@@ -231,7 +234,7 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[tuple[Measured, Edite
         yield Part("Do items that go together carry it?", claims=told, short="Shared templates")
 
 
-def _marks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> tuple[Mark, ...]:
+def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]:
     """The drops under the edits that change most, and accuracies along the share and the factor where these vary."""
     marks: list[Mark] = [
         Bars(
@@ -331,7 +334,7 @@ def _maps(isolation: Isolation) -> Iterator[tuple[str, Block]]:
             yield name, figure
 
 
-def _checks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Check]:
+def _checks(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Check]:
     answered = [task for task in evaluation.tasks if not task.scored]
     near = [task.name for task in answered if task.near_guessing or (task.role == "control" and not task.informative)]
     full = [task.name for task in evaluation.skills if task.baseline.result.value == 1]
@@ -356,9 +359,7 @@ def _checks(evaluation: Evaluation, measured: Sequence[tuple[Measured, EditedMod
         yield Check("open", "Strongest of several edits, and not measured on other items: --validation 0.5.")
 
 
-def _offered(
-    evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]
-) -> Iterator[browser.Offered]:
+def _offered(evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[browser.Offered]:
     """The baseline and every edit that is no random control, on tasks with answers."""
     present = set(zip(answers["model_name"], answers["task"], answers["edit"], strict=True))
     drops = {(line.task, line.edit): line.drop.value for line, _ in measured}
@@ -371,7 +372,7 @@ def _offered(
                 yield browser.Offered(evaluation.model, task.name, edit, about)
 
 
-def _broken(answers: pd.DataFrame, measured: Sequence[tuple[Measured, EditedModel]]) -> Iterator[Example]:
+def _broken(answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[Example]:
     """Answers that the edit that takes most broke."""
     drawn = [line for line, _ in measured if line.drawn and line.tried]
     most = max(drawn, key=lambda line: line.strength, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -36,7 +37,7 @@ class MatrixCount(Row):
     @property
     def kind(self) -> str:
         """The matrix without its block; all experts of a block are one kind: `mlp.experts.up`."""
-        return _kind(self.matrix)
+        return re.sub(r"\bexpert\d+\b", "experts", self.matrix)
 
     @property
     def written(self) -> str:
@@ -132,12 +133,12 @@ class Selected(Selection):
     matrices: tuple[MatrixCount, ...]
     super_weights: tuple[int, ...] = ()
 
-    @cached_property
+    @derived.column("Selected")
     def selected(self) -> int:
         """Weights selected."""
         return sum(matrix.selected for matrix in self.matrices)
 
-    @cached_property
+    @property
     def total(self) -> int:
         """Weights scored."""
         return sum(matrix.total for matrix in self.matrices)
@@ -147,33 +148,28 @@ class Selected(Selection):
         """Selected of all scored weights, in 0…1."""
         return self.selected / self.total if self.total else None
 
-    @derived.column("Selected")
-    def weights(self) -> int:
-        """Weights selected."""
-        return self.selected
-
-    @property
+    @cached_property
     def by_kind(self) -> list[MatrixCount]:
         """Its counts per block and kind of matrix, the experts of a block summed up; the output head is of no block."""
-        counts: dict[tuple[int, str], tuple[int, int]] = {}
-        for matrix in self.matrices:
-            if matrix.block is not None:
-                selected, total = counts.get((matrix.block, matrix.kind), (0, 0))
-                counts[matrix.block, matrix.kind] = selected + matrix.selected, total + matrix.total
-        return [
-            MatrixCount(block=block, matrix=kind, selected=selected, total=total)
-            for (block, kind), (selected, total) in counts.items()
-        ]
+        return [each for each in self._summed(lambda matrix: (matrix.block, matrix.kind)) if each.block is not None]
 
     @cached_property
     def density(self) -> dict[int, float]:
         """Selected of all weights of every block, in 0…1; the output head is of no block."""
-        counts: dict[int, tuple[int, int]] = {}
+        blocks = self._summed(lambda matrix: (matrix.block, ""))
+        return {each.block: each.share for each in blocks if each.block is not None and each.share is not None}
+
+    def _summed(self, key: Callable[[MatrixCount], tuple[int | None, str]]) -> list[MatrixCount]:
+        """Its counts summed up by block and a name."""
+        groups: dict[tuple[int | None, str], list[MatrixCount]] = {}
         for matrix in self.matrices:
-            if matrix.block is not None:
-                selected, total = counts.get(matrix.block, (0, 0))
-                counts[matrix.block] = selected + matrix.selected, total + matrix.total
-        return {block: selected / total for block, (selected, total) in counts.items() if total}
+            groups.setdefault(key(matrix), []).append(matrix)
+        return [
+            MatrixCount(
+                block=block, matrix=name, selected=sum(m.selected for m in own), total=sum(m.total for m in own)
+            )
+            for (block, name), own in groups.items()
+        ]
 
 
 class Overlap(Row):
@@ -202,12 +198,6 @@ class Overlap(Row):
     def label(self) -> str:
         """`MathNeuro, share 5 %`."""
         return selection_name(self.method, self.keep)
-
-    @property
-    def spread(self) -> tuple[float, float] | None:
-        """The pairs that agree least and most; None for a single pair, which has no spread."""
-        known = [pair for pair in self.iou if pair is not None]
-        return (min(known), max(known)) if len(known) > 1 else None
 
 
 class CalibrationTexts(Row):
@@ -288,7 +278,3 @@ class IsolationSummary(Summary):
 def selection_name(method: str, keep: float) -> str:
     """`MathNeuro, share 5 %`."""
     return f"{METHOD_NAMES.get(method, method)}, share{wording.SPACE}{wording.keep(keep)}"
-
-
-def _kind(matrix: str) -> str:
-    return re.sub(r"\bexpert\d+\b", "experts", matrix)
