@@ -13,7 +13,6 @@ from page_checks import HOSTILE, Elements, assert_asks_for_nothing, inflated, sc
 from rich.console import Console
 
 from lesion.core.rates import loops
-from lesion.errors import LesionError
 from lesion.report.publishing import html
 from lesion.report.table import Table
 from lesion.studies.isolation.report import IsolationResult
@@ -160,13 +159,6 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_pa
     assert "Not a finite number: primer:text under MathNeuro" in text
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    with pytest.raises(LesionError, match="--out"):
-        write_isolation(blocked, made.summary({}))
-
-
 def test_selections_have_a_row_per_matrix_whose_counts_add_up(whole):
     frame = table(whole, "selections").frame
     totals = frame.groupby(["method", "keep"])[["selected", "total"]].sum()
@@ -241,15 +233,6 @@ def test_stopped_loops_and_their_share_are_said_on_page_and_terminal():
     for text in (page(summary), shown(summary)):
         assert label in text
         assert "Looped, %" in text
-
-
-def test_nothing_in_a_name_acts_on_the_terminal():
-    summary = made.study()
-    summary["isolation"]["model"] = summary["evaluation"]["model"] = "m\x1b[31m"
-    summary["evaluation"]["tasks"][1]["name"] = "a\nb\x1b]0;"
-    for edit in summary["evaluation"]["edits"]:
-        edit |= {"method": "custom", "label": "l\x1b[2J"}
-    assert "\x1b" not in shown(summary)
 
 
 def checks(values):

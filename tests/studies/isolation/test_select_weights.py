@@ -121,12 +121,6 @@ def test_the_weights_are_only_read(llama, data, tmp_path):
         assert torch.equal(tensor.view(torch.int32), before[name].view(torch.int32)), name
 
 
-def test_a_second_run_leaves_the_same_numbers(llama, data, tmp_path):
-    first = done(study(data), llama, tmp_path / "out")
-    second = done(study(data), llama, tmp_path / "out")
-    assert second.result == first.result
-
-
 def test_texts_longer_than_the_context_are_cut_counted_and_told(llama, data, tmp_path):
     long = write(
         tmp_path / "long.jsonl",
@@ -179,13 +173,6 @@ def test_experts_that_saw_no_token_are_told_and_never_selected(data, tmp_path):
         if f"{part.block}.{part.matrix}".rpartition(".")[0] in silent:
             assert part.selected == 0
     assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.result.notes) == bool(silent)
-
-
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_folder_that_cannot_be_made_is_told_before_anything_is_observed(place, llama, data, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LesionError, match=r"cannot be made: .*--out"):
-        done(study(data), llama, tmp_path / place)
 
 
 def test_an_empty_calibration_file_is_told_by_name(llama, data, tmp_path):

@@ -145,7 +145,9 @@ def measured(evaluation: Evaluation) -> list[Line]:
 
 def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, *, drawn: bool) -> Measured:
     edit, baseline = evaluation.by_edit[cell.edit], task.baseline.result
-    rounded = None not in (edit.achieved, edit.factor) and abs((edit.achieved or 0) - (edit.factor or 0)) > 1e-6
+    under, reached = evaluation.name_of(cell.edit), edit.achieved
+    if reached is not None and edit.factor is not None and abs(reached - edit.factor) > 1e-6:
+        under += f" ({reached:.6g} reached)"
     numbers: dict[str, Any] = dict(cell.rates) | clustered_intervals.columns(cell.clustered)
     numbers |= {f"baseline_{name}": rate for name, rate in task.baseline.rates}
     if random := cell.random:
@@ -164,7 +166,7 @@ def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, 
         model=evaluation.model,
         task=task.name,
         edit=cell.edit,
-        under=f"{evaluation.name_of(cell.edit)}{f' ({edit.achieved:.6g} reached)' * rounded}",
+        under=under,
         role=task.role,
         kind=task.kind,
         items=task.items,

@@ -9,7 +9,6 @@ from pathlib import Path
 from lesion.activations.calibration import Calibration
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import save_edit
-from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.selection import Count, check_extent, fixed_together
 from lesion.errors import LesionError
@@ -53,17 +52,14 @@ def isolate(
     Raises:
         LesionError: every selection is empty or everything, or the folder cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be made: {error.strerror}; give another folder with --out.") from error
+    folder.mkdir(parents=True, exist_ok=True)
     reader = observed or model
     inputs = observe_all(reader, texts, folder, watcher)
     skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
     every = [made for method in study.methods for made in selections(method, study.share, skill, controls)]
     fixed = fixed_together([made.selection for made in every], model)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
-    notes = [*_storage_notes(reader, model), *_text_notes(texts), *_expert_notes(skill, model), *_neuron_notes(every)]
+    notes = list(_notes(reader, model, texts, skill, every))
     excluded: SuperWeights | None = None
     held: list[tuple[int, ...]] = [()] * len(every)
     if study.exclude_super_weights:
@@ -86,7 +82,13 @@ def isolate(
         edit, file = ScaleParameters(made.selection, 0.0), folder / f"{_stem(made, study)}.edit"
         written.append(_selected(made, its_counts, save_edit(file, edit, model, selected=its_counts), own))
     candidates = [
-        CandidateEdit(ScaleParameters(made.selection), made.samples, made.repeat, its_counts, _texts_of(made, controls))
+        CandidateEdit(
+            ScaleParameters(made.selection),
+            made.samples,
+            made.repeat,
+            its_counts,
+            tuple(control[made.samples, made.repeat].only() for control in controls),
+        )
         for made, its_counts, _ in kept
     ]
     if excluded is not None:
@@ -110,11 +112,6 @@ def isolate(
     return Isolated(tuple(candidates), result)
 
 
-def _texts_of(made: Made, controls: Sequence[ByDraw]) -> tuple[Inputs, ...]:
-    """What was observed on the controls' texts in the draw of a selection."""
-    return tuple(control[made.samples, made.repeat].only() for control in controls)
-
-
 def _excluded(super_weights: SuperWeights, folder: Path, model: Model) -> Excluded:
     """What was excluded, with a file of the edit that cuts it alone."""
     selection = super_weights.selection
@@ -127,9 +124,29 @@ def _excluded(super_weights: SuperWeights, folder: Path, model: Model) -> Exclud
     )
 
 
-def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:
-    """A note where fewer neurons qualify than a share asks for."""
-    for each in made:
+def _notes(
+    reader: Model, model: Model, texts: Mapping[str, Calibration], skill: ByDraw, selections: Sequence[Made]
+) -> Iterator[str]:
+    """What a reader should know: two models, texts that were cut or are shared, silent experts, few neurons."""
+    if reader is not model:
+        yield (
+            f"Activations were read on {reader.name} ({reader.quantisation}); weights were selected, and edits made, on"
+            f" {model.name}."
+        )
+    for data, drawn in texts.items():
+        if cut := sum(drawn.cut):
+            yield f"{data}: {cut} of {len(drawn.cut)} calibration texts were longer than the context and were cut."
+        repeats = {draw.repeat for draw in drawn.draws}
+        if len(repeats) > 1 and not drawn.disjoint:
+            yield f"{data} has too few items for {len(repeats)} repeats without a common text; these agree more by it."
+    inputs = max(skill.values(), key=lambda draw: draw.texts)
+    experts = [address for address, matrix in model.anatomy.scored.items() if matrix.storage.expert is not None]
+    untouched = [address for address in experts if (sums := inputs.of(address)) is not None and sums.tokens == 0]
+    silent = sorted({address.rpartition(".")[0] for address in untouched})
+    if silent:
+        names = ", ".join(silent[:12])
+        yield f"{wording.counted(len(silent), 'expert')} saw no token of the skill, so never selected: {names}."
+    for each in selections:
         selection = each.selection
         if isinstance(selection, LAPE) and 0 < (firing := sum(map(len, selection.neurons.values()))) < selection.quota:
             repeat = f", repeat {each.repeat}" if each.repeat else ""
@@ -137,44 +154,6 @@ def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:
                 f"{selection.label}{repeat}: only {firing:,} neurons fire on the skill as its rule demands, fewer than"
                 f" the {selection.quota:,} that the share asks for; all of them are selected."
             )
-
-
-def _storage_notes(reader: Model, model: Model) -> Iterator[str]:
-    """A note where activations and weights are those of two models."""
-    if reader is not model:
-        yield (
-            f"Activations were read on {reader.name} ({reader.quantisation}); weights were selected, and edits made, on"
-            f" {model.name}."
-        )
-
-
-def _text_notes(texts: Mapping[str, Calibration]) -> Iterator[str]:
-    """Notes where texts were cut, or repeats share texts."""
-    for data, drawn in texts.items():
-        if cut := sum(drawn.cut):
-            yield f"{data}: {cut} of {len(drawn.cut)} calibration texts were longer than the context and were cut."
-        repeats = {draw.repeat for draw in drawn.draws}
-        if len(repeats) > 1 and not drawn.disjoint:
-            yield (
-                f"{data} has too few items for {len(repeats)} repeats without a common text: their overlap is partly"
-                f" that of the texts."
-            )
-
-
-def _expert_notes(skill: ByDraw, model: Model) -> list[str]:
-    """A note of the experts that saw no token."""
-    inputs = max(skill.values(), key=lambda draw: draw.texts)
-    silent = sorted(
-        {
-            address.rpartition(".")[0]
-            for address, matrix in model.anatomy.scored.items()
-            if matrix.storage.expert is not None and (sums := inputs.of(address)) is not None and sums.tokens == 0
-        }
-    )
-    if not silent:
-        return []
-    experts, are = wording.counted(len(silent), "expert"), "is" if len(silent) == 1 else "are"
-    return [f"{experts} saw no token of the skill and {are} never selected: {', '.join(silent[:12])}."]
 
 
 def _stem(made: Made, study: IsolationStudy) -> str:
