@@ -73,15 +73,6 @@ def test_the_summary_of_something_else_is_never_overwritten(tmp_path):
     assert (tmp_path / "summary.json").read_text() == '{"kind": "isolation"}'
 
 
-@pytest.mark.parametrize("name", ["answers.sqlite", "plan.json", "report.html"])
-def test_a_folder_of_another_command_is_refused_though_it_has_no_summary(tmp_path, name):
-    (tmp_path / name).write_text("of another")
-    for attempt in (lambda: run(RECIPE, tmp_path), lambda: run_recall(RecallStudy.make(kind="recall"), tmp_path)):
-        with pytest.raises(UsageError, match=rf"{name} is there already"):
-            attempt()
-    assert {path.name for path in tmp_path.iterdir()} <= {name, "lock"}
-
-
 def test_a_training_and_a_study_do_not_share_a_folder_even_before_they_are_finished(tmp_path):
     (tmp_path / "training.safetensors").write_text("")
     with pytest.raises(UsageError, match=r"training.safetensors is there already"):
