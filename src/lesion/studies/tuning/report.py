@@ -138,7 +138,7 @@ class TuningResult(StudyResult[TuningSummary]):
             (ArmResult, Baseline, Tuned),
             "Arms",
             f"{over} How answers ended: means over seeds.",
-            brief=("label", "task", "baseline_accuracy", "accuracy", "change"),
+            brief=("label", "task", "change", "accuracy", "baseline_accuracy"),
         )
         name = summary.measure
         course = [(arm, point) for arm in summary.arms for point in arm.course(name)]
