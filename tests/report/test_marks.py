@@ -118,6 +118,14 @@ def test_a_profile_fills_what_is_marked_and_draws_lines_of_reference():
     assert [series.name for series in mark.figure(ONE, "drawn").legend] == ["critical", "unedited"]
 
 
+def test_a_key_has_the_strength_of_the_bars_and_names_none_that_is_not_drawn():
+    mark = Profile("kept", "layer", filled="critical")
+    (key,) = mark.figure(ONE, "drawn").legend
+    opacity = only(mark, ONE, "rect", "left")["encoding"]["opacity"]
+    assert (opacity["condition"]["value"], key.colour) == (key.area, theme.TONES[0])
+    assert not mark.figure([ONE[0], ONE[2]], "drawn").legend
+
+
 def test_panels_share_their_axes_and_are_named_by_what_differs():
     records = [*ONE, (task("m", "facts"), block(5, 1.0, 0.9, 1.1))]
     figure = Profile("drop", "layer", panel=("model", "task")).figure(records, "drawn")

@@ -100,7 +100,7 @@ def test_no_colour_is_written_but_by_role(curves):
         "",
         full=1.0,
     )
-    for chart in (curves, heat, plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)):
+    for chart in (curves, heat, plots.legend([Series("a"), Series("b", area=0.3, colour=theme.SOFT)], 200)):
         assert not re.search(r'"#[0-9a-fA-F]{3,8}"|rgb\(', str(drawn(chart)).replace("'", '"'))
 
 
@@ -114,7 +114,7 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
     places = [(row["y"], row["x"]) for row in data]
     assert places == sorted(places)
     assert len({row["y"] for row in data}) > 1
-    kinds = plots.legend([Series("a", dashed=True, area=True), Series("b", dashed=True), Series("c")], 520)
+    kinds = plots.legend([Series("a", dashed=True, area=0.3), Series("b", dashed=True), Series("c")], 520)
     drawn_as = [
         {kind for kind in ("area", "line", "mark") if row[kind]} for row in drawn(kinds)["datasets"].popitem()[1]
     ]
@@ -124,7 +124,7 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
 @pytest.mark.parametrize("size", [1, 4])
 def test_charts_that_are_made_without_a_check_keep_to_the_schema_of_vega_lite(size, curves):
     cells = pd.concat([CELLS] * size)
-    legend = plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)
+    legend = plots.legend([Series("a"), Series("b", area=0.3, colour=theme.SOFT)], 200)
     for chart in (curves, heatmap.heat(cells, "layer", "task", full=0.5), legend):
         chart.to_dict(validate=True)
 

@@ -63,13 +63,16 @@ class Prose:
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a figure's legend: a name, the number of its colour and of its mark, or a colour by role."""
+    """A line of a figure's legend: a name, the number of its colour and of its mark, or a colour by role.
+
+    `area` is the opacity of the areas that it stands for, as the figure draws them; 0 of a line or a mark.
+    """
 
     name: str
     index: int = 0
     colour: str = ""
     dashed: bool = False
-    area: bool = False
+    area: float = 0.0
 
 
 @dataclass(frozen=True)

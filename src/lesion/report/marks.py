@@ -182,7 +182,7 @@ class Profile(Mark):
         upright = Axis(y.heading, *_room(bounds))
         bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
             x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "base"), y2=alt.Y2(field="y"),
-            opacity=plots.either(alt.OpacityValue, "datum.full", 0.95, 0.32),
+            opacity=plots.either(alt.OpacityValue, "datum.full", FULL, 0.32),
         )  # fmt: skip
         layers = [
             bars,
@@ -200,9 +200,9 @@ class Profile(Mark):
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         series = [Series(label, colour=theme.SOFT, dashed=True) for label, _ in self._levels(records[:1])]
-        if self.filled:
+        if self.filled and any(value_of(record, self.filled) for record in records):
             title = self.full or shown_of(records[0], self.filled).title.lower()
-            series.insert(0, Series(title, colour=theme.TONES[0], area=True))
+            series.insert(0, Series(title, colour=theme.TONES[0], area=FULL))
         return tuple(series)
 
     def _levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
@@ -214,6 +214,8 @@ class Profile(Mark):
         return [level for record in records for level in self._levels([record])]
 
 
+FULL = 0.95
+"""The opacity of a full bar, on the chart and in its key."""
 DASHES = ((6.0, 4.0), (2.0, 4.0), (10.0, 3.0))
 """Of lines of reference, in order."""
 

@@ -119,7 +119,7 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
             {"name": entry.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
             | {"colour": entry.colour or theme.tone(entry.index)}
             | {"shape": theme.SHAPES[entry.index % len(theme.SHAPES)]}
-            | {"area": entry.area, "line": entry.dashed, "mark": not entry.area and not entry.dashed}
+            | {"opacity": entry.area, "area": entry.area > 0, "line": entry.dashed, "mark": not entry.area and not entry.dashed}
         )
         x += room
     frame = pd.DataFrame(rows)
@@ -136,7 +136,9 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
     )
     end = alt.X2(field="end")
     return alt.layer(
-        base.transform_filter("datum.area").mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
+        base.transform_filter("datum.area").mark_bar(height=9).encode(
+            x=across("x"), x2=end, opacity=own(alt.Opacity, "opacity")
+        ),
         base.transform_filter("datum.line").mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
             x=across("x"), x2=end
         ),

@@ -68,6 +68,10 @@ SHAPES_CAPTION = (
 )
 
 
+BAND = 0.16
+"""The opacity of what stands behind the curves, on the chart and in its key."""
+
+
 @dataclass(frozen=True)
 class AtPlaces(Curves):
     """Curves of a model before its critical blocks and the interval of its hinge or step."""
@@ -78,7 +82,7 @@ class AtPlaces(Curves):
         across = self.across(every)
         bands = [
             alt.Chart(pd.DataFrame(places, columns=["start", "through"]))
-            .mark_rect(color=colour, opacity=0.16)
+            .mark_rect(color=colour, opacity=BAND)
             .encode(x=plots.x(across, "start"), x2=alt.X2(field="through"))
             for _, colour, places in _bands(records[0])
         ]
@@ -87,7 +91,7 @@ class AtPlaces(Curves):
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
         drawn = {name: colour for record in records for name, colour, places in _bands(record) if places}
-        return *super().legend(records), *(Series(name, colour=colour, area=True) for name, colour in drawn.items())
+        return *super().legend(records), *(Series(name, colour=colour, area=BAND) for name, colour in drawn.items())
 
 
 def _bands(record: Record) -> tuple[tuple[str, str, list[tuple[float, float]]], ...]:
