@@ -126,6 +126,14 @@ def test_a_key_has_the_strength_of_the_bars_and_names_none_that_is_not_drawn():
     assert not mark.figure([ONE[0], ONE[2]], "drawn").legend
 
 
+def test_the_key_of_a_map_has_the_colours_that_are_drawn():
+    def key(records: list) -> list[tuple[str, str]]:
+        return [(line.name, line.colour) for line in Map("drop", "layer", "model").figure(records, "drawn").legend]
+
+    assert key(ONE) == [("above 0", theme.LOSS), ("below 0", theme.GAIN)]
+    assert key(ONE[1:2]) == [("above 0", theme.LOSS)]
+
+
 def test_panels_share_their_axes_and_are_named_by_what_differs():
     records = [*ONE, (task("m", "facts"), block(5, 1.0, 0.9, 1.1))]
     figure = Profile("drop", "layer", panel=("model", "task")).figure(records, "drawn")

@@ -143,6 +143,17 @@ function drawnWhole(places, heading) {
   return { text: plainColours(new XMLSerializer().serializeToString(whole)), width: sizes.width, height: sizes.height };
 }
 
+// A table that has no room for all its rows ends with a whole one, and says that there are more.
+function endWithWholeRow(box) {
+  box.style.maxHeight = "";
+  const table = box.querySelector("table"), rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+  const long = box.scrollHeight > box.clientHeight + 1;
+  const bottom = (row) => table.offsetTop + row.offsetTop + row.offsetHeight;
+  const last = rows.findLast((row) => bottom(row) <= box.clientHeight);
+  box.classList.toggle("longer", long);
+  if (long && last) box.style.maxHeight = `${bottom(last) + box.offsetHeight - box.clientHeight}px`;
+}
+
 // What is wider than its box says so; it is moved sideways.
 const widths = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -150,10 +161,12 @@ const widths = new ResizeObserver((entries) => {
     if (!box) continue;
     const wide = box.scrollWidth > box.clientWidth + 1;
     box.classList.toggle("overflows", wide);
+    if (box.classList.contains("tall")) endWithWholeRow(box);
     if (wide && !box.hasAttribute("tabindex")) box.tabIndex = 0; // what moves sideways moves by keys too
   }
 });
 for (const box of document.querySelectorAll(".scroll")) {
   box.after(make("p", "hint", "↔ wider than the screen: move it sideways"));
+  if (box.classList.contains("tall")) box.after(make("p", "rest", "↕ more rows: scroll the table"));
   for (const part of [box, ...box.children]) widths.observe(part);
 }

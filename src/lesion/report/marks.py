@@ -266,6 +266,13 @@ class Map(Mark):
         )  # fmt: skip
 
     @override
+    def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
+        numbers = [self._strength(record) for record in records]
+        signs = (("above 0", any(number > 0 for number in numbers)), ("below 0", any(number < 0 for number in numbers)))
+        named = zip(signs, HUES[self.hue], strict=True)
+        return tuple(Series(name, colour=colour, area=1.0) for (name, is_drawn), colour in named if is_drawn)
+
+    @override
     def narrow(self, records: Sequence[Record]) -> bool:
         return len(_columns(records, self.over)) <= NARROW
 

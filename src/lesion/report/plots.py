@@ -119,7 +119,8 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
             {"name": entry.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
             | {"colour": entry.colour or theme.tone(entry.index)}
             | {"shape": theme.SHAPES[entry.index % len(theme.SHAPES)]}
-            | {"opacity": entry.area, "area": entry.area > 0, "line": entry.dashed, "mark": not entry.area and not entry.dashed}
+            | {"opacity": entry.area, "area": entry.area > 0, "line": entry.dashed}
+            | {"mark": not entry.area and not entry.dashed}
         )
         x += room
     frame = pd.DataFrame(rows)

@@ -42,6 +42,24 @@ def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, addres
     assert tab.requests == [address]
 
 
+def test_a_table_without_room_for_its_rows_ends_with_a_whole_one_and_says_so(tab, address):
+    with tab.shown(height=300):
+        tab.open(address)
+        tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
+        tab.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        boxes = tab.ask(
+            """[...document.querySelectorAll('.tall.longer')].map(box => {
+                const end = box.getBoundingClientRect().top + box.clientTop + box.clientHeight;
+                const rows = [...box.querySelectorAll('tbody tr')].map(row => row.getBoundingClientRect());
+                return [rows.filter(row => row.top < end - 1 && row.bottom > end + 1).length,
+                        rows.filter(row => row.top > end - 1).length > 0,
+                        getComputedStyle(box.nextElementSibling).display];
+            })"""
+        )
+    assert boxes
+    assert all(box == [0, True, "block"] for box in boxes)
+
+
 def test_choosing_a_cut_shows_both_answers_side_by_side(tab, address):
     tab.open(address)
     choose(tab, "edit", "2×0")

@@ -97,6 +97,12 @@ def test_the_window_that_costs_least_is_named_and_windows_stand_in_the_order_of_
     assert shown == sorted(shown)
 
 
+def test_a_sum_beyond_what_there_is_to_lose_stretches_no_axis():
+    lost = made({**EVERY, (3,): range(10)}, design="windows").summary.of("sums", "windows")
+    assert {each.places: len(each.total) for each in lost} == {("1", "2"): 1, ("2", "3"): 0}
+    assert next(each.sum for each in lost if not each.total) > 1
+
+
 def test_the_order_of_removal_is_told_against_random_ones():
     right = {(): range(60), (1,): range(60), (2,): range(5), (3,): range(59), (1, 3): range(50)}
     result = made(right, design=["cumulative"], order="1,3,2", random_orders=3)

@@ -131,7 +131,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
             "together", "set_of", runs="total", panel="task", only={"design": "windows"},
             also=("sum", "beyond", "verdict"), name="windows",
             caption=f"What {study.window} consecutive blocks cost, with {study.level:.0%} intervals. Small: the sum of"
-            " each alone.",
+            " each alone, where it is less than there is to lose.",
         )  # fmt: skip
         told = claims.which_window_costs_least(self.summary)
         if "pairs" not in study.design or study.window > 2:  # else they are among the pairs

@@ -127,8 +127,8 @@ class Interaction(Row):
 
     @property
     def total(self) -> tuple[float, ...]:
-        """The sum, to be drawn beneath what they cost together."""
-        return (self.sum,)
+        """The sum, to be drawn beneath what they cost together; none where it is more than there is to lose."""
+        return () if self.is_untold else (self.sum,)
 
     @property
     def rank(self) -> tuple[str, bool, float]:
