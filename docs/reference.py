@@ -104,15 +104,15 @@ def _escaped(text: str) -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as `--help` lists them."""
+    """Every command with its arguments and options, as `--help all` lists them."""
     text = [
         "# Commands\n",
-        "Generated from the command line itself. `lesion COMMAND --help` shows the same. A model is `bundled:NAME`,"
+        "Generated from the command line itself. `lesion COMMAND --help all` shows the same. A model is `bundled:NAME`,"
         " a local folder or a hub id; what a task is called: [tasks](../tasks.md).\n",
         "`--debug` with any command shows the traceback of an error. Exit codes: 0 done, 2 wrong use, 1 failed,"
         " 130 interrupted, 143 told to end.\n",
     ]
-    for name, command in _leaves(_command(), "lesion"):
+    for name, command in _leaves(_command(every=True), "lesion"):
         text += [f"## {name}\n", _escaped(inspect.cleandoc(command.help or "")) + "\n"]
         text += list(_panels(command))
     return "\n".join(text)

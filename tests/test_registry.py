@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from functools import cache
 from types import SimpleNamespace
 from typing import Literal
 
@@ -97,6 +98,10 @@ class OtherResult(StudyResult):
     def page(self):
         return Page("Other", "other", ())
 
+    @property
+    def verdict(self):
+        return "It runs."
+
     def text(self, *, every=False):
         return "what was found"
 
@@ -120,7 +125,7 @@ TWIN = Method(TwinStudy, f"{__name__}:run_other", f"{__name__}:OtherResult")
 def registered(monkeypatch, value):
     point = SimpleNamespace(name="other", group="lesion.studies", value="outside:METHOD", load=lambda: value())
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "lesion.studies" else [])
-    monkeypatch.setattr(main, "_commands", [])
+    monkeypatch.setattr(main, "_command", cache(main._command.__wrapped__))
 
 
 def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monkeypatch, tmp_path, capsys):
@@ -130,7 +135,7 @@ def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monk
     assert isinstance(lesion.study(tmp_path / "s.toml", tmp_path / "one"), OtherResult)
     done = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "two")
     assert done.code == 0, done.err
-    assert done.out == f"what was found\nreport: {tmp_path / 'two' / 'report.html'}\n"
+    assert done.out == f"It runs.\nwhat was found\nreport: {tmp_path / 'two' / 'report.html'}\n"
     assert command(capsys, "report", tmp_path / "two").out == done.out
     refused = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "three", "--workers", 2)
     assert (refused.code, "leave --workers and --ray out" in refused.complaint) == (2, True)
@@ -154,7 +159,7 @@ def test_what_another_package_registers_wrongly_is_named_and_takes_nothing_else_
 def test_without_the_labs_their_commands_are_absent_and_the_others_work(monkeypatch, capsys):
     monkeypatch.setattr(registry, "entry_points", lambda group: [])
     monkeypatch.setattr(study_files, "entry_points", lambda group: [])
-    monkeypatch.setattr(main, "_commands", [])
+    monkeypatch.setattr(main, "_command", cache(main._command.__wrapped__))
     monkeypatch.setitem(sys.modules, "lesion_labs", None)
     assert "lab " not in command(capsys, "--help").out
     refused(command(capsys, "lab", "memory", "--out", "out"), 2, "No such command 'lab'")
@@ -172,7 +177,7 @@ def test_a_typer_application_from_outside_is_a_group_of_commands_and_anything_el
         for name, value in (("hello", group), ("broken", 5))
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "lesion.commands" else [])
-    monkeypatch.setattr(main, "_commands", [])
+    monkeypatch.setattr(main, "_command", cache(main._command.__wrapped__))
     assert command(capsys, "hello", "wave").out == "a hand\n"
     assert (
         "command 'broken' of another package (outside:broken) is no typer.Typer" in command(capsys, "run", "--list").out

@@ -15,7 +15,7 @@ from lesion.registry import methods
 def test_every_command_that_answers_takes_revision_device_map_and_trust(capsys):
     for method in methods().values():
         if method.distributed and method.command:
-            said = lesion(capsys, *method.command.split(), "--help").out
+            said = lesion(capsys, *method.command.split(), "--help", "all").out
             for option in ("--revision", "--device-map", "--trust-remote-code", "--device", "--dtype", "--out"):
                 assert f" {option} " in said, (method.command, option)
 

@@ -13,6 +13,7 @@ import pytest
 
 from commandline import lesion, questions, save
 from lesion.cli.main import _command
+from lesion.registry import methods
 
 COMMANDS = ("demo", "show", "ablate", "run", "report", "lab")
 WRONG = ("ablate", "bundled:nobody", "--task", "primer:atlas")
@@ -30,14 +31,31 @@ def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("lab", "lineage")])
-def test_help_is_readable_at_80_columns(command, capsys, monkeypatch):
+@pytest.mark.parametrize("more", [(), ("all",)])
+def test_help_is_readable_at_80_columns(command, more, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    done = lesion(capsys, *command, "--help")
+    done = lesion(capsys, *command, "--help", *more)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…│" not in done.out  # nothing is cut off
     assert f"Usage: {' '.join(('lesion', *command))} " in done.out
+
+
+@pytest.mark.parametrize("method", [each for each in methods().values() if each.command], ids=lambda each: each.command)
+def test_help_of_a_study_shows_what_everybody_needs_and_help_all_every_option(method, capsys):
+    words = method.command.split()
+    short, full = (lesion(capsys, *words, "--help", *more).out for more in ((), ("all",)))
+    listed = [re.findall(r"^│ [* ]*(--[a-z-]+) ", text, re.M) for text in (short, full)]
+    every = {option.flag for option in method.options if not option.argument}
+    assert every <= set(listed[1])
+    assert {option.flag for option in method.options if option.required and not option.argument} <= set(listed[0])
+    if method.distributed:
+        assert len(listed[0]) <= 10  # --help among them
+        assert f" Every option: {' '.join(('lesion', *words))} --help all " in short
+    else:
+        assert listed[0] == listed[1]
+    assert "Every option" not in full
 
 
 def test_the_version_is_that_of_the_package(capsys):

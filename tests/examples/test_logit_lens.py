@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def known(installed) -> Iterator[None]:
     """This process knows the package too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(installed))
-        patch.setattr(main, "_commands", [])
+        patch.setattr(main, "_command", cache(main._command.__wrapped__))
         yield
         for name in [name for name in sys.modules if name.partition(".")[0] == "lesion_logit_lens"]:
             del sys.modules[name]
@@ -76,7 +77,7 @@ def test_the_example_is_small():
 
 
 def test_its_options_are_those_of_any_study(known, capsys):
-    done = command(capsys, "logit-lens", "--help")
+    done = command(capsys, "logit-lens", "--help", "all")
     assert done.code == 0
     for word in ("--task", "--items", "--seed", "--temperature", "--engine", "--workers", "--out", "Statistics"):
         assert word in done.out

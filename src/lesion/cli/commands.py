@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -57,8 +58,13 @@ REVISION = "Branch, tag or commit of the model; for one of several give MODEL@RE
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
-def command(method: Method[Any], run: Callable[..., None] = running.run) -> Callable[..., None]:
-    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`."""
+def command(
+    method: Method[Any], run: Callable[..., None] = running.run, *, shown: Collection[str] | None = None
+) -> Callable[..., None]:
+    """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`.
+
+    Help shows what is required and the options in `shown`; without it, all.
+    """
     options = method.options
 
     def run_method(**values: Any) -> None:
@@ -80,7 +86,10 @@ def command(method: Method[Any], run: Callable[..., None] = running.run) -> Call
         run(method, study, out, EngineChoice(engine, **workers), every=every)
 
     run_method.__doc__ = method.help
-    run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
+    parameters = _parameters(method, options)
+    if shown is not None:
+        parameters = [each if each.name in shown else _hidden(each) for each in parameters]
+    run_method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run_method
 
 
@@ -136,6 +145,16 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _named(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter left out of help, unless it is required."""
+    if parameter.default is inspect.Parameter.empty:
+        return parameter
+    kind, declared = get_args(parameter.annotation)
+    hidden = copy.copy(declared)
+    hidden.hidden = True
+    return parameter.replace(annotation=Annotated[kind, hidden])
 
 
 def _kind(option: Option) -> Any:

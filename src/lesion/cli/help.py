@@ -34,6 +34,11 @@ EXAMPLES = {
     "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""
+BASIC = (
+    *("task", "items", "prompt_style", "out", "layers", "unit", "replace", "edit", "random_controls", "method"),
+    *("share", "matrices", "keep", "study", "clusters", "runs", "steps", "design", "position"),
+)
+"""Options that `--help` of a study shows beside the required ones; `--help all` shows every option."""
 
 
 def register(group: typer.Typer, name: str, command: Any, *, panel: str | None = None, example: str = "") -> None:
@@ -42,13 +47,10 @@ def register(group: typer.Typer, name: str, command: Any, *, panel: str | None =
     group.command(name, rich_help_panel=panel, epilog=shown)(command)
 
 
-def epilog(examples: tuple[str, ...]) -> str | None:
-    """Examples as typer prints them below help; None where there are none."""
-    if not examples:
-        return None
-    # Typer makes one line of each paragraph.
-    title = "Example:" if len(examples) == 1 else "Examples:"
-    return "\n\n".join([title, *examples])
+def epilog(examples: tuple[str, ...], *more: str) -> str | None:
+    """Further lines and examples as typer prints them below help; None where there are none."""
+    titles = ("Examples:" if len(examples) > 1 else "Example:",) if examples else ()
+    return "\n\n".join([*more, *titles, *examples]) or None  # typer makes one line of each paragraph
 
 
 def finish(command: Any) -> None:

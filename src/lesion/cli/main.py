@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
     import typer
 
-_commands: list[Any] = []
 # The signal that asked this process to end, once one did.
 _asked_to_end: list[int] = []
 
 
-def app() -> typer.Typer:
-    """The command line as a typer application."""
+def app(*, every: bool = False) -> typer.Typer:
+    """The command line as a typer application; `every`: help of a study shows all its options."""
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
@@ -51,8 +51,10 @@ def app() -> typer.Typer:
         *group, name = method.command.split() or [""]
         if name:
             place, panel = (groups.setdefault(group[0], typer.Typer()), None) if group else (made, help.STUDIES)
-            shown = help.epilog(method.examples)
-            place.command(name, rich_help_panel=panel, epilog=shown)(checked(command(method)))
+            short = method.distributed and not every
+            more = (f"Every option: lesion {method.command} --help all",) if short else ()
+            made_of = command(method, shown=help.BASIC if short else None)
+            place.command(name, rich_help_panel=panel, epilog=help.epilog(method.examples, *more))(checked(made_of))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
     help.register(made, "perturb", checked(apply.perturb), panel=help.EDITS)
     help.register(made, "plan", checked(plan.plan), panel=help.FOLDERS)
@@ -65,15 +67,15 @@ def app() -> typer.Typer:
     return made
 
 
-def _command() -> Any:
-    if not _commands:
-        import typer
+@functools.cache
+def _command(*, every: bool = False) -> Any:
+    import typer
 
-        from lesion.cli.help import finish
+    from lesion.cli.help import finish
 
-        _commands.append(typer.main.get_command(app()))
-        finish(_commands[0])
-    return _commands[0]
+    made = typer.main.get_command(app(every=every))
+    finish(made)
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -162,7 +164,8 @@ def _code(arguments: list[str]) -> int:
         print(START, end="")
         return 2
     try:
-        result = _command().main(arguments, prog_name="lesion", standalone_mode=False)
+        every = "--help all" in " ".join(arguments)
+        result = _command(every=every).main(arguments, prog_name="lesion", standalone_mode=False)
         if result == 128 + signal.SIGINT:  # typer has caught Ctrl-C by itself
             return _interrupted(None, debug)
         return result if isinstance(result, int) else 0
