@@ -79,7 +79,7 @@ def test_the_text_of_every_cell_stands_out_from_its_colour_on_light_and_on_dark_
 def test_a_text_that_is_too_wide_for_its_cell_hides_no_other():
     rows_of = [
         {"x": x, "y": "a", "value": 0.1, "text": text, "tip": "", "marked": False}
-        for x, text in enumerate(["12\n[1, 2]", "a text of many more letters than a cell has room for", "–"])
+        for x, text in enumerate(["12\n[1, 2]", "letters, more than a cell has room for, " * 4, "–"])
     ]
     drawn_texts = re.findall(r">([^<>]+)</t", drawing.svg(drawn(heatmap.heat(pd.DataFrame(rows_of), "", "", full=1.0))))
     assert {"12", "[1, 2]", "–"} <= set(drawn_texts)

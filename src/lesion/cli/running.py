@@ -55,7 +55,7 @@ def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = 
     console.print(Text(result.verdict, style="bold"))
     for note in result.notes:
         if note not in shown_notes:
-            console.note(note)
+            console.note(result.names(note))
     console.print(result.text(every=every))
     for line in result.done():
         say(line)

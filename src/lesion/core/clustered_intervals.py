@@ -77,17 +77,17 @@ def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, O
     if shared.what == OWN and shared.clusters < FEWEST:
         return None  # labels rather than clusters, as far as anybody can tell
     if shared.clusters == 1:
-        return f"{task}: all items share one {shared.what}, so that no interval over {shared.what}s can be computed."
+        return f"All items of {task} share one {shared.what}, so that no interval over {shared.what}s can be computed."
     if shared.clusters == items:
-        return f"{task}: every item has a {shared.what} of its own; intervals over {shared.what}s are those over items."
+        return f"Every item of {task} has a {shared.what} of its own: intervals over them are those over items."
     if shared.clusters < FEWEST:
-        return f"{task}: its items share {several}, too few for an interval over them that says anything."
+        return f"Items of {task} share {several}, too few for an interval over them that says anything."
     if not known or median(of.widening for of in known.values()) < MATERIAL:
         return None
     name, widest = max(known.items(), key=lambda pair: pair[1].widening)
     middle = median(of.design for of in known.values())
     return (
-        f"{task}: its {items:,} items share {several}; over these, intervals of drops are up to {widest.widening:.1f}"
+        f"The {items:,} items of {task} share {several}; over these, intervals of drops are up to {widest.widening:.1f}"
         f" times as wide as over items ({name}; design effect {widest.design:.1f}, median {middle:.1f})."
     )
 

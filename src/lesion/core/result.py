@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lesion.report.blocks import Check, Page
     from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
+    from lesion.report.names import Names
     from lesion.report.parts import Part
     from lesion.report.story import Chapter
     from lesion.report.table import Table
@@ -87,8 +88,15 @@ class StudyResult(Generic[S]):
 
     @cached_property
     def shown_parts(self) -> tuple[Part, ...]:
-        """Its `parts`, made once."""
-        return tuple(self.parts())
+        """Its `parts`, made once, with short names of models and tasks."""
+        return tuple(part.in_short(self.names) for part in self.parts())
+
+    @cached_property
+    def names(self) -> Names:
+        """The models and tasks of the study, and how they are called in short."""
+        from lesion.report.names import Names, names_in
+
+        return Names(tuple(dict.fromkeys(names_in(self.summary))))
 
     @property
     def question(self) -> str:
@@ -280,6 +288,7 @@ class StudyResult(Generic[S]):
         """
         from lesion.report.blocks import Figure
         from lesion.report.figures import Drawing
+    from lesion.report.names import Names
 
         figures = {block.name: block for block in self.page().blocks() if isinstance(block, Figure) and block.name}
         chosen = next(iter(figures), None) if name is None else name

@@ -12,6 +12,7 @@ const CLOSE = "</think>"; // behind it stands the final answer
 const CELL = 26; // pixels of a cell of the grid
 const LABEL = 150; // of the item's name before them
 const HEAD = 96; // of the names of edits above them
+const NAME = 30; // characters of a question beside its cells
 const MOST_BESIDE = 6; // answers are shown side by side at most
 
 async function browse() {
@@ -20,6 +21,7 @@ async function browse() {
   const [models, tasks, edits] = ["model", "task", "edit"].map((name) => byId("choose-" + name));
   const [find, grid, body, view] = ["find", "grid", "grid-body", "item-view"].map(byId);
   const shown = { filter: "all", item: 0, kept: new Set() }; // `kept`: further edits whose answers stand beside
+  view.hidden = true; // until an item is chosen
   const words = data.words ?? {}; // of a study that compares something else than an edit with the unedited model
   const thinks = data.cells.some((cell) => cell.parsed.includes(UNCLOSED));
   const filters = Object.entries(words.filters ?? FILTERS).filter(([name]) => thinks || name !== "unclosed");
@@ -36,6 +38,7 @@ async function browse() {
   const edited = () => cells.find((cell) => cell.edit === edits.value);
   const beside = () => cells.filter((cell) => cell.edit !== BASELINE && (cell.edit === edits.value || shown.kept.has(cell.edit)));
   const items = () => data.tasks[+tasks.value].items;
+  const short = (text) => (text.length > NAME ? text.slice(0, NAME) + "…" : text);
 
   function kindOf(cell, index) {
     const after = cell?.verdicts[index] ?? "-";
@@ -98,7 +101,7 @@ async function browse() {
     body.style.width = `${LABEL + CELL * cells.length}px`;
     body.style.height = `${HEAD + CELL * rows.length}px`;
     grid.scrollTop = 0;
-    open(keep !== undefined && rows.includes(keep) ? keep : rows[0]);
+    open(keep !== undefined && rows.includes(keep) ? keep : view.hidden ? undefined : rows[0]);
   }
 
   // Of the grid only what is seen is in the page, so that a thousand items under sixty edits are no burden.
@@ -139,7 +142,7 @@ async function browse() {
     for (let row = first; row < last; row++) {
       const index = rows[row];
       const made = line(row);
-      const name = place(make("span", "name", items()[index][1] || items()[index][0]), row, 0, grid.scrollLeft);
+      const name = place(make("span", "name", short(items()[index][1] || items()[index][0])), row, 0, grid.scrollLeft);
       name.setAttribute("role", "rowheader");
       if (index === shown.item) made.classList.add("current");
       made.append(name);
@@ -220,7 +223,8 @@ async function browse() {
   }
 
   function open(index) {
-    if (index === undefined) { view.replaceChildren(); drawGrid(); return; }
+    view.hidden = index === undefined;
+    if (view.hidden) { shown.item = -1; cursor = [0, Math.max(1, cells.indexOf(edited()) + 1)]; drawGrid(); return; }
     shown.item = index;
     const position = rows.indexOf(index);
     cursor = [position, Math.max(1, cells.indexOf(edited()) + 1)];
@@ -282,6 +286,7 @@ async function browse() {
   function follow() {
     if (!location.hash.startsWith("#answers?")) return false;
     const named = new URLSearchParams(location.hash.slice("#answers?".length));
+    view.hidden = false;
     choose({ find: "", ...Object.fromEntries(named), with: named.getAll("with") });
     byId("answers").scrollIntoView();
     return true;
@@ -293,7 +298,11 @@ async function browse() {
     return entry;
   }));
   models.replaceChildren(...data.models.map((name, index) => option(name, index)));
-  if (!follow()) choose({});
+  if (!follow()) {
+    choose({});
+    if (items().some((_, index) => filters.some(([name]) => name === "broken") && changes(edited(), index).includes("broken")))
+      choose({ show: "broken" });
+  }
   for (const select of [models, tasks, edits]) select.addEventListener("change", () => { choose({}); remember(); });
   find.addEventListener("input", () => { fillFilters(); fillRows(shown.item); remember(); });
   view.addEventListener("click", remember);
@@ -323,6 +332,7 @@ async function browse() {
     const again = place === touched;
     touched = place;
     if (!place || (event.pointerType === "touch" && !again)) return;
+    view.hidden = false;
     choose({ model: named.model, task: named.task, edit: named.edit, show: shown.filter });
     remember();
     byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
@@ -15,7 +16,8 @@ from markupsafe import Markup
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.browser import NOTHING, Carried
-from lesion.report.claims import Claim
+from lesion.report.claims import MOST, Claim
+from lesion.report.names import Names
 from lesion.report.table import Table
 
 if TYPE_CHECKING:
@@ -24,15 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claims:
-    """What a part of the page claims, the most important first; those after the third stand folded."""
+    """What a part of the page claims, the most important first; what follows the first few sentences stands folded."""
 
     claims: tuple[Claim, ...]
     kind: str = field(default="claims", init=False)
 
+    @property
+    def leading(self) -> int:
+        """How many claims stand open: the first, and further ones as long as there are few sentences."""
+        counts = accumulate(len(claim.sentences) for claim in self.claims)
+        return max(1, sum(count <= MOST for count in counts))
+
 
 @dataclass(frozen=True)
 class Check:
-    """A ground to believe the answer of a page, or not to: `good`, `bad` or `open` (not tried)."""
+    """A ground to believe the answer of a page, or not to: `good`, `bad` or `open` (not tried, with the command)."""
 
     mood: Literal["good", "bad", "open"]
     text: str
@@ -114,6 +122,25 @@ class Facts:
 
     facts: tuple[tuple[str, str], ...]
     kind: str = field(default="facts", init=False)
+
+
+def in_short(block: Block, names: Names) -> Block:
+    """A block with short names of models and tasks; within a figure its titles have them."""
+    match block:
+        case Prose():
+            texts, items = names.within(block.paragraphs), names.within(block.items)
+            return replace(block, paragraphs=texts, items=items, title=names(block.title))
+        case Table():
+            return block.in_short(names)
+        case Figure():
+            return replace(block, panels=tuple(replace(each, title=names(each.title)) for each in block.panels))
+        case Folded():
+            blocks = tuple(in_short(each, names) for each in block.blocks)
+            return replace(block, label=names(block.label), blocks=blocks)
+        case Choice():
+            options = tuple((names(name), in_short(option, names)) for name, option in block.options)
+            return replace(block, options=options)
+    return block
 
 
 def entries(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -218,7 +245,7 @@ class Section:
         return self.named or self.short.lower().replace(" ", "-")
 
 
-def study_section(facts: Iterable[tuple[str, str]], notes: Sequence[str], reading: Sequence[str]) -> Section:
+def study_section(facts: Iterable[tuple[str, str]], notes: Sequence[str], reading: Iterable[str]) -> Section:
     """What whoever repeats a study needs: its entries that have a value, its notes, and how to read the page."""
     blocks: list[Block] = [Facts(tuple((name, visible(value)) for name, value in facts if value))]
     if notes:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lesion.report import wording
+from lesion.report.names import Names
 from lesion.tasks.thinking import unclosed
 
 BUDGET = 3_000_000
@@ -68,6 +69,12 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     head = longest // 3
     tail = longest - head
     return f"{clean[:head]}\n[… {len(clean) - longest:,} characters left out of this page …]\n{clean[-tail:]}"
+
+
+def in_short(carried: Carried, names: Names) -> Carried:
+    """The same with short names of models and tasks."""
+    tasks = [task | {"name": names(task["name"])} for task in carried["tasks"]]
+    return carried | {"models": names.within(carried["models"]), "tasks": tasks}
 
 
 def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> Carried:

@@ -1,7 +1,10 @@
-"""Checks that pages share: whether the unedited model is off floor and ceiling, and whether answers can be read."""
+"""Checks that pages share: baseline off floor and ceiling, answers readable, what else was tried, and the command of
+what was not.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 from lesion.report import wording
@@ -31,6 +34,24 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
         yield Check("good", "The unedited model is off floor and ceiling.")
     if few:
         yield Check("bad", f"Fewer than {FEW} items, so chance decides much: {wording.listed(few)}.")
+
+
+def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str], option: str) -> Check:
+    """What was not tried, with the command that does it.
+
+    Args:
+        what: as a noun: `Another kind of ablation`.
+        command: of the command line: `ablate`.
+        models, tasks: of the study.
+        option: that makes the difference: `--replace mean`.
+    """
+    words = ["lesion", command, *models, *flags("--task", tasks)]
+    return Check("open", f"{what}: `{shlex.join(words)} {option}`")
+
+
+def flags(flag: str, values: Iterable[str]) -> list[str]:
+    """`--task A --task B` as words."""
+    return [word for value in values for word in (flag, value)]
 
 
 def readable(worst: float | None, under: str) -> Iterator[Check]:

@@ -162,11 +162,14 @@ const widths = new ResizeObserver((entries) => {
     const wide = box.scrollWidth > box.clientWidth + 1;
     box.classList.toggle("overflows", wide);
     if (box.classList.contains("tall")) endWithWholeRow(box);
-    if (wide && !box.hasAttribute("tabindex")) box.tabIndex = 0; // what moves sideways moves by keys too
+    if (!wide || box.hasAttribute("tabindex")) continue;
+    box.tabIndex = 0; // what moves sideways moves by keys too
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", `${box.firstElementChild?.getAttribute("aria-label") ?? "Chart"}, moved sideways`);
   }
 });
 for (const box of document.querySelectorAll(".scroll")) {
-  box.after(make("p", "hint", "↔ wider than the screen: move it sideways"));
-  if (box.classList.contains("tall")) box.after(make("p", "rest", "↕ more rows: scroll the table"));
+  box.after(make("p", "hint"));
+  if (box.classList.contains("tall")) box.after(make("p", "rest"));
   for (const part of [box, ...box.children]) widths.observe(part);
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
@@ -160,13 +160,20 @@ def _hash(text: str) -> str:
 
 @functools.cache  # it keeps the templates that it has compiled: as dear as a figure
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _code
+    return environment
+
+
+def _code(text: str) -> Markup:
+    """The text, escaped, in which what stands between backquotes is a command."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _left_out(carried: browser.Carried) -> list[tuple[str, int, int]]:

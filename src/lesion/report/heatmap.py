@@ -14,6 +14,8 @@ from lesion.report.plots import LINES, either, tip, unvalidated
 
 MOST_WIDE = 1400
 """A chart asks for at most so much room, in pixels."""
+LETTER = 0.55 * theme.TEXT
+"""The width of a letter or digit, about."""
 
 
 @unvalidated
@@ -48,12 +50,14 @@ def heat(
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
     values = pd.to_numeric(frame["value"])
-    font, widths = _fitting(frame["text"], len(columns))
-    least = _least(frame["text"], len(columns), rows)
+    widths = [_width(str(text), len(columns)) for text in frame["text"]]
+    widest = min(MOST_WIDE, max(widths, default=0))
+    label = max((len(line) for row in rows for line in str(row).split("\n")), default=0)
+    least = min(MOST_WIDE, widest + round(min(170, LETTER * label)) + 18)
     cells = frame.assign(
         size=values.abs(),
         ink=[_ink(math.copysign(strength(abs(value), full, bend), value), colours) for value in values],
-        room=[round(width) for width in widths],
+        room=widths,
     )
     base = alt.Chart()
     known = base.transform_filter("isValid(datum.value)")
@@ -70,10 +74,9 @@ def heat(
         known.mark_rect(fill=theme.SHADE),
         known.mark_rect().encode(fill=sign, opacity=opacity),
         base.mark_text(
-            fontSize=alt.ExprRef(f"(width || {theme.WIDTH}) > {theme.WIDTH} || {font:g} >= 11 ? 11 : {font:g}"),
             lineBreak="\n",
-            lineHeight=font + 2,
-            dy=alt.ExprRef(f"-{(font + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
+            lineHeight=theme.TEXT + 2,
+            dy=alt.ExprRef(f"-{(theme.TEXT + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
         ).encode(
             text=alt.Text(field="text", type="nominal"),
             color=alt.Color(field="ink", type="nominal", scale=None, legend=None),
@@ -82,7 +85,9 @@ def heat(
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
     # What the layers share stands above them once: Altair copies every layer several times.
-    return alt.layer(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}).encode(
+    # In a file, and before a script runs, a map is as wide as its texts need; on the page it is moved sideways.
+    wide = {"width": widest} if widest > theme.WIDTH else {}
+    return alt.layer(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}, **wide).encode(
         x=alt.X(
             field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
@@ -107,20 +112,6 @@ def _ink(strength: float, colours: tuple[str, str]) -> str:
     return theme.text_on(colours[strength < 0], round(min(1.0, abs(strength)), 2))
 
 
-def _least(texts: pd.Series, columns: int, rows: Sequence[Any]) -> int:
-    """How wide a map must be so that its texts have 11 pixels: a narrower screen moves it sideways."""
-    letters = max((len(line) for text in texts for line in str(text).split("\n")), default=0)
-    label = max((len(line) for row in rows for line in str(row).split("\n")), default=0)
-    return min(MOST_WIDE, round(min(170, 5.8 * label) + 18 + columns * (0.56 * 11 * letters + 4)))
-
-
-def _fitting(texts: pd.Series, columns: int) -> tuple[float, list[float]]:
-    """A size at which the texts fit the cells of a file, as far as they can, and the width that each of them needs."""
-    longest = [max(map(len, text.split("\n"))) for text in texts]
-
-    def room(font: float, letters: int) -> float:
-        return columns * (0.56 * font * letters + 2)
-
-    most = max(longest, default=0)
-    font = next((font for font in (11.0, 10.0, 9.0) if room(font, most) <= theme.WIDTH), 8.0)
-    return font, [room(font, letters) for letters in longest]
+def _width(text: str, columns: int) -> int:
+    """How wide a map of so many columns must be for a text to fit its cell."""
+    return round(columns * (LETTER * max(map(len, text.split("\n"))) + 1))

@@ -26,14 +26,26 @@ from lesion.report import heatmap, plots, theme, wording
 from lesion.report.axes import Axis, ratio_axis
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.report.forms import Form, unknown
-from lesion.report.rows import Record, Shown, columns_of, p_text, parts_of, shown_of, unit_of, value_of
+from lesion.report.names import NO_NAMES, Names
+from lesion.report.rows import (
+    Record,
+    Shown,
+    columns_of,
+    named_in_short,
+    p_text,
+    parts_of,
+    shown_of,
+    telling_labels,
+    unit_of,
+    value_of,
+)
 from lesion.report.values import Estimate, Mean
 
 OPENED = ("model", "task", "edit")
 """Fields by which a click on a mark opens the answers behind it."""
 LEGIBLE = 32
 """Up to so many columns the cells of a map have room for a number."""
-NARROW = 8
+NARROW = 10
 """A map of more columns needs more than a third of the page."""
 LINE = 26
 """Characters of a line of a row's name."""
@@ -45,7 +57,7 @@ HUES = {
 """Colours of numbers above and below 0 in a map."""
 HALF = 0.42
 """Half the width of a bar, in places."""
-DENSE = 8
+DENSE = 4
 """From so many rows on, bars stand close."""
 LOW = 84
 """The height of one of many charts beneath one another, in pixels."""
@@ -73,13 +85,13 @@ class Mark:
     also: tuple[str, ...] = field(default=(), kw_only=True)
     wide: bool = field(default=False, kw_only=True)
 
-    def figure(self, records: Sequence[Record], name: str) -> Figure | None:
-        """The figure over lines of a table; None where none of them is drawn."""
-        drawn = [record for record in records if self._drawn(record)]
+    def figure(self, records: Sequence[Record], name: str, names: Names = NO_NAMES) -> Figure | None:
+        """The figure over lines of a table, with short names; None where none of them is drawn."""
+        drawn = [named_in_short(record, names) for record in records if self._drawn(record)]
         if not drawn:
             return None
         panels = []
-        for values, own in grouped(drawn, names_of(self.panel)).items():
+        for values, own in self.panels(drawn):
             alike = [record for record in drawn if unit_of(record) == unit_of(own[0])]
             panels.append(Panel(self.charts(own, alike), " · ".join(values)))
         legend = self.legend(drawn)
@@ -92,6 +104,10 @@ class Mark:
             columns=1 if self.wide else 2,
             wide=self.wide or len(panels) == 1,
         )
+
+    def panels(self, records: Sequence[Record]) -> Iterable[tuple[tuple[str, ...], list[Record]]]:
+        """The words above every panel, and its lines."""
+        return grouped(records, names_of(self.panel)).items()
 
     def charts(self, records: Sequence[Record], every: Sequence[Record]) -> tuple[alt.LayerChart, ...]:
         """The charts of one panel, beneath one another."""
@@ -112,13 +128,20 @@ class Mark:
     def _drawn(self, record: Record) -> bool:
         return all(value_of(record, name) in _several(wanted) for name, wanted in self.only.items())
 
-    def _point(self, record: Record, shown: Shown, x: Any) -> dict[str, Any]:
-        """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers it opens."""
+    def _point(self, record: Record, shown: Shown, x: Any, labels: frozenset[str]) -> dict[str, Any]:
+        """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers it opens.
+
+        Args:
+            record: its line.
+            shown: the number.
+            x: where it stands.
+            labels: those by which lines of the figure differ.
+        """
         value = value_of(record, shown.name)
         low, high = (None if end is None else _number(end, shown) for end in _with_ends(value)[1:])
         opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}
         opened = opened if len(opened) == len(OPENED) else {}
-        text = tip(record, (shown.name, *self.also))
+        text = tip(record, (shown.name, *self.also), labels)
         return {"x": x, "y": _number(value, shown), "low": low, "high": high, "tip": text, **opened}
 
 
@@ -165,7 +188,8 @@ class Profile(Mark):
     ) -> alt.LayerChart:
         """The bars; the upright axis holds the numbers of `every` record, the other one the places of all `placed`."""
         y, over = shown_of(records[0], self.y), shown_of(records[0], self.over)
-        rows = [self._point(record, y, value_of(record, over.name)) for record in records]
+        labels = telling_labels(placed)
+        rows = [self._point(record, y, value_of(record, over.name), labels) for record in records]
         frame = pd.DataFrame(rows).assign(
             base=[0.0 if not self.base else _number(value_of(record, self.base), y) for record in records],
             full=[not self.filled or bool(value_of(record, self.filled)) for record in records],
@@ -231,6 +255,8 @@ class Map(Mark):
         hue: what numbers above 0 are: a `loss`, a `gain`, or a `share` of something.
         shown: the field that is written in the cells and on pointing; by default `value`.
         blank: a field: cells for which it is true have an outline alone, whatever their number.
+        depth: a field: rows in which it differs (models of 8 and of 10 blocks) stand in panels of their own, so that
+            no column holds the fifth block of six and of thirty.
     """
 
     value: str
@@ -241,15 +267,28 @@ class Map(Mark):
     hue: Literal["loss", "gain", "share"] = "loss"
     shown: str = ""
     blank: str = ""
+    depth: str = ""
+
+    @override
+    def panels(self, records: Sequence[Record]) -> Iterable[tuple[tuple[str, ...], list[Record]]]:
+        depths = sorted({value_of(record, self.depth) or 0 for record in records}) if self.depth else [0]
+        if len(depths) == 1:
+            return super().panels(records)
+        deep = {depth: [r for r in records if (value_of(r, self.depth) or 0) == depth] for depth in depths}
+        return [
+            ((*values, wording.counted(depth, "block")), own)
+            for depth, alike in deep.items()
+            for values, own in super(Map, self).panels(alike)
+        ]
 
     @override
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         over, up = (shown_of(records[0], name) for name in (self.over, self.up))
-        columns = _columns(every, over.name)
+        columns, labels = _columns(records if self.depth else every, over.name), telling_labels(every)
         written = shown_of(records[0], self.shown or self.value)
         rows = [
             {
-                **self._point(record, written, value_of(record, over.name)),
+                **self._point(record, written, value_of(record, over.name), labels),
                 "y": _label(up.form(value_of(record, up.name))),
                 "value": None if math.isnan(number := self._strength(record)) else number,
                 "text": _short(written, value_of(record, written.name)) if len(columns) <= LEGIBLE else "",
@@ -313,7 +352,7 @@ class Curves(Mark):
         y, over = numbers[0], shown_of(records[0], self.over)
         names = self._names(every)
         rows = [
-            {**self._point(record, number, _number(value_of(record, over.name), over)), "series": name}
+            {**self._point(record, number, _number(value_of(record, over.name), over), frozenset()), "series": name}
             for number in numbers
             for record, name in zip(records, self._series_of(records, number, every), strict=True)
         ]
@@ -390,9 +429,9 @@ class Points(Mark):
     @plots.unvalidated
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         y, across = shown_of(records[0], self.y), shown_of(records[0], self.x)
-        names = series_of(every, self.by)
+        names, labels = series_of(every, self.by), telling_labels(every)
         rows = [
-            {**self._point(record, y, _number(value_of(record, across.name), across)), "series": name}
+            {**self._point(record, y, _number(value_of(record, across.name), across), labels), "series": name}
             for record, name in zip(records, _series(records, self.by, every), strict=True)
         ]
         places = [_number(value_of(record, across.name), across) for record in every]
@@ -436,10 +475,10 @@ class Bars(Mark):
         value = shown_of(records[0], self.value)
         records = _furthest(records, value, self.most)
         names = series_of(every, self.by)
-        colours = {name: theme.tone(index) for index, name in enumerate(names)}
+        colours, labels = {name: theme.tone(index) for index, name in enumerate(names)}, telling_labels(every)
         rows = []
         for record, name in zip(records, _series(records, self.by, every), strict=True):
-            point = self._point(record, value, 0.0)
+            point = self._point(record, value, 0.0, labels)
             label = _label(" · ".join(texts(record, names_of(self.up))))
             rows.append({**point, "x": point["y"], "y": label, "colour": colours[name]})
         repeats = [
@@ -514,15 +553,15 @@ def _has(record: Record, name: str) -> bool:
     return any(hasattr(row, name) for row in parts_of(record))
 
 
-def tip(record: Record, names: Sequence[str]) -> str:
+def tip(record: Record, names: Sequence[str], labels: frozenset[str]) -> str:
     """What pointing at a mark shows: what tells its line apart, the number with its interval and its test, the rest."""
-    labels = [
+    apart = [
         f"{shown.title.lower()}{wording.SPACE}{shown.write(getattr(row, shown.name))}"
         for row in parts_of(record)
         for shown in columns_of(type(row))
-        if shown.label and shown.title and not unknown(getattr(row, shown.name)) and getattr(row, shown.name) != ""
+        if shown.name in labels and not unknown(getattr(row, shown.name)) and getattr(row, shown.name) != ""
     ]
-    return "\n".join([*labels, *(f"{shown_of(record, name).title}: {_told(record, name)}" for name in names)])
+    return "\n".join([*apart, *(f"{shown_of(record, name).title}: {_told(record, name)}" for name in names)])
 
 
 def _told(record: Record, name: str) -> str:

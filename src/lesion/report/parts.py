@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lesion.plain import plain, visible
-from lesion.report import wording
+from lesion.report import browser, wording
 from lesion.report.blocks import (
     Block,
     Check,
@@ -27,19 +28,25 @@ from lesion.report.blocks import (
     Prose,
     Section,
     entries,
+    in_short,
     study_section,
 )
 from lesion.report.browser import NOTHING, Carried
 from lesion.report.claims import Claim
 from lesion.report.marks import Mark
+from lesion.report.names import NO_NAMES, Names
 from lesion.report.rows import Rows
 from lesion.report.table import Table, Wide
 
 TERMINAL_ROWS = 4
 """Rows of the main table in a terminal, without `--all`."""
+COLUMNS, SMALL_COLUMNS = 2, 3
+"""Of panels side by side where a figure takes the whole width of a page."""
 IN_DETAIL = "In detail"
 """The heading of what the first part has beneath the answer."""
 ALL = "--all for the rest"
+MOST_CHECKS = 4
+"""Whether the answer can be believed is said in so many lines."""
 TERMINAL_CLAIMS = 2
 """Claims in a terminal, without `--all`."""
 
@@ -58,6 +65,7 @@ class Part:
         own: blocks that only this part has, beneath the claims.
         wide: whether it takes the whole width of the page.
         table: whether the rows have a table; not where another part has the same.
+        names: of models and tasks, which people read in short.
     """
 
     title: str
@@ -69,6 +77,22 @@ class Part:
     own: tuple[Block, ...] = ()
     wide: bool = False
     table: bool = True
+    names: Names = NO_NAMES
+
+    def in_short(self, names: Names) -> Part:
+        """The same with short names; files keep the full ones."""
+        claims = tuple(
+            replace(claim, sentences=names.within(claim.sentences), subject=names(claim.subject))
+            for claim in self.claims
+        )
+        return replace(
+            self,
+            title=names(self.title),
+            about=names(self.about),
+            claims=claims,
+            own=tuple(in_short(block, names) for block in self.own),
+            names=names,
+        )
 
     @property
     def name(self) -> str:
@@ -78,12 +102,16 @@ class Part:
 
     def figures(self) -> list[Figure]:
         """Its figures, each with a name of its own."""
+        return list(self._figures)
+
+    @cached_property
+    def _figures(self) -> tuple[Figure, ...]:
         records = self.rows.records if self.rows else ()
         named = (
-            mark.figure(records, f"{self.name}-{number}" if number > 1 else self.name)
+            mark.figure(records, f"{self.name}-{number}" if number > 1 else self.name, self.names)
             for number, mark in enumerate(self.marks, 1)
         )
-        return [figure for figure in named if figure is not None]
+        return tuple(figure for figure in named if figure is not None)
 
     def section(self, answer: Claim | None = None, *, first: bool = False) -> Section:
         """The part as a section.
@@ -98,21 +126,31 @@ class Part:
             if claim is not answer or len(claim.sentences) > 1
         )
         figures = self.figures()[1:] if first else self.figures()
-        blocks: list[Block] = [*figures[:1]]
+        shown = [excerpt(figure, wide=self.wide or first) for figure in (*self.figures()[:1], *figures[:1])]
+        blocks: list[Block] = [*shown[1:]]
         if claims:
             blocks.append(Claims(claims))
         if self.about:
             blocks.append(Prose((self.about,)))
         blocks += self.own
-        if figures[1:]:
-            blocks.append(Folded("More charts", tuple(figures[1:])))
+        if more := [figure for figure in self.figures() if all(figure is not each for each in shown)]:
+            blocks.append(Folded("More charts", tuple(more)))
         if self.table and self.rows is not None and self.rows.records and self.rows.visible:
-            table = Table.of(self.rows)
+            table = Table.of(self.rows).in_short(self.names)
             blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
-        if not figures and not claims and not self.own:  # numbers alone stand behind everything that is said
+        # Numbers alone, and folded charts, stand behind everything that is said.
+        if not figures and not claims and all(isinstance(block, Folded) for block in self.own):
             return Section(self.short or self.title, self.title, tuple(blocks), within="tables")
         title = IN_DETAIL if first else self.title
         return Section(title if first else self.short or title, title, tuple(blocks), within="evidence", wide=self.wide)
+
+
+def excerpt(figure: Figure, *, wide: bool) -> Figure:
+    """The figure, or of one with many panels the first two rows; it has no files then, the whole one has."""
+    columns = (SMALL_COLUMNS if figure.small else COLUMNS) if wide else 1
+    return (
+        figure if len(figure.panels) <= 2 * columns else replace(figure, name="", panels=figure.panels[: 2 * columns])
+    )
 
 
 def answer_of(parts: Sequence[Part]) -> Claim | None:
@@ -155,25 +193,27 @@ def page(
     """
     answer = answer_of(parts)
     first = next(iter(parts), None)
+    names = first.names if first else NO_NAMES
     figure = next(iter(first.figures()), None) if first else None
     sections = [part.section(answer, first=part is first) for part in parts]
     own = facts or entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
-    ending = study_section(own, notes, reading)
+    known = [f"Short names: {names.note}."] if names.note else []
+    ending = study_section(own, [*map(names, notes), *known], map(names, reading))
     if paragraph:
         ending = replace(ending, blocks=(Prose((paragraph,), title="A paragraph to copy", quiet=False), *ending.blocks))
     unseen = (part.rows for part in parts if part.table and part.rows is not None and not part.rows.records)
     files = tuple(map(Table.of, unseen))
     return Page(
-        title=visible(title),
+        title=visible(names(title)),
         eyebrow=eyebrow,
         sections=(*(section for section in sections if section.blocks), ending),
         version=version,
         approximate=approximate,
-        carried=carried,
+        carried=browser.in_short(carried, names),
         tables=files,
-        opening=Opening(answer_text(answer) if answer else "", figure, basis),
-        checks=tuple(checks),
-        examples=tuple(examples),
+        opening=Opening(answer_text(answer) if answer else "", figure and excerpt(figure, wide=True), names(basis)),
+        checks=tuple(replace(check, text=names(check.text)) for check in checks[:MOST_CHECKS]),
+        examples=tuple(replace(each, edit=names(each.edit), task=names(each.task)) for each in examples),
     )
 
 
@@ -197,7 +237,7 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
         if part.rows is None or not part.rows.records or not part.table:
             continue
         rows = part.rows if every else _strongest(part.rows)
-        shown += [Text(), Wide(Table.of(rows).terminal(), "" if every else ALL)]
+        shown += [Text(), Wide(Table.of(rows).in_short(part.names).terminal(), "" if every else ALL)]
     if approximate:
         shown.append(Text(f"Approximate: {plain(approximate)}"))
     return Group(*shown)

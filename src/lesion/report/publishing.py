@@ -127,7 +127,8 @@ def _drawn(
         before = numbers.setdefault(id(chart), [])
         number = before[0] if before else len(carried)
         name = f"c{number}-" + "again-" * len(before)
-        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **plain} if small else plain), name)
+        width = theme.SMALL if small else theme.HALF_PAGE
+        picture = drawing.apart(drawing.svg({"width": width, **plain}), name)
         pictures.append((Markup(picture), number))
         if not before:
             carried.append({key: value for key, value in own.items() if key != "config"})

@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
 from lesion.report.forms import ByUnit, Form, Write, plain, unknown
+from lesion.report.names import Names
 from lesion.report.values import Estimate, Mean, Value
 
 
@@ -221,8 +222,17 @@ def shown_of(record: Record, name: str) -> Shown:
 
 
 def unit_of(record: Record) -> str | None:
-    """In which unit the numbers of a line are, where it says so."""
-    return next((row.unit for row in parts_of(record) if hasattr(row, "unit")), None)
+    """In which unit the numbers of a line are, where a column's form differs by it and the line says so."""
+    rows = parts_of(record)
+    units = _units(tuple(map(type, rows)))
+    return next((unit for row in rows if (unit := getattr(row, "unit", None)) in units), None)
+
+
+@cache
+def _units(rows: tuple[type[Row], ...]) -> frozenset[str]:
+    """The units for which columns have a form."""
+    forms = [shown.form for row in rows for shown in columns_of(row)]
+    return frozenset(unit for form in forms if isinstance(form, ByUnit) for unit in form.forms)
 
 
 def text_of(record: Record, name: str) -> str:
@@ -230,11 +240,35 @@ def text_of(record: Record, name: str) -> str:
     return shown_of(record, name).write(value_of(record, name))
 
 
+def named_in_short(record: Record, names: Names) -> Record:
+    """A line whose columns and headings have short names of models and tasks."""
+
+    def short(row: Row | None) -> Row | None:
+        if row is None:
+            return None
+        shown = {column.name for column in columns_of(type(row))} | {"model", "task", "heading"}
+        texts = {name: getattr(row, name) for name in type(row).model_fields if name in shown and name != "edit"}
+        return row.model_copy(update={name: names(text) for name, text in texts.items() if isinstance(text, str)})
+
+    return tuple(map(short, record)) if isinstance(record, tuple) else short(record) or record
+
+
 def subject(record: Record, records: Sequence[Record]) -> str:
     """The labels of a line that tell it apart from the others (`llama · sums`); empty where none does."""
-    labels = [shown for row in parts_of(record) for shown in columns_of(type(row)) if shown.label and shown.title]
-    telling = [s for s in labels if len({str(value_of(other, s.name)) for other in records}) > 1]
-    return " · ".join(text for shown in telling if (text := text_of(record, shown.name)) != wording.DASH)
+    telling = telling_labels(records)
+    names = [shown.name for row in parts_of(record) for shown in columns_of(type(row)) if shown.name in telling]
+    return " · ".join(text for name in names if (text := text_of(record, name)) != wording.DASH)
+
+
+def telling_labels(records: Sequence[Record]) -> frozenset[str]:
+    """The labels by which lines differ."""
+    values: dict[str, set[str]] = {}
+    for record in records:
+        for row in parts_of(record):
+            for shown in columns_of(type(row)):
+                if shown.label and shown.title:
+                    values.setdefault(shown.name, set()).add(str(getattr(row, shown.name)))
+    return frozenset(name for name, several in values.items() if len(several) > 1)
 
 
 def flat(record: Record, of: Sequence[type[Row]]) -> dict[str, Any]:

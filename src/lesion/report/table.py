@@ -6,7 +6,7 @@ A table has its numbers unrounded in a data frame; its columns say how each is w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from rich.text import Text
 from lesion.plain import plain as one_line
 from lesion.report import wording
 from lesion.report.forms import ByUnit, Write, plain, unknown
+from lesion.report.names import Names
 from lesion.report.rows import Rows, Shown, flat
 from lesion.report.values import Estimate, Mean
 
@@ -49,6 +50,10 @@ class Column:
     def write(self, row: Any) -> str:
         """The text of the cell of a row, one of `Table.records`."""
         return self.row(row) if self.row is not None else self.form(row[self.key])
+
+    def in_short(self, names: Names) -> Column:
+        """The same with short names of models and tasks."""
+        return replace(self, title=names(self.title), row=lambda row: names(self.write(row)))
 
 
 def _keys(columns: Sequence[Shown]) -> list[str]:
@@ -141,6 +146,11 @@ class Table:
             rows.only_marked,
             rows.ordered,
         )
+
+    def in_short(self, names: Names) -> Table:
+        """The same table as people see it, with short names of models and tasks; the file keeps the full ones."""
+        columns = tuple(column if column.number else column.in_short(names) for column in self.columns)
+        return replace(self, title=names(self.title), caption=names(self.caption), columns=columns)
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -23,8 +23,12 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 """Marks of series, in the same order: no series is told from another by its colour alone."""
 WIDTH, HEIGHT = 520, 260
 """Of a chart in a file, in pixels before scaling; on the page a chart is as wide as its panel."""
+TEXT = 12
+"""The size of all text in a chart, in pixels: no chart is drawn smaller than it is."""
 SMALL = 250
 """The width of a chart's picture in a figure of small panels."""
+HALF_PAGE = 400
+"""The width of other pictures on a page, until a script draws them as wide as their panel."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 
 
@@ -39,8 +43,8 @@ def config() -> dict[str, Any]:
         "labelColor": SOFT,
         "titleColor": SOFT,
         "titleFontWeight": "normal",
-        "labelFontSize": 11,
-        "titleFontSize": 11.5,
+        "labelFontSize": TEXT,
+        "titleFontSize": TEXT,
         "gridColor": LINE,
         "domain": False,
         "ticks": False,
@@ -57,12 +61,19 @@ def config() -> dict[str, Any]:
         # Charts that stand above one another in a panel have their plots in line.
         "axisY": {"minExtent": 58, "maxExtent": 58, "tickCount": 5},
         "range": {"category": list(TONES), "symbol": list(SHAPES)},
-        "legend": {"labelColor": INK, "titleColor": SOFT, "orient": "bottom", "columns": 3, "labelLimit": 260},
+        "legend": {
+            "labelColor": INK,
+            "titleColor": SOFT,
+            "orient": "bottom",
+            "columns": 3,
+            "labelLimit": 320,
+            "labelFontSize": TEXT,
+        },
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "frame": "group", "offset": 8},
         "line": {"strokeWidth": 1.8},
         "point": {"size": 34, "filled": True, "opacity": 1},
         "rule": {"color": SOFT},
-        "text": {"color": INK, "fontSize": 11},
+        "text": {"color": INK, "fontSize": TEXT},
     }
 
 

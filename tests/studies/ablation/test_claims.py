@@ -93,10 +93,14 @@ def test_prompts_without_the_chat_template_that_a_model_has_are_said_where_nothi
     assert "The model has a chat template, and the prompts were sent without it" in told(valid(summary))[0]
 
 
-def test_what_all_models_share_comes_first_and_every_model_follows():
+def test_what_all_models_share_is_said_once_and_a_model_of_which_more_holds_follows():
     texts = told(study()[0])
     assert texts[0].startswith("In both models block 2 is critical for sums and spares facts.")
-    assert [text.partition(":")[0] for text in texts[1:3]] == ["base", "child"]
+    assert not any(text.startswith(("base:", "child:")) for text in texts)
+    summary = form()
+    summary["models"][1]["tasks"][0]["cells"][1]["critical"] = True
+    texts = told(valid(summary))
+    assert [text.partition(":")[0] for text in texts[1:2]] == ["child"]
 
 
 def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
@@ -105,7 +109,7 @@ def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
         task["cells"].pop()
     texts = told(valid(summary))
     depth = len(summary["models"][0]["tasks"][0]["cells"])
-    assert texts[0].startswith(f"In both models of {depth} blocks block 2 is critical for sums")
+    assert texts[0].startswith(f"In both models of {depth} blocks, block 2 is critical for sums")
     assert not any("all 3 models" in text for text in texts)
 
 
@@ -260,6 +264,6 @@ def test_before_any_cut_the_unedited_model_is_told_and_before_that_nothing():
     summary = form(models=("base",), tasks=("sums",))
     summary["models"][0]["tasks"][0]["cells"] = []
     assert told(valid(summary)) == [
-        "sums: 90.0 % [59.6, 98.2] of 10 items right without a cut; no cut has been measured yet."
+        "On sums 90.0 % [59.6, 98.2] of 10 items right without a cut; no cut has been measured yet."
     ]
     assert told(valid(form((), ()))) == ["Nothing has been measured yet."]

@@ -228,7 +228,7 @@ def test_a_study_of_running_text_alone_has_a_page_whose_verdict_is_about_it(caps
     assert "● is critical" not in done.out
     result = api.result(out)
     (claim,) = result.claims
-    assert claim.sentences[0].startswith("The perplexity of primer:text is multiplied by ")
+    assert claim.sentences[0].startswith("The perplexity of text is multiplied by ")
     assert f"without {place('block', 0)}" in claim.sentences[0]
     assert result.page().opening.verdict == claim.sentences[0]
 

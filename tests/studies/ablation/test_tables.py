@@ -42,4 +42,4 @@ def test_the_terminal_marks_critical_blocks_and_shows_few_rows_unless_all_are_wa
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are():
-    assert "[bold]x[/bold]" in shown(study(models=("[bold]x[/bold]", "b"), tasks=("[red]t",))[0])
+    assert "[bold]x" in shown(study(models=("[bold]x", "b"), tasks=("[red]t",))[0])

@@ -213,9 +213,10 @@ def test_a_layer_is_told_from_the_null_only_above_the_quantile_over_shuffles_eve
 
 def test_what_was_not_tried_names_what_to_add(single):
     alone = changed(single, study={"runs": 1}, critical=None, compared=None)
+    command = "`lesion drift bundled:llama-base --task primer:arithmetic"
     assert {text for mood, text in checks(alone) if mood != "good"} == {
-        "One run: nothing is tested. Add --runs 5.",
-        "Critical blocks: not compared. Add a layer study with --study FOLDER.",
+        f"A test over several runs: {command} --runs 5`",
+        f"A comparison with critical blocks: {command} --study FOLDER`",
     }
 
 

@@ -217,8 +217,8 @@ def test_without_an_edit_the_unedited_model_is_said_and_without_an_answer_that_n
     for task in values["tasks"]:
         task["cells"] = []
     text = said(claims.what_the_model_can(made.evaluated(values)))
-    assert "primer:arithmetic: 88.0 % [82.8, 91.8] right without an edit (200 items)." in text
-    assert "primer:text: perplexity 3.2 [3.1, 3.3] without an edit (60 items)." in text
+    assert "On primer:arithmetic 88.0 % [82.8, 91.8] right without an edit (200 items)." in text
+    assert "On primer:text perplexity 3.2 [3.1, 3.3] without an edit (60 items)." in text
     assert "Nothing has been measured" in said(claims.what_the_model_can(made.evaluated(values | {"tasks": []})))
 
 

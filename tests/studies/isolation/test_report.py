@@ -129,17 +129,23 @@ def test_hostile_names_add_no_element_and_no_attribute():
     }
 
 
+def short(task: str) -> str:
+    return task.removeprefix("primer:")
+
+
 def test_the_item_browser_carries_the_baseline_and_every_edit_but_no_random_control(whole, text):
     carried = data(text)
     tried = [edit.edit for edit in whole.evaluation.tried]
-    of_skill = [cell["edit"] for cell in carried["cells"] if carried["tasks"][cell["task"]]["name"] == made.SKILL]
+    of_skill = [
+        cell["edit"] for cell in carried["cells"] if carried["tasks"][cell["task"]]["name"] == short(made.SKILL)
+    ]
     assert of_skill == ["baseline", *tried]
-    assert made.TEXT not in [task["name"] for task in carried["tasks"]]
+    assert short(made.TEXT) not in names
     for cell in carried["cells"]:
         task = carried["tasks"][cell["task"]]["name"]
         for i, number in enumerate(cell["texts"]):
-            assert carried["texts"][number] == made.said(task, cell["edit"], i)
-            assert cell["verdicts"][i] == ("1" if made.right(task, cell["edit"], i) else "0")
+            assert carried["texts"][number] == made.said(f"primer:{task}", cell["edit"], i)
+            assert cell["verdicts"][i] == ("1" if made.right(f"primer:{task}", cell["edit"], i) else "0")
 
 
 def test_without_answers_there_is_no_item_browser():
@@ -156,7 +162,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_pa
     text = write_isolation(tmp_path, made.summary(summary)).read_text("utf-8")
     written = json.loads((tmp_path / "summary.json").read_text("utf-8"))["evaluation"]["tasks"][3]["cells"][0]
     assert (written["result"]["value"], written["change"]["value"]) == (None, None)
-    assert "Not a finite number: primer:text under MathNeuro" in text
+    assert "Not a finite number: text under MathNeuro" in text
 
 
 def test_selections_have_a_row_per_matrix_whose_counts_add_up(whole):

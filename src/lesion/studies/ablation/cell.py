@@ -28,10 +28,11 @@ def verdict_text(outcome: Outcome | None) -> str:
 
 
 class Labels(Row):
-    """Which model and task a line of a layer study is about."""
+    """Which model and task a line of a layer study is about; `blocks` of the model, where it matters."""
 
     model: str = column("Model", label=True)
     task: str = column("Task", label=True)
+    blocks: int | None = None
 
 
 class Scores(Endings):

@@ -45,13 +45,18 @@ class Group(NamedTuple):
     " quarter is lost, by its own test. More of A than of C: by a test of the difference",
 )
 def which_blocks(material: Material) -> Iterable[Claim]:
-    """Per unit and factor: what all models share; then every model that is alone or differs."""
+    """Per unit and factor: what all models share; then every model that is alone or of which something else holds."""
     for sweep in alike(material.curves, "unit", "factor"):
         models = alike((curve for curve in sweep if curve.cells), "model")
+        answers: dict[str, Sequence[Curve]] = {}
         for among, curves in _depths(models):
-            yield _claim(curves, f"In {among} ")
+            claim = _claim(curves, f"In {among} ")
+            answers[wording.capital(claim.sentences[0].removeprefix(f"In {among} "))] = curves
+            yield claim
         for curves in models:
-            yield _claim(curves, subject=_subject(curves[0], material))
+            claim = _claim(curves, subject=_subject(curves[0], material))
+            if curves[0] not in answers.get(claim.sentences[0], ()):
+                yield claim
 
 
 def _subject(curve: Curve, material: Material) -> str:
@@ -244,7 +249,7 @@ def unedited(material: Material) -> Iterable[Claim]:
     for model, result in summary.results:
         if not result.cells:
             number = f"{SHARE.text(result.baseline.accuracy)} of {wording.counted(result.items, 'item')}"
-            text = f"{result.task}: {number} right without a cut; no cut has been measured yet."
+            text = f"On {result.task} {number} right without a cut; no cut has been measured yet."
             yield Claim((text,), subject=material.among(model))
     if not any(chain.from_iterable((model.tasks, model.texts) for model in summary.models)):
         yield Claim(("Nothing has been measured yet.",))
@@ -308,7 +313,7 @@ def _depths(models: Sequence[Sequence[Curve]]) -> list[tuple[str, list[Curve]]]:
     for depth, own in by_depth.items():
         name = "both models" if len(own) == 2 else f"all {len(own)} models"
         if len(own) > 1:
-            named_depths.append((name + f" of {depth} blocks" * (len(by_depth) > 1), list(chain.from_iterable(own))))
+            named_depths.append((name + f" of {depth} blocks," * (len(by_depth) > 1), list(chain.from_iterable(own))))
     return named_depths
 
 

@@ -16,7 +16,7 @@ from lesion.core.database import FILE as DATABASE
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
-from lesion.report import browser, parts, wording
+from lesion.report import browser, checks, parts, wording
 from lesion.report.blocks import Check, Example, Page
 from lesion.report.browser import Offered
 from lesion.report.forms import POINTS, WHOLE_SHARE
@@ -26,7 +26,6 @@ from lesion.report.rows import Rows
 from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.statistics.critical import rule
-from lesion.statistics.detectable import CEILING
 from lesion.studies.ablation import claims
 from lesion.studies.ablation.analyses import (
     dissociation,
@@ -197,12 +196,27 @@ def cells(material: Material) -> Rows:
         " McNemar test). p critical: it takes at most half of the accuracy above guessing. Both are Holm-corrected over"
         " the blocks of one model and task. Spared: it takes less than a quarter, by its own test."
     )
+    blocks = _blocks(material)
+    lines = [
+        (curve.labels.model_copy(update={"blocks": blocks[curve.model]}), *curve.columns(cell))
+        for curve in material.curves
+        for cell in curve.cells
+    ]
     return Rows(
-        "layers", [(curve.labels, *curve.columns(cell)) for curve in material.curves for cell in curve.cells],
+        "layers", lines,
         (Labels, Unedited, Forced, OverClusters, Cell), "Every cell", caption, "marked",
         f"only what {wording.call(True)}" if summary.stopped else "critical only", most="size",
         brief=("model", "task", "unit", "factor", "layer", "accuracy", "outcome", "decided"),
     )  # fmt: skip
+
+
+def _blocks(material: Material) -> dict[str, int]:
+    """How many blocks every model has; of one without a family, as many as are planned."""
+    known: dict[str, int] = {}
+    for curve in material.curves:
+        known[curve.model] = max(known.get(curve.model, 0), *(layer + 1 for layer in curve.layers))
+    families = material.summary.invariance.families if material.summary.invariance else ()
+    return known | {m.model: m.blocks for family in families for m in family.members if m.blocks}
 
 
 def _main(material: Material) -> Part:
@@ -230,11 +244,10 @@ def _marks(material: Material) -> Iterator[Mark]:
         caption=f"Accuracy without each block, below the unedited model's, with {level} intervals.",
     )  # fmt: skip
     rows = "model" if "model" in differing else "factor" if differing else "task"
-    depth = " The same number is another depth in a model with more blocks." * (rows == "model")
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)
     cells_map = Map(
-        "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop",
-        caption=f"Accuracy lost without each block, in points. Boxed: {call}.{depth}",
+        "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop", depth="blocks",
+        caption=f"Accuracy lost without each block, in points. Boxed: {call}.",
     )  # fmt: skip
     if rows != "task" or len({curve.task for curve in material.curves}) > FEW_TASKS:
         yield cells_map
@@ -247,15 +260,12 @@ def _checks(material: Material) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
     summary = material.summary
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
-    high = [result.task for _, result in summary.results if (result.baseline.accuracy.low or 0.0) > CEILING]
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
         yield Check("bad", f"The unedited model knows too little to tell: {why}.")
-    elif high:
-        tasks = wording.listed(list(dict.fromkeys(high)))
-        yield Check("open", f"At the ceiling, so that no gain can show: {tasks}.")
-    elif summary.results:
-        yield Check("good", "The unedited model is off floor and ceiling.")
+    else:
+        measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for _, r in summary.results}
+        yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
     critical = [cell for curve in material.curves for cell in curve.marked]
     if critical:
         broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
@@ -271,9 +281,10 @@ def _checks(material: Material) -> Iterator[Check]:
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves:
-        tasks = " ".join(f"--task {choice.name}" for choice in summary.study.tasks)
-        command = f"lesion ablate {summary.study.models[0].name} {tasks} --replace mean"
-        yield Check("open", f"Another kind of ablation, such as the mean: {command}")
+        study = summary.study
+        models, task_names = ([choice.name for choice in choices] for choices in (study.models[:1], study.tasks))
+        what = "Another kind of ablation, such as the mean"
+        yield checks.untried(what, "ablate", models, task_names, "--replace mean")
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}

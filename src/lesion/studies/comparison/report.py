@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.result import StudyResult
 from lesion.errors import LesionError
 from lesion.plain import visible
-from lesion.report import wording
+from lesion.report import browser, wording
 from lesion.report.blocks import Block, Check, Folded, Page, Prose, entries
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
@@ -185,7 +185,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
             tests = sum(cell.task == task.name for _, cell in unedited)
             if not task.scored and task.items < FEW and tests:
                 least = math.ceil(math.log2(2 * tests / wording.ALPHA))
-                few = f"{task.name}: {wording.counted(task.items, 'item')};"
+                few = f"On {wording.counted(task.items, 'item')} of {task.name}"
                 if least > task.items:
                     found.append(Check("bad", f"{few} no difference of unedited models can be significant."))
                 else:
@@ -207,4 +207,5 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         if self.matches is None:
             return page
         items = of_items.table(self.summary, self.matches)
-        return replace(page, carried=of_items.carried(self.summary, self.matches), tables=(*page.tables, items))
+        carried = browser.in_short(of_items.carried(self.summary, self.matches), self.names)
+        return replace(page, carried=carried, tables=(*page.tables, items))

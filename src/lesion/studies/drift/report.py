@@ -15,6 +15,7 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.report import blocks as page_blocks
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Check, Folded, Page, Prose, Series
+from lesion.report.checks import untried
 from lesion.report.files import fragment
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Curves
@@ -163,10 +164,14 @@ class DriftResult(StudyResult[DriftSummary]):
         text = f"Like shuffled tokens: {'; '.join(lowest)}." if lowest else "Every layer is above shuffled tokens."
         checks.append(Check("bad" if lowest else "good", text))
         if self.summary.study.runs == 1:
-            checks.append(Check("bad", "One run: nothing is tested. Add --runs 5."))
+            checks.append(self._untried("A test over several runs", "--runs 5"))
         if models and all(model.critical is None for model in models):
-            checks.append(Check("open", "Critical blocks: not compared. Add a layer study with --study FOLDER."))
-        return checks[:4]
+            checks.append(self._untried("A comparison with critical blocks", "--study FOLDER"))
+        return checks
+
+    def _untried(self, what: str, option: str) -> Check:
+        study = self.summary.study
+        return untried(what, "drift", [model.name for model in study.models], [study.task.name], option)
 
     @override
     def parts(self) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
-from lesion.report.checks import FEW
+from lesion.report.checks import FEW, untried
 from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
@@ -101,16 +101,19 @@ class EffectsResult(StudyResult[EffectsSummary]):
             few = "; with so few items chance decides much" if task.items < FEW else ""
             mood: Literal["good", "bad"] = "good" if known > 0.5 and not few else "bad"
             share = WHOLE_SHARE.text(known)
-            checks.append(Check(mood, f"{task.task}: the model gives {share} of gold tokens most probability{few}."))
+            checks.append(Check(mood, f"On {task.task} the model gives {share} of gold tokens most probability{few}."))
             strange = [each for each in (task.classes.present if task.classes else ()) if each.name == UNKNOWN]
             checks += [
-                Check("open", f"{task.task}: gold text of {wording.counted(each.items, 'item')} is not as the tokenizer"
-                      " gives it back; their tokens are of no class.")
+                Check("open", f"The gold text of {wording.counted(each.items, 'item')} of {task.task} is not as the"
+                      " tokenizer gives it back; their tokens are of no class.")
                 for each in strange
             ]  # fmt: skip
         if self.summary.study.study is None:
-            checks.append(Check("open", "Lost answers: not compared. Run lesion ablate, and add --study FOLDER."))
-        return checks[:4]
+            study = self.summary.study
+            models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
+            what = "A comparison with lost answers, by --study layers, after"
+            checks.append(untried(what, "ablate", models, tasks, "--out layers"))
+        return checks
 
     @override
     def parts(self) -> tuple[Part, ...]:

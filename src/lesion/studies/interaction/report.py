@@ -191,7 +191,8 @@ class InteractionResult(StudyResult[InteractionSummary]):
             worst = max(ends, key=_unreadable)
             found += checks.readable(_unreadable(worst), named(study, worst.places))
         if study.factor == 0:
-            found.append(Check("open", f"Weaker edits: --factor 0.5 scales {noun(study)}s in part."))
+            tasks = [task.name for task in study.tasks]
+            found.append(checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5"))
         return found
 
 

@@ -152,7 +152,7 @@ def what_the_model_can(evaluation: Evaluation) -> Iterable[Claim]:
     for task in evaluation.tasks if not evaluation.tried else ():
         result, items = task.baseline.result, counted(task.items, "item")
         what = f"perplexity {Form(4, significant=True).text(result)}" if task.scored else f"{SHARE.text(result)} right"
-        yield Claim((f"{task.name}: {what} without an edit ({items}).",))
+        yield Claim((f"On {task.name} {what} without an edit ({items}).",))
 
 
 @rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
 from lesion.report.blocks import Choice as Chooser
-from lesion.report.checks import FEW
+from lesion.report.checks import FEW, flags, untried
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Part
@@ -43,6 +43,7 @@ from lesion.studies.isolation.result import (
     Selection,
     SuperWeight,
 )
+from lesion.studies.isolation.study import IsolationStudy
 
 MOST_MAPS = 16
 """At most so many selections are drawn; the CSV file has them all."""
@@ -134,7 +135,18 @@ class IsolationResult(StudyResult[IsolationSummary]):
     @override
     def checks(self) -> list[Check]:
         evaluation = self.summary.evaluation
-        return [] if evaluation is None or not evaluation.tried else list(_checks(evaluation, self.lines))
+        if evaluation is None or not evaluation.tried:
+            return []
+        study = self.summary.study
+
+        def again(what: str, option: str) -> Check:
+            if isinstance(study, IsolationStudy):
+                own = [study.model.name, *flags("--skill", [study.skill]), *flags("--control", study.controls)]
+                return untried(what, "isolate", own, [task.name for task in study.tasks], option)
+            own = [study.model.name, *flags("--edit", study.edits)]
+            return untried(what, "evaluate", own, [task.name for task in study.tasks], option)
+
+        return list(_checks(evaluation, self.lines, again))
 
     @property
     @override
@@ -154,6 +166,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
         if evaluation is None or answers is None or items is None:
             return page
         carried = browser.data(list(_offered(evaluation, answers, self.lines)), answers, items)
+        carried = browser.in_short(carried, self.names)
         return replace(page, carried=carried, examples=tuple(_broken(answers, self.lines)))
 
     @override
@@ -334,7 +347,8 @@ def _maps(isolation: Isolation) -> Iterator[tuple[str, Block]]:
             yield name, figure
 
 
-def _checks(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Check]:
+def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[str, str], Check]) -> Iterator[Check]:
+    """Whether the evaluation can be believed; `again` says with which option what was not tried is tried."""
     answered = [task for task in evaluation.tasks if not task.scored]
     near = [task.name for task in answered if task.near_guessing or (task.role == "control" and not task.informative)]
     full = [task.name for task in evaluation.skills if task.baseline.result.value == 1]
@@ -352,11 +366,11 @@ def _checks(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Check]
         yield from checks.readable(rate, f"{worst.under} ({worst.task})")
     kinds = {each.matched_in for _, each in measured if each.random_of is not None}
     if not kinds:
-        yield Check("open", "Not compared with random controls: --random-controls 3.")
+        yield again("Random controls", "--random-controls 3")
     elif kinds == {"count"} and any(edit.selects for edit in evaluation.tried):
-        yield Check("open", "Not compared with random weights of the same size |W|: --matched-in count,magnitude.")
+        yield again("Random weights of the same size |W|", "--matched-in count,magnitude")
     elif evaluation.choice is None and len(evaluation.tried) > 1:
-        yield Check("open", "Strongest of several edits, and not measured on other items: --validation 0.5.")
+        yield again("The strongest of these edits on items that did not choose it", "--validation 0.5")
 
 
 def _offered(evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[browser.Offered]:

@@ -106,9 +106,12 @@ class PatchingResult(StudyResult[PatchingSummary]):
     def checks(self) -> list[Check]:
         few = [task for task in self.summary.tasks if task.pairs < FEW]
         out = [task for task in self.summary.tasks if task.left_out]
-        checks = [Check("bad", f"{task.task}: only {wording.counted(task.pairs, 'pair')}.") for task in few]
+        checks = [
+            Check("bad", f"Only {wording.counted(task.pairs, 'pair')} of {task.task}, so chance decides much.")
+            for task in few
+        ]
         return checks + [
-            Check("open", f"{task.task}: {wording.counted(len(task.left_out), 'item')} left out for want of a pair.")
+            Check("open", f"{wording.counted(len(task.left_out), 'item')} of {task.task} left out for want of a pair.")
             for task in out
         ]
 

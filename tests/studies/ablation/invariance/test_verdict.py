@@ -297,7 +297,7 @@ def test_it_holds_only_beside_a_control_that_agrees_with_the_base_less_than_ever
     ("family", "task", "says"),
     [
         (*controlled(0.7, 0.9), "The nearest control, noise, is not shown to be less like the base"),
-        (*controlled(0.1, 0.6, able=False), "Not compared with noise of the same size (lesion perturb base"),
+        (*controlled(0.1, 0.6, able=False), "Not compared with noise of the same size (`lesion perturb base"),
         (
             Family(family="f", base="base", members=(BASE, CHILD)),
             alone(told()),
@@ -315,7 +315,7 @@ def test_agreement_that_a_control_may_have_as_well_is_said_and_is_no_verdict(fam
 def test_bases_of_other_seeds_alone_are_no_noise_of_the_same_size():
     family, task = controlled(0.1, 0.6, control=SEED)
     assert claimed(task, family=family)[2].endswith(
-        "; not compared with noise of the same size (lesion perturb base --like CHILD)."
+        "; not compared with noise of the same size (`lesion perturb base --like CHILD`)."
     )
 
 

@@ -71,6 +71,7 @@ class FamilyPlace(InFamily):
     depth: Number = column("Depth of the block", WHOLE_SHARE)
     lost_share: Number = column("Accuracy lost", WHOLE_SHARE)
     depths_differ: bool
+    blocks: int | None = None
     model: str
 
 
@@ -131,6 +132,7 @@ def cells(material: Material) -> Iterator[tuple[FamilyResult, FamilyPlace, Cell]
             whole = curve.result.baseline.accuracy.value or math.nan
             of_family: dict[str, Any] = {"family": family.family, "task": curve.task, "model": curve.model}
             of_family |= {"name": family.labels[curve.model], "depths_differ": family.depths_differ}
+            of_family["blocks"] = blocks[curve.model]
             last = blocks[curve.model] - 1 or math.nan
             for cell in curve.cells:
                 yield family, FamilyPlace(**of_family, depth=cell.layer / last, lost_share=cell.size / whole), cell
@@ -207,7 +209,7 @@ def _agreeing(pair: Pair) -> str:
 def _controls(family: FamilyResult, task: FamilyTask, *, agreed: bool) -> str:
     """What the control that is most like the base does; noise of the same size is missed where it was not measured."""
     every = controls(family, task)
-    missing = f"ot compared with noise of the same size (lesion perturb {family.base} --like CHILD)"
+    missing = f"ot compared with noise of the same size (`lesion perturb {family.base} --like CHILD`)"
     if not every:
         return f"N{missing}: whether it could have come out otherwise cannot be told." * agreed
     nearest = every[0]
@@ -243,17 +245,20 @@ def part(material: Material) -> Part | None:
         for fact in decided(facts(family, task))
     )
     own: list[Block] = [Prose(notes)] if notes else []
+    place = wording.UNIT_NAMES[shared.unit]
+    maps = Map(
+        "lost_share", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
+        depth="blocks",
+        caption=f"Share of the model's own accuracy that is lost without a {place}. Boxed: critical.",
+    ).figure(strips, "invariance")  # fmt: skip
+    if maps is not None:
+        own.append(Folded("The blocks of every model", (maps,)))
     own.append(Folded("Every two models of a family", (*([ranks] if ranks else []), *_tables(shared.families, level))))
     own.append(Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)))
-    place = wording.UNIT_NAMES[shared.unit]
     return Part(
         "The same blocks in base and children?",
         Rows("invariance", strips, (FamilyPlace, Cell)),
         (
-            Map(
-                "lost_share", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
-                caption=f"Share of the model's own accuracy that is lost without a {place}. Boxed: critical.",
-            ),
             Curves(
                 "accuracy", "depth", "name", panel=("family", "task"), only={"depths_differ": True}, low=0.0,
                 high=100.0, name="invariance-depth",

@@ -99,4 +99,5 @@ def part(material: Material) -> Part | None:
         "difference", ("name", "b"), panel=("family", "a"), only={"claimed": True}, name="other-tasks",
         caption="What the task loses at its critical blocks minus what the other loses there, as shares of accuracy.",
     )  # fmt: skip
-    return Part("Do other tasks need these blocks?", rows, (mark,), less_elsewhere(families), short="Other tasks")
+    own_claims = less_elsewhere(families)
+    return Part("Do other tasks need these blocks?", rows, (mark,), own_claims, short="Other tasks", wide=True)

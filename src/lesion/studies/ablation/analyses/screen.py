@@ -15,10 +15,7 @@ from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.screen.result import Agreement, Loss, Screen
 from lesion.studies.ablation.sweep import is_inner
 
-METHOD = (
-    "Before anything was generated, the gold solutions were scored under every cut, each in one pass. No block is"
-    " called critical by it."
-)
+METHOD = "Before anything was generated, the gold solutions were scored under every cut, each in one pass."
 RHO = decimals(2)
 
 
@@ -86,4 +83,5 @@ def part(material: Material) -> Part | None:
             caption="Nats that a token of the gold solutions loses without each part, a row per block.",
         ),
     )  # fmt: skip
-    return Part("Did the screen foretell the drops?", rows, marks, foretells(every), METHOD, "Screen")
+    wide = len({(of.model, of.task) for of, _ in records}) > 1
+    return Part("Did the screen foretell the drops?", rows, marks, foretells(every), METHOD, "Screen", wide=wide)

@@ -64,6 +64,7 @@ def part(material: Material) -> Part | None:
 )
 def over_clusters(material: Material) -> Iterable[Claim]:
     """Whether verdicts stand if templates, relations or subjects were drawn, not items."""
+    models: dict[tuple[str, ...], list[str]] = {}
     for own in alike((curve for curve in material.curves if not curve.stopped), "model", "task"):
         result = own[0].result
         intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
@@ -74,7 +75,9 @@ def over_clusters(material: Material) -> Iterable[Claim]:
         if result.shared and intervals and result.shared.clusters >= clustered_intervals.FEWEST:
             doubts = [doubt for curve in own for doubt in _doubts(curve)]
             sentences.append(clustered_intervals.verdicts(result.shared.what, doubts))
-        yield Claim(tuple(sentences), subject=material.among(own[0].model))
+        models.setdefault(tuple(sentences), []).append(own[0].model)
+    for claimed, of in models.items():
+        yield Claim(claimed, subject=material.among(of[0]) if len(of) == 1 else "")
 
 
 def _doubts(curve: Curve) -> Iterator[Doubt]:
