@@ -63,7 +63,7 @@ def texts(page: str, tag: str, name: str) -> list[str]:
 
 
 def figures(summary) -> list[Figure]:
-    return [block for block in page_of(DriftResult, summary).blocks() if isinstance(block, Figure)]
+    return [block for block in page_of(DriftResult, summary).blocks() if isinstance(block, Figure) and block.name]
 
 
 def data(chart, *columns: str) -> list[tuple]:

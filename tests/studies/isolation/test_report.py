@@ -136,9 +136,8 @@ def short(task: str) -> str:
 def test_the_item_browser_carries_the_baseline_and_every_edit_but_no_random_control(whole, text):
     carried = data(text)
     tried = [edit.edit for edit in whole.evaluation.tried]
-    of_skill = [
-        cell["edit"] for cell in carried["cells"] if carried["tasks"][cell["task"]]["name"] == short(made.SKILL)
-    ]
+    names = [task["name"] for task in carried["tasks"]]
+    of_skill = [cell["edit"] for cell in carried["cells"] if names[cell["task"]] == short(made.SKILL)]
     assert of_skill == ["baseline", *tried]
     assert short(made.TEXT) not in names
     for cell in carried["cells"]:

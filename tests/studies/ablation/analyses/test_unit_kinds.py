@@ -43,4 +43,4 @@ def test_the_kinds_under_which_each_head_is_critical_are_told_in_one_sentence(la
     done = run(study, tmp_path / "out", models={"tiny:llama": model("llama")}, make_engine=Wrong(golds))
     (claim,) = (claim for claim in done.claims if claim.rule == "survive")
     told = claim.sentences[0].replace(wording.SPACE, " ")
-    assert told == f"{task}: {said}"
+    assert told == f"arithmetic:add: {said}"

@@ -57,7 +57,7 @@ def test_a_study_without_families_has_no_such_parts():
 def test_every_block_of_every_variant_is_drawn_and_boxed_where_it_is_critical(summary):
     part = every(summary)[0]
     assert [claim.subject for claim in part.claims] == ["llama", "qwen2"]
-    (figure,) = part.figures()
+    (figure,) = (block for block in flat(part.own) if isinstance(block, Figure) and block.name == "invariance")
     assert len(figure.panels) == 4  # two families, two tasks
     drawn = iter(cells(figure))
     for family in summary.invariance.families:
@@ -130,7 +130,7 @@ def test_models_of_different_depth_lie_over_their_relative_depth(summary):
         if entry["family"] == "qwen2":
             entry["members"][1]["blocks"] = 12
 
-    _, curves = every(changed(summary, deeper))[0].figures()
+    (curves,) = every(changed(summary, deeper))[0].figures()
     drawn = [row for row in cells(curves)[1] if "series" in row]
     assert [row["x"] for row in drawn if row["series"] == "base"] == pytest.approx([20 * n for n in range(6)])
     assert max(row["x"] for row in drawn if row["series"] == "instruct") == pytest.approx(100 * 5 / 11)
