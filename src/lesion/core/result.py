@@ -288,7 +288,6 @@ class StudyResult(Generic[S]):
         """
         from lesion.report.blocks import Figure
         from lesion.report.figures import Drawing
-    from lesion.report.names import Names
 
         figures = {block.name: block for block in self.page().blocks() if isinstance(block, Figure) and block.name}
         chosen = next(iter(figures), None) if name is None else name

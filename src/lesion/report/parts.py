@@ -146,11 +146,9 @@ class Part:
 
 
 def excerpt(figure: Figure, *, wide: bool) -> Figure:
-    """The figure, or of one with many panels the first two rows; it has no files then, the whole one has."""
-    columns = (SMALL_COLUMNS if figure.small else COLUMNS) if wide else 1
-    return (
-        figure if len(figure.panels) <= 2 * columns else replace(figure, name="", panels=figure.panels[: 2 * columns])
-    )
+    """The figure, or of one with many panels the first two rows; the whole one, which follows, is in the files."""
+    most = 2 * ((SMALL_COLUMNS if figure.small else COLUMNS) if wide else 1)
+    return figure if len(figure.panels) <= most else replace(figure, panels=figure.panels[:most])
 
 
 def answer_of(parts: Sequence[Part]) -> Claim | None:

@@ -63,7 +63,8 @@ def texts(page: str, tag: str, name: str) -> list[str]:
 
 
 def figures(summary) -> list[Figure]:
-    return [block for block in page_of(DriftResult, summary).blocks() if isinstance(block, Figure) and block.name]
+    blocks = page_of(DriftResult, summary).blocks()
+    return list({block.name: block for block in blocks if isinstance(block, Figure)}.values())
 
 
 def data(chart, *columns: str) -> list[tuple]:
@@ -253,18 +254,20 @@ def test_a_curve_is_not_drawn_over_a_layer_that_is_not_known(single):
 
 
 def test_critical_blocks_stand_between_the_layers_that_they_join_and_bends_at_their_intervals(whole, whole_figures):
-    for model, panel in zip(whole.models, whole_figures[0].panels, strict=True):
+    figure = whole_figures[0]
+    for model, panel in zip(whole.models, figure.panels, strict=True):
         *blocks, (low, high) = data(panel.charts[0], "start", "through")
         assert blocks == [(block, block + 1) for block in made.CRITICAL[model.family]]
         assert [low, high] == rounded(model.curve.shape.hinge.low, model.curve.shape.hinge.high)
 
 
 def test_every_model_has_a_panel_of_its_own_under_the_drawn_number_of_clusters(whole, whole_figures):
-    assert [panel.title.lower() for panel in whole_figures[0].panels] == [
+    figure = whole_figures[0]
+    assert [panel.title.lower() for panel in figure.panels] == [
         model.name.removeprefix("bundled:") for model in whole.models
     ]
     for number, model in enumerate(whole.models):
-        drawn = curves(whole_figures[0], number)["With first clusters"]
+        drawn = curves(figure, number)["With first clusters"]
         assert [y for _, y, *_ in drawn] == pytest.approx([layer.nmi.mean for layer in model.curve.layers], abs=1e-5)
 
 
