@@ -2,6 +2,7 @@
 
 import pytest
 import transformers as hf
+from safetensors.numpy import load_file
 
 from commandline import lesion, save
 from lesion.edits.apply import applied
@@ -38,7 +39,8 @@ def test_the_folder_answers_token_for_token_as_the_edit_in_memory(capsys, base, 
     assert generated(network, hf.AutoTokenizer.from_pretrained(tmp_path / "out")) == want
     assert "magnitude-0.3" in done.out
     assert "achieved factor 0.5" in done.out
-    assert f"model: {tmp_path / 'out'}" in done.out
+    size = sum(len(tensor.tobytes()) for tensor in load_file(tmp_path / "out" / "model.safetensors").values())
+    assert f"model: {tmp_path / 'out'} ({size / 1e6:,.1f} MB)" in done.out
 
 
 def test_the_bundled_model_is_edited_by_its_name(capsys, tmp_path):

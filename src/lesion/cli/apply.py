@@ -83,7 +83,7 @@ def apply(
             model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=bar
         )
     for each in done.edits:
-        name = f"{each.file.label} ({each.file.digest})"
+        name = each.file.label
         if each.achieved is not None:
             anew = ", its selection made anew on these weights" if each.afresh else ""
             say(
@@ -100,7 +100,7 @@ def apply(
         say(f"not copied: {', '.join(done.left_out)}")
     if done.thin is not None:
         say(f"factors: {done.thin}")
-    say(f"model: {done.folder}")
+    say(f"model: {done.folder} ({_saved(done.folder)})")
 
 
 def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
@@ -133,7 +133,12 @@ def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revis
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
     say(f"recipe for mergekit: {done.folder / RECIPE}")
-    say(f"model: {done.folder}")
+    say(f"model: {done.folder} ({_saved(done.folder)})")
+
+
+def _saved(folder: Path) -> str:
+    """How large the weights of a checkpoint are: `5.9 MB`."""
+    return f"{sum(file.stat().st_size for file in folder.glob('*.safetensors')) / 1e6:,.1f} MB"
 
 
 def _one(factor: str) -> float:

@@ -40,7 +40,7 @@ POWER = 0.8
 POWER_LOSS = 0.75
 """The share of the baseline's accuracy that is lost where items are counted that would show it: midway between the half
 that a critical place has to take and all of it."""
-MORE = "Give more items with --items."
+MORE = "Ask more items (--items, or a longer file)."
 TIED = 1e-9  # statistics that differ by no more than rounding are equal
 
 

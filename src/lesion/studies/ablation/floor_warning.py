@@ -16,7 +16,7 @@ from lesion.core.row import StoredAnswer
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
-from lesion.statistics.critical import fewest_right, tested
+from lesion.statistics.critical import MORE, fewest_right, tested
 from lesion.statistics.detectable import likely_near_guessing, shows_from, too_low
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind
@@ -73,7 +73,7 @@ class Reach:
             there = f"There {'is' if items == 1 else 'are'} {counted(items, 'item')}"
             return (
                 f"{self._model}, {task}: nothing can be critical here. {there}, and {needed} right answers are needed"
-                f" for an edit that leaves none right to be critical ({tested(self._tests)}). Give more with --items."
+                f" for an edit that leaves none right to be critical ({tested(self._tests)}). {MORE}"
             )
         if known == items:
             guessing = self._guessing.get(task, 0.0)
