@@ -30,6 +30,7 @@ EXAMPLES = {
     "perturb": ("lesion perturb base/ --like tuned/ --out noisy/",),
     "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
     "report": ("lesion report study",),
+    "export": ("lesion export study --out paper", "lesion export study --pdf --out figures"),
     "show an edit": ("lesion edit show skill.edit",),
     "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
 }

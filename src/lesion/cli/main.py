@@ -31,7 +31,7 @@ def app(*, every: bool = False) -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, edit, harness, help, plan, show, study
+    from lesion.cli import apply, demo, edit, export, harness, help, plan, show, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -60,6 +60,7 @@ def app(*, every: bool = False) -> typer.Typer:
     help.register(made, "plan", checked(plan.plan), panel=help.FOLDERS)
     help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
+    help.register(made, "export", checked(export.export), panel=help.FOLDERS)
     made.command("lm-eval", context_settings=harness.SETTINGS, rich_help_panel=help.EDITS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit", rich_help_panel=help.EDITS)
     for name, application in groups.items():
