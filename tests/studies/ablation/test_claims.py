@@ -53,6 +53,26 @@ def test_a_task_that_falls_too_is_said_not_to_be_told_apart():
     assert text.endswith("There days falls too, from 90.0 % to 30.0 %: 10 items do not tell the two apart.")
 
 
+def test_a_task_that_one_model_tells_apart_is_not_said_to_be_untold_for_both():
+    summary = form(tasks=("sums", "facts"))
+    cells = [model["tasks"][task]["cells"] for model in summary["models"] for task in (0, 1)]
+    cells[3][2] |= {**scores(8, 10), "spared": False, "drop": {"value": 0.1, "low": -0.1, "high": 0.4}}
+    assert "There facts falls too, from 90.0 % to 80.0 %" in told(valid(summary))[0] + told(valid(summary))[2]
+    cells[2][2]["apart"] = [{"task": "facts", "difference": {"value": 0.8, "low": 0.4, "high": 1.0}}]
+    assert not any("falls too" in text for text in told(valid(summary)))
+
+
+def test_a_task_that_falls_at_another_block_than_that_of_the_example_has_its_block_named():
+    summary = form(models=("base",), tasks=("sums", "facts"))
+    sums, facts = (task["cells"] for task in summary["models"][0]["tasks"])
+    sums[3] |= {**scores(1, 10), "critical": True, "drop": {"value": 0.8, "low": 0.5, "high": 0.9}}
+    facts[3] |= {**scores(7, 10), "spared": False, "drop": {"value": 0.2, "low": -0.1, "high": 0.5}}
+    sums[2] |= {"truncated": 0.0}
+    text = told(valid(summary))[0]
+    assert "Without block 2 accuracy on sums falls" in text
+    assert text.endswith("Without block 3 facts falls too, from 90.0 % to 70.0 %: 10 items do not tell the two apart.")
+
+
 def test_a_difference_of_the_relative_losses_is_said_of_a_task_that_is_not_spared():
     summary = form(models=("base",), tasks=("sums", "facts"))
     sums, facts = summary["models"][0]["tasks"]

@@ -77,7 +77,7 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
     if able:
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(*example, among) if example else _largest(able))
-    sentences.append(_untold([curve for curve in curves if curve.untold]) or _not_told_apart(able, groups))
+    sentences.append(_untold([curve for curve in curves if curve.untold]) or _not_told_apart(able, groups, example))
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
 
@@ -171,18 +171,30 @@ def _untold(curves: Sequence[Curve]) -> str:
     return f"It cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
 
 
-def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group]) -> str:
-    """A task that falls too at a block which is critical for another, where no test tells the two apart."""
+def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: tuple[Curve, Cell] | None) -> str:
+    """A task that falls too at a block which is critical for another, where no test of its model tells the two apart.
+
+    `There` is the block of the sentence before, the example; another block is named.
+    """
     for group in groups:
-        rest = [curve for curve in curves if curve.task not in group.tasks + group.spared + group.less]
-        cells = [(curve, cell) for curve in rest if not curve.stopped and (cell := curve.at(group.layers[0]))]
-        falling = [pair for pair in cells if pair[1].size > 0]
+        layer = group.layers[0]
+        falling = []
+        for curve in curves:
+            cell = None if curve.stopped or curve.task in group.tasks else curve.at(layer)
+            if cell is None or cell.spares or cell.size <= 0:
+                continue
+            harmed = [other.at(layer) for other in curves if other.model == curve.model and other.task in group.tasks]
+            if not all(each and any(apart.task == curve.task for apart in each.apart) for each in harmed):
+                falling.append((curve, cell))
         if falling:
             curve, cell = max(falling, key=lambda pair: pair[1].size)
             before, after = SHARE.text(curve.baseline_of(cell).accuracy.value), SHARE.text(cell.accuracy.value)
+            there = example is not None and (example[0].model, example[1].layer) == (curve.model, layer)
+            several = len({other.model for other in curves}) > 1 and not there
+            where = "there" if there else under(named([cell]), cell.factor) + f" in {curve.model}" * several
             return (
-                f"There {curve.task} falls too, from {before} to {after}: {wording.counted(cell.items, 'item')} do not"
-                " tell the two apart."
+                f"{wording.capital(where)} {curve.task} falls too, from {before} to {after}:"
+                f" {wording.counted(cell.items, 'item')} do not tell the two apart."
             )
     return ""
 
