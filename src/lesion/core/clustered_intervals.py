@@ -81,7 +81,7 @@ def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, O
     if shared.clusters == items:
         return f"Every item of {task} has a {shared.what} of its own: intervals over them are those over items."
     if shared.clusters < FEWEST:
-        return f"Items of {task} share {several}, too few for an interval over them that says anything."
+        return f"Items of {task} come from {several} only, too few to say how others would change the result."
     if not known or median(of.widening for of in known.values()) < MATERIAL:
         return None
     name, widest = max(known.items(), key=lambda pair: pair[1].widening)

@@ -31,7 +31,9 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
     if full:
         yield Check("good", f"Every item is right, so every loss can be seen and no gain: {wording.listed(full)}.")
     if not low and not full and any(accuracy is not None for _, accuracy, _, _ in tasks):
-        yield Check("good", "The unedited model is off floor and ceiling.")
+        yield Check(
+            "good", "The unedited model is right on some items and wrong on others, so that losses and gains can show."
+        )
     if few:
         yield Check("bad", f"Fewer than {FEW} items, so chance decides much: {wording.listed(few)}.")
 
@@ -69,4 +71,5 @@ def readable(worst: float | None, under: str) -> Iterator[Check]:
             "bad", f"{share} of the answers under {under} are cut off or unreadable, so it may not be the skill."
         )
     else:
-        yield Check("good", f"Answers can be read: at most {share} are cut off or unreadable.")
+        few = f"at most {share} are cut off or unreadable" if worst > 0 else "none is cut off or unreadable"
+        yield Check("good", f"Answers can be read: {few}.")

@@ -139,7 +139,7 @@ def test_the_answer_names_every_shared_block_also_those_critical_for_every_task(
         for task in model["tasks"]:
             task["cells"][0]["critical"] = True
     assert first(valid(summary)) == (
-        "In both models block 2 is critical for sums and spares facts; block 0 for every task."
+        "In both models block 2 is critical for sums and spares facts; block 0 is critical for every task."
     )
 
 

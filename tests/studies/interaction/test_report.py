@@ -62,7 +62,7 @@ def claim(result: InteractionResult, name: str):
     [
         (REDUNDANT, ("2 and 5 cost more together", "83.3 points together and 8.3 + 10.0 alone", "more"), [(2, 5)]),
         (ONE_PATH, ("2 and 7 cost less together", "the same answers need them", "less"), [(2, 7)]),
-        ({**REDUNDANT, (2, 5): range(50)}, ("No pair is shown", "Furthest from the sum", "p"), [(5, 7)]),
+        ({**REDUNDANT, (2, 5): range(50)}, ("No pair is shown", "Blocks 5 and 7 differ most", "p"), [(5, 7)]),
         ({(): range(60), (1,): range(5), (2,): range(5)}, ("cannot be told", "--factor 0.5", "--measure gold"), None),
     ],
     ids=["redundant", "one path", "none", "cannot be told"],

@@ -76,6 +76,39 @@ def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):
     assert claims.what_writes_it([task]) == ()
 
 
+def carried(spread, blocks=9):
+    """What is claimed where block 3 restores 75 % at the last token, by more or less over the pairs."""
+    place = Place("block", 3)
+    moves = [3.0 + spread * (-1) ** index for index in range(12)]
+    rows = [
+        Measured(
+            PAIR, Readout(2.0, 0.0, -1.0), Readout(-2.0, 0.0, -2.0),
+            {name_of(direction, place, "last"): Readout(-2.0 + move, 0.0, 0.0) for direction in ("denoise", "noise")},
+        )
+        for move in moves
+    ]  # fmt: skip
+    task = summarise(rows, [place], 0.95, model="m", task="t", blocks=blocks, left_out=[])
+    return [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in claims.where_it_is_carried([task])]
+
+
+def test_half_of_the_answer_is_said_to_be_restored_only_where_the_interval_says_so():
+    assert carried(0.1)[0].startswith(
+        "At least half of the answer is restored at the last token (block 3). Most is restored at the last token after"
+        " block 3: 75 % ["
+    )
+    (unsure,) = carried(3.0)
+    assert unsure.startswith("No kind of position is shown to restore half of the answer. Most is restored at ")
+    assert "beyond chance" not in unsure
+    (none,) = carried(12.0)
+    assert none.endswith("which 12 pairs do not show to be beyond chance (p .85, corrected for 2 patches).")
+    p = stats.ttest_1samp([3.0 + 12.0 * (-1) ** index for index in range(12)], 0).pvalue
+    assert 2 * p == pytest.approx(0.85, abs=0.005)
+
+
+def test_what_the_last_block_restores_at_the_last_token_by_construction_is_no_finding():
+    assert carried(0.1, blocks=4) == []
+
+
 def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_where_they_are_beyond_chance():
     heads = [Place("head", 3, head) for head in range(3)]
 

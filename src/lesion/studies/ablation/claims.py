@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
 
 @rule(
-    "Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M for every task.",
+    "Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every task.",
     "In all N models blocks L are critical for A ….",
     "No block is shown to be critical for A.",
     "It cannot be told for A (n of m right).",
@@ -93,7 +93,10 @@ def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every:
     clauses: list[str] = []
     for detail in (2, 1, 0):
         shown = _joined(groups, detail)
-        clauses = [_clause(first, group, list(every), verb=group is shown[0]) for group in shown]
+        # A verb goes on saying what the clause before it ended with: "spare facts; block 0 for every task" misleads.
+        plain = [True, *(not (group.spared or group.less) for group in shown)]
+        verbs = [group is shown[0] or not plain[at] for at, group in enumerate(shown)]
+        clauses = [_clause(first, group, list(every), verb=verb) for group, verb in zip(shown, verbs, strict=True)]
         if len(f"{among}{'; '.join(clauses)}{so_far}".split()) <= WORDS:
             return wording.capital(f"{among}{'; '.join(clauses)}{so_far}.")
     while len(f"{among}{'; '.join(clauses)}; others stand in the chart".split()) > WORDS and len(clauses) > 1:

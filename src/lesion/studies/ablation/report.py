@@ -52,8 +52,8 @@ from lesion.studies.ablation.study import Study
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (
-    "Each block in turn was changed alone; items, prompts and decoding are those of the unedited model, so that every"
-    " drop is paired."
+    "Each block in turn was changed alone, and the model answered the same items, prompted and decoded as without the"
+    " change."
 )
 ANALYSES: tuple[Callable[[Material], Part | None], ...] = (
     unfinished.part,
@@ -237,19 +237,26 @@ def _marks(material: Material) -> Iterator[Mark]:
     differing = {name for name in ("model", "unit", "factor") if len(alike(material.curves, name)) > 1}
     call = wording.call(summary.stopped)
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+    above = " above guessing" * any(result.guessing for _, result in summary.results)
+    meaning = (
+        f" Critical: more than half of the right answers{above} are lost, beyond chance, allowing for all blocks tried;"
+        " spared: less than a quarter, likewise." * (not summary.stopped)
+    )
+    mapped = len(differing) > 0 or len({curve.task for curve in material.curves}) > FEW_TASKS
     bars = Profile(
         "accuracy", "layer", lines={"unedited": "baseline_accuracy", "chance": "chance"},
         filled="marked", base="baseline_accuracy", full=call,
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
-        caption=f"Accuracy without each block, below the unedited model's, with {level} intervals.",
+        caption=f"Accuracy without each block, below the unedited model's, with {level} intervals."
+        f"{meaning * (not mapped)}",
     )  # fmt: skip
     rows = "model" if "model" in differing else "factor" if differing else "task"
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)
     cells_map = Map(
         "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop", depth="blocks",
-        caption=f"Accuracy lost without each block, in points. Boxed: {call}.",
+        caption=f"Accuracy lost without each block, in points. Boxed: {call}.{meaning * mapped}",
     )  # fmt: skip
-    if rows != "task" or len({curve.task for curve in material.curves}) > FEW_TASKS:
+    if mapped:
         yield cells_map
         yield from [bars] * (len(material.curves) <= PROFILES)
     else:
@@ -269,8 +276,10 @@ def _checks(material: Material) -> Iterator[Check]:
     critical = [cell for curve in material.curves for cell in curve.marked]
     if critical:
         broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
-        unreadable = f"Of {len(critical)} losses {broken} have {WHOLE_SHARE.text(READABLE)} or more answers"
-        ended = " cut off or unparsed: read them before speaking of a lost skill."
+        unreadable = (
+            f"Behind {broken} of the {len(critical)} losses, {WHOLE_SHARE.text(READABLE)} or more of the answers"
+        )
+        ended = " are cut off or unreadable: read them before you speak of a lost skill."
         readable = "The answers behind the losses can still be read."
         yield Check("bad", unreadable + ended) if broken else Check("good", readable)
     if compared := kinds.compared(material.curves):
@@ -288,9 +297,11 @@ def _checks(material: Material) -> Iterator[Check]:
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
-        beside = "the others are controls" if marked != places else "none beside them is a control (--layers all)"
+        few = 2 * len(marked) >= len(places)
+        beside = "few are left to compare them with" if few else "the others are controls"
+        beside = beside if marked != places else "none is left to compare them with (--layers all)"
         text = f"{len(marked)} of the {len(places)} blocks measured are critical for some task; {beside}."
-        yield Check("good" if 2 * len(marked) < len(places) else "bad", text)
+        yield Check("bad" if few else "good", text)
 
 
 def _examples(material: Material) -> Iterator[Example]:

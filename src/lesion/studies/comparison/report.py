@@ -180,7 +180,12 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         ]
         found = [Check("bad", f"{wording.listed(ends)}: what lies beyond cannot be seen.")] if ends else []
         if sides and not ends:
-            found.append(Check("good", "The unedited models are off floor and ceiling."))
+            found.append(
+                Check(
+                    "good",
+                    "The unedited models are right on some items and wrong on others: losses and gains can show.",
+                )
+            )
         for task in summary.tasks:
             tests = sum(cell.task == task.name for _, cell in unedited)
             if not task.scored and task.items < FEW and tests:

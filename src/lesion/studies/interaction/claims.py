@@ -51,7 +51,7 @@ def _sets(design: Design, count: int) -> str:
 @rule(
     "Blocks 2 and 5 cost more together than the sum of each alone; so do N more of M pairs.",
     "Blocks 2 and 7 cost less together than the sum of each alone: the same answers need them.",
-    "No pair is shown to cost more or less than the sum of each alone; N of M cannot be told.",
+    "No pair is shown to cost more or less together than its blocks alone add up to; N of M cannot be told.",
     "Whether the blocks of a pair do each other's work cannot be told.",
     needs=f"{TEST}; less than the sum is said only where the places alone do not already cost all that guessing leaves",
 )
@@ -80,7 +80,8 @@ def which_interact(summary: InteractionSummary, design: Design) -> Iterable[Clai
         else:
             one = "pair" if design == "pairs" else "window"
             few = f"; {len(untold)} of {len(sets)} cannot be told" if untold else ""
-            first = f"No {one} is shown to cost more or less than the sum of each alone{few}."
+            apart = f"its {noun(study)}s alone add up to"
+            first = f"No {one} is shown to cost more or less together than {apart}{few}."
         sentences = [first, _strongest(summary, most, shown=bool(shown))]
         opposite = [each for each in shown if (_value(each.beyond) > 0) != more]
         if opposite:
@@ -103,8 +104,11 @@ def _value(estimate: Estimate) -> float:
 def _strongest(summary: InteractionSummary, most: Interaction, *, shown: bool) -> str:
     form = _form(summary, DROP)
     alone = " + ".join(map(form, most.alone))
-    lead = "They take" if shown else f"Furthest from the sum are {named(summary.study, most.places)}, with"
-    return f"{lead} {form.text(most.together, interval=False)} together and {alone} alone: {_told(summary, most)}."
+    together = form.text(most.together, interval=False)
+    if shown:
+        return f"They take {together} together and {alone} alone: {_told(summary, most)}."
+    places = wording.capital(named(summary.study, most.places))
+    return f"{places} differ most from that: they take {together} together and {alone} alone, {_told(summary, most)}."
 
 
 def _told(summary: InteractionSummary, interaction: Interaction) -> str:

@@ -207,7 +207,7 @@ def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Cla
 
 @rule(
     "M selects N of T weights, from A of block K to B of block L.",
-    "P parameters with N weights could not be scored.",
+    "P parameters with N weights have no score and are never selected.",
     needs="counts, which need no test",
 )
 def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
@@ -221,10 +221,11 @@ def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
         blocks = sorted(each.density, key=lambda block: (each.density[block], block))
         if len(blocks) > 1:
             low, high = (fine.text(each.density[block]) for block in (blocks[0], blocks[-1]))
-            spread = f": {low} of block {blocks[0]} to {high} of block {blocks[-1]}"
+            spread = f", from {low} of block {blocks[0]} to {high} of block {blocks[-1]}"
             selected += ", as many in every block" if low == high else spread
-        further = [f"{counted(len(unscored), 'parameter')} with {sum(unscored):,} weights could not be scored."]
-        yield Claim((f"{selected}.", *(further if unscored else ())), (each,))
+        tensors = counted(len(unscored), "parameter")
+        further = [f"{tensors} with {sum(unscored):,} weights have no score and are never selected."] * bool(unscored)
+        yield Claim((f"{selected}.", *further), (each,))
         unscored = []
 
 

@@ -135,7 +135,9 @@ class IsolationResult(StudyResult[IsolationSummary]):
     @override
     def checks(self) -> list[Check]:
         evaluation = self.summary.evaluation
-        if evaluation is None or not evaluation.tried:
+        if evaluation is None:
+            return [Check("open", "Whether the skill needs the selected weights: test them with lesion evaluate.")]
+        if not evaluation.tried:
             return []
         study = self.summary.study
 

@@ -23,14 +23,15 @@ WHERE = {
 }
 """Classes of positions as they stand in a sentence behind *the*."""
 CARRIED = "At least half of the answer is restored at {places}."
-NOT_HALF = "No class of positions is shown to restore half of the answer."
+NOT_HALF = "No kind of position is shown to restore half of the answer."
 UNTOLD = "Where the answer is carried cannot be told: {why}."
-STRONGEST = f"Most is restored at the {{position}} after block{wording.SPACE}{{layer}}: {{effect}}."
+STRONGEST = f"Most is restored at the {{position}} after block{wording.SPACE}{{layer}}: {{effect}}{{chance}}."
+CHANCE = ", which {pairs} do not show to be beyond chance (p {p}, corrected for {patches:,} patches)"
 WRITER = (
-    f"Of single {{branch}} outputs, that of block{wording.SPACE}{{layer}} at the {{position}} restores most:"
+    f"Of what a single {{branch}} adds, that of block{wording.SPACE}{{layer}} at the {{position}} restores most:"
     " {effect}{chance}."
 )
-BREAKER = "Corrupted there, it breaks {effect}."
+BREAKER = "Put from the corrupted run into the clean one, it takes {effect} of the answer away."
 RESTORE = "{moved} of {heads} single heads restore a share beyond chance, most {named}."
 TAKE = "{moved} of {heads} single heads take a share away beyond chance, most {named}."
 NO_HEAD = "No single head of {heads} is shown to move the difference."
@@ -42,8 +43,9 @@ TEST = "Student's test over pairs, corrected by Holm's method over all cells of 
     NOT_HALF,
     UNTOLD,
     STRONGEST,
-    needs=f"an effect of at least 50 % that is beyond chance ({TEST}); a logit difference above 0 by its interval, and"
-    " more than half of the clean runs that prefer the right token",
+    needs=f"an effect whose interval is at 50 % or above, and which is beyond chance ({TEST}); a logit difference above"
+    " 0 by its interval, and more than half of the clean runs that prefer the right token. The last token after the"
+    " last block restores all by construction and does not count",
 )
 def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
     """Over which blocks the residual stream of which token carries the answer."""
@@ -53,13 +55,14 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
             why = few if task.clean_right <= HALF else "the corruption is not shown to change the logit difference"
             yield Claim((UNTOLD.format(why=why),), (task,), subject(task, tasks))
             continue
-        stream = task.of("denoise", "block")
+        end = (task.blocks - 1, "last")  # from there the answer itself is read
+        stream = [cell for cell in task.of("denoise", "block") if (cell.layer, cell.position) != end]
         if not stream:
             continue
-        carrying = [cell for cell in stream if cell.is_shown and (cell.effect.value or 0.0) >= HALF]
+        carrying = [cell for cell in stream if cell.carries]
         if not carrying:
             yield Claim(
-                (NOT_HALF, _strongest(stream)),
+                (NOT_HALF, _strongest(stream, task)),
                 ((task, max(stream, key=lambda cell: cell.size)),),
                 subject(task, tasks),
             )
@@ -67,7 +70,7 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         positions = sorted({cell.position for cell in carrying}, key=lambda name: _layers(carrying, name))
         places = [f"the {WHERE[name]} ({wording.numbered('block', _layers(carrying, name))})" for name in positions]
         yield Claim(
-            (CARRIED.format(places=wording.listed(places)), _strongest(carrying)),
+            (CARRIED.format(places=wording.listed(places)), _strongest(carrying, task)),
             tuple((task, cell) for cell in carrying),
             subject(task, tasks),
         )
@@ -77,9 +80,18 @@ def _layers(cells: Iterable[PatchedCell], position: str) -> list[int]:
     return sorted(cell.layer for cell in cells if cell.position == position)
 
 
-def _strongest(cells: Sequence[PatchedCell]) -> str:
+def _strongest(cells: Sequence[PatchedCell], task: PatchedTask) -> str:
     best = max(cells, key=lambda cell: cell.effect.value or 0.0)
-    return STRONGEST.format(position=WHERE[best.position], layer=best.layer, effect=WHOLE_SHARE.text(best.effect))
+    effect = WHOLE_SHARE.text(best.effect)
+    return STRONGEST.format(position=WHERE[best.position], layer=best.layer, effect=effect, chance=_chance(best, task))
+
+
+def _chance(cell: PatchedCell, task: PatchedTask) -> str:
+    """Empty where the effect is beyond chance."""
+    p = wording.p_value(1.0 if cell.effect.p_corrected is None else cell.effect.p_corrected)
+    return (
+        "" if cell.is_shown else CHANCE.format(pairs=wording.counted(task.pairs, "pair"), p=p, patches=len(task.cells))
+    )
 
 
 @rule(
@@ -103,7 +115,7 @@ def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
                     layer=best.layer,
                     position=WHERE[best.position],
                     effect=WHOLE_SHARE.text(best.effect),
-                    chance="" if best.is_shown else ", not shown to be more than chance",
+                    chance=_chance(best, task),
                 )
             ]
             rows = [(task, best)]

@@ -35,7 +35,8 @@ READING = (
     "The interval is that of a ratio of means over pairs (linearised, Student's quantile). p is Student's test that the"
     " logit difference does not move, corrected by Holm's method over all cells of the model and task.",
     "Before the first differing token both runs are the same, so nothing is patched there. The whole residual stream at"
-    " all tokens from there on restores everything by construction and is not measured.",
+    " all tokens from there on restores everything by construction and is not measured; so does the last token after"
+    " the last block, of which nothing is claimed.",
     "Denoising and noising need not agree: several places may each suffice and none be necessary (an OR), or all be"
     " needed and none suffice (an AND). See Heimersheim and Nanda (2024).",
     "After Meng et al. (2022) and Wang et al. (2023), with the symmetric replacement of tokens and the logit difference"
@@ -97,9 +98,10 @@ class PatchingResult(StudyResult[PatchingSummary]):
         number = decimals(2)
         agree = [WHOLE_SHARE.text(share) for share in (first.clean_right, first.corrupted_right)]
         return (
-            f"{wording.counted(first.pairs, 'pair')}. Logit difference {number.text(first.clean)} after the clean"
-            f" prompt and {number.text(first.corrupted)} after the corrupted one; {wording.listed(agree)} of the runs"
-            " prefer their right answer."
+            f"{wording.counted(first.pairs, 'pair')} of prompts. The model prefers the right answer after"
+            f" {agree[0]} of the clean and {agree[1]} of the corrupted prompts (guessing: 50{wording.SPACE}%). The"
+            f" clean answer's logit minus the other's is {number.text(first.clean)} after clean prompts and"
+            f" {number.text(first.corrupted)} after corrupted ones."
         )
 
     @override
@@ -111,7 +113,11 @@ class PatchingResult(StudyResult[PatchingSummary]):
             for task in few
         ]
         return checks + [
-            Check("open", f"{wording.counted(len(task.left_out), 'item')} of {task.task} left out for want of a pair.")
+            Check(
+                "open",
+                f"{wording.counted(len(task.left_out), 'item')} of {task.task} left out: no other prompt has as many"
+                " tokens and another answer.",
+            )
             for task in out
         ]
 
@@ -122,18 +128,19 @@ class PatchingResult(StudyResult[PatchingSummary]):
 
 def _maps(direction: Direction) -> tuple[Mark, ...]:
     """The maps of a direction: blocks and branches by class of positions, and heads."""
-    what = "; ".join(f"{name}: {text}" for name, text in POSITIONS.items())
+    what = wording.capital("; ".join(f"{name}: {text}" for name, text in POSITIONS.items()))
+    positions = f" {what}." * (direction == "denoise")  # said once
     file = FILES[direction]
     return (
         Map(
             "effect", "layer", "position", "carries", 1.0, hue="share", panel=("model", "task", "kind"), wide=True,
             only={"direction": direction, "place": ("block", "attention", "mlp")}, name=file,
-            caption=f"{CAPTIONS[direction]} Boxed: at least half, by its interval. {wording.capital(what)}.",
+            caption=f"{CAPTIONS[direction]} Boxed: at least half, and beyond chance.{positions}",
         ),
         Map(
             "effect", "layer", "head", "carries", hue="share", panel=("model", "task", "position"), wide=True,
             only={"direction": direction, "place": "head"}, name=f"{file}-heads",
-            caption=f"{CAPTIONS[direction]} Boxed: beyond chance, corrected over all cells.",
+            caption=f"{CAPTIONS[direction]} Boxed: beyond chance.",
         ),
     )  # fmt: skip
 

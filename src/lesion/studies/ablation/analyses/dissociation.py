@@ -76,7 +76,7 @@ def part(material: Material) -> Part | None:
         return None
     caption = f"Blocks. {spared_rule()} Both tests of a place have to pass; they are not corrected over pairs of tasks."
     rows = Rows("dissociations", pairs, (Dissociation,), "Which tasks come apart", caption, "double", "double only")
-    about = "A second direction rules out that the one task is only the more fragile of the two."
+    about = "Only if blocks are found in both directions, one task is not just more easily disturbed than the other."
     return Part("Which tasks come apart", rows, (), come_apart(pairs), about, "Dissociation")
 
 
