@@ -46,10 +46,12 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:
-    """Write the report of a result and print the verdict, what limits it, the tables, and where the report is.
+    """Write the report of a result; print the verdict, what limits it, tables, where the report is, and the next step.
 
     Notes that were said while it ran are not said again; `every`: all claims and rows.
     """
+    from lesion.cli.next_step import next_step
+
     path = result.report()
     console = Terminal()
     console.print(Text(result.verdict, style="bold"))
@@ -60,3 +62,5 @@ def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = 
     for line in result.done():
         say(line)
     say(f"report: {path}")
+    if step := next_step(result):
+        say(f"next: {step}")

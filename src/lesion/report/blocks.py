@@ -40,10 +40,16 @@ class Claims:
 
 @dataclass(frozen=True)
 class Check:
-    """A ground to believe the answer of a page, or not to: `good`, `bad` or `open` (not tried, with the command)."""
+    """A ground to believe the answer of a page, or not to: `good`, `bad` or `open` (not tried, with the command).
+
+    Of the first check with a `command` the terminal makes the line on what to run next: that command on the same models
+    and tasks, or the study's own with all its options, and `options` behind it, as they are typed.
+    """
 
     mood: Literal["good", "bad", "open"]
     text: str
+    command: str = ""
+    options: str = ""
 
 
 @dataclass(frozen=True)

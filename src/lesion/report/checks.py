@@ -48,7 +48,7 @@ def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str]
         option: that makes the difference: `--replace mean`.
     """
     words = ["lesion", command, *models, *flags("--task", tasks)]
-    return Check("open", f"{what}: `{shlex.join(words)} {option}`")
+    return Check("open", f"{what}: `{shlex.join(words)} {option}`", command, option)
 
 
 def flags(flag: str, values: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from lesion.core.clustered_intervals import OverClusters
 from lesion.core.database import FILE as DATABASE
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
+from lesion.edits.replace import REPLACED_UNITS
 from lesion.plain import visible
 from lesion.report import browser, checks, parts, wording
 from lesion.report.blocks import Check, Example, Page
@@ -159,7 +161,7 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def checks(self) -> list[Check]:
-        return list(_checks(self.material))
+        return list(_checks(self.material, self.folder))
 
     @override
     def page(self) -> Page:
@@ -263,9 +265,9 @@ def _marks(material: Material) -> Iterator[Mark]:
         yield from (bars, cells_map)
 
 
-def _checks(material: Material) -> Iterator[Check]:
+def _checks(material: Material, folder: Path) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
-    summary = material.summary
+    summary, edits = material.summary, material.summary.study.edits
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
@@ -286,10 +288,13 @@ def _checks(material: Material) -> Iterator[Check]:
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
             tasks = wording.listed(list(dict.fromkeys(stays)))
-            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {tasks}.")
+            layers = ",".join(map(str, sorted({cell.layer for cell in critical})))
+            heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
+            further = ("ablate", heads) if critical and "head" not in edits.unit else ()
+            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {tasks}.", *further)
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
-    elif material.curves:
+    elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
         study = summary.study
         models, task_names = ([choice.name for choice in choices] for choices in (study.models[:1], study.tasks))
         what = "Another kind of ablation, such as the mean"

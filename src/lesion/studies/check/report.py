@@ -10,9 +10,11 @@ from rich.text import Text
 from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
+from lesion.report.blocks import Check
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
+from lesion.statistics.detectable import near_guessing
 from lesion.studies.check.claims import readiness
 from lesion.studies.check.result import CheckedTask, CheckSummary, SentPrompt
 
@@ -47,6 +49,20 @@ class CheckResult(StudyResult[CheckSummary]):
         ]
         marks = (Bars("accuracy", "task"),)
         return (Part("Accuracy of the unedited model", rows, marks, readiness(tasks, self.summary.chat)), *shown)
+
+    def checks(self) -> Sequence[Check]:
+        """Whether another prompt style does better, or a study can follow."""
+        tasks = self.summary.tasks
+        for task in tasks:
+            if task.other is not None and task.other.right > task.right:
+                style = task.other.style
+                text = f"{task.task}: more answers are right with --prompt-style {style}."
+                return [Check("bad", text, "check", f"--prompt-style {style}")]
+        if any(
+            near_guessing(task.right, task.items, task.guessing) if task.guessing else not task.right for task in tasks
+        ):
+            return []
+        return [Check("open", "Which blocks these answers depend on: lesion ablate.", "ablate")]
 
     def text(self, *, every: bool = False) -> RenderableType:
         """Each task's prompts and answers, and how they went; `every`: the table too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -192,7 +193,8 @@ class InteractionResult(StudyResult[InteractionSummary]):
             found += checks.readable(_unreadable(worst), named(study, worst.places))
         if study.factor == 0:
             tasks = [task.name for task in study.tasks]
-            found.append(checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5"))
+            weaker = checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5")
+            found.append(replace(weaker, options=shlex.join(["--factor", "0.5", "--out", f"{self.folder}-0.5"])))
         return found
 
 

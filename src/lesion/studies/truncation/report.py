@@ -288,7 +288,8 @@ def _checks(summary: TruncationSummary) -> Iterator[Check]:
     elif summary.chosen:
         yield Check("good", "Answers under the cut differ from item to item.")
     if summary.chosen:
-        yield Check("good", "Chosen on other items than it is tested on.")
+        further = () if summary.study.compose else ("truncate", "--compose")
+        yield Check("good", "Chosen on other items than it is tested on.", *further)
     for test in summary.kept_tests:
         rivals = claims.rivals_of(summary, test.task)
         if not rivals or claims.direction(summary, test) != 1:

@@ -83,7 +83,8 @@ class TuningResult(StudyResult[TuningSummary]):
         summary = self.summary
         found = list(checks.baselines((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline))
         if len(summary.study.seeds) == 1:
-            found.append(Check("open", "One seed: intervals cover items, not training. Add --seed 0,1,2."))
+            text = "One seed: intervals cover items, not training. Add --seed 0,1,2."
+            found.append(Check("open", text, "tune", "--seed 0,1,2"))
         for end in ("smallest", "largest"):
             if names := [arm.label for arm in summary.arms if arm.end == end]:
                 text = f"Best at the {end} learning rate, so a better one may lie beyond: {wording.listed(names)}."

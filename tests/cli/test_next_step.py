@@ -1,0 +1,103 @@
+"""The line under a study that says what to run next: a command that parses, and asks the same study otherwise."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+import lesion
+from commandline import lesion as run
+from commandline import questions, save
+from lesion.cli.commands import command
+from lesion.cli.next_step import next_step
+from lesion.cli.parsing import checked
+from lesion.core.result import StudyResult
+from lesion.core.values import Summary
+from lesion.registry import methods
+from lesion.report.blocks import Check
+
+
+def read(line):
+    """The study that a command line asks for, and the folder."""
+    import typer
+
+    words = shlex.split(line)[1:]
+    method = next(each for each in methods().values() if each.command == words[0])
+    seen = []
+    application = typer.Typer()
+    application.command()(checked(command(method, lambda _, study, out, choice, every: seen.append((study, out)))))
+    typer.main.get_command(application).main(words[1:], standalone_mode=False)
+    return seen[0]
+
+
+LINES = (
+    "ablate bundled:llama-base --task primer:arithmetic --task 'arithmetic:add?digits=2' --unit mlp --layers 0-3,7"
+    " --factor 0,0.5 --items 7 --stop-when decided --stop-rule e-Holm --prompt-style plain --stop '\\n' --out 'a b'",
+    "ablate bundled:llama-base@step1 bundled:qwen2-base --task primer:atlas --screen --replace mean --out o",
+    "evaluate bundled:llama-base --task primer:atlas --edit 3x0 --edit '5.mlp.up top 0.1' --random-controls 0 --out o",
+    "truncate bundled:llama-base --task primer:atlas --matrices mlp.up --keep 0.1,0.5 --screen 20 --compose --out o",
+    "tune bundled:llama-base --task primer:atlas --layers critical --layers 0-1 --seed 0,1 --out o",
+    "drift bundled:llama-base --task primer:atlas --runs 3 --clusters 5,50 --out o",
+    "interact bundled:llama-base --task primer:atlas --factor 0.5 --layers 1-3 --temperature 0.7 --out o",
+    "isolate bundled:llama-base --skill primer:atlas --control primer:reading --share 0.01,0.05 --out o",
+)
+
+
+class OfStudy(Summary):
+    """The numbers of any study."""
+
+    study: Any
+
+
+class Result(StudyResult):
+    """A result whose only check is given."""
+
+    def checks(self):
+        return self.given
+
+
+@pytest.fixture
+def result_of(tmp_path):
+    def made(line, check):
+        study, _ = read(f"lesion {line}")
+        result = Result(tmp_path / "of a study", OfStudy.model_construct(study=study))
+        object.__setattr__(result, "given", [Check("good", "Off floor and ceiling."), check])
+        return result
+
+    return made
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split()[0])
+def test_the_step_is_the_same_study_with_the_options_of_its_check_into_the_same_folder(result_of, line, tmp_path):
+    result = result_of(line, Check("open", "Another draw.", line.split()[0], "--level 0.8"))
+    if "--stop-when" in line:  # where the level is that of stopping too
+        result = result_of(line, Check("open", "The same.", "ablate", "--items 7"))
+    study, out = read(next_step(result))
+    assert out == tmp_path / "of a study"
+    expected = result.summary.study if "--stop-when" in line else result.summary.study.model_copy(update={"level": 0.8})
+    assert study == expected
+
+
+def test_a_step_of_another_command_takes_over_models_and_tasks_alone(result_of):
+    line = "drift bundled:llama-base@step1 --task primer:atlas --runs 3 --items 9 --prompt-style plain --out o"
+    result = result_of(line, Check("open", "Losses.", "ablate"))
+    expected = "lesion ablate bundled:llama-base@step1 --task primer:atlas --prompt-style plain"
+    assert sorted(shlex.split(next_step(result))) == sorted(shlex.split(expected))
+    read(next_step(result))
+
+
+def test_without_a_check_that_names_a_step_there_is_no_line(result_of):
+    assert next_step(result_of(LINES[0], Check("open", "No remedy."))) == ""
+
+
+def test_a_study_on_the_command_line_ends_with_its_next_step_and_that_runs(capsys, tmp_path):
+    words = ("--task", questions(tmp_path / "q.jsonl", 4), "--max-new-tokens", 1, "--layers", 0, "--items", 4)
+    done = run(capsys, "ablate", save(tmp_path / "m"), *words, "--out", tmp_path / "o")
+    assert done.code == 0, done.err
+    last = done.out.splitlines()[-1]
+    assert last.startswith("next: lesion ablate ")
+    assert "--replace mean" in last
+    again = run(capsys, *shlex.split(last.removeprefix("next: lesion ")))
+    assert again.code == 0, again.err
+    assert lesion.result(tmp_path / "o").summary.study.edits.kinds == ("mean",)
+    assert not again.out.splitlines()[-1].startswith("next:")  # no block is critical to look into
