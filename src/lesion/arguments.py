@@ -94,10 +94,19 @@ def _validated(function: Callable[..., Any], called: str) -> Callable[..., Any]:
 def _as_declared(
     given: Mapping[str, Any], signature: inspect.Signature, other_names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Arguments under the names of the signature: `task=` for `tasks=`, where both words mean the same."""
+    """Arguments under the names of the signature: `task=` for `tasks=`, where both words mean the same.
+
+    A list of one stands for that one where the plural is given for what there is one of.
+    """
     known = signature.parameters
-    declared = {key: other_names.get(key, key) if key not in known else key for key in given}
-    return {(new if new in known and new not in given else key): given[key] for key, new in declared.items()}
+    arguments = {}
+    for key, value in given.items():
+        new = key if key in known else other_names.get(key, key)
+        if new not in known or (new != key and new in given):
+            new = key
+        single = key == f"{new}s" and isinstance(value, list | tuple) and len(value) == 1
+        arguments[new] = value[0] if single else value
+    return arguments
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

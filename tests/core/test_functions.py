@@ -129,3 +129,20 @@ def test_what_editors_read_has_the_arguments_and_the_page_of_the_function(name):
     defaults = [ast.literal_eval(each) for each in node.args.kw_defaults]
     assert defaults == [inspect.signature(function).parameters[each.arg].default for each in node.args.kwonlyargs]
     assert (function.__module__, function.__name__) == ("lesion.functions", name)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("tasks", ["nothing:such", ["nothing:such"]])
+def test_every_function_of_tasks_takes_them_under_one_name(name, tasks):
+    function = getattr(lesion, name)
+    if {"task", "tasks"}.isdisjoint(inspect.signature(function).parameters) or name == "compare":
+        return
+    needed = {"isolate": {"skill": "primer:atlas", "controls": "primer:reading"}, "evaluate": {"edits": "3x0"}}
+    with pytest.raises(lesion.UsageError, match="There is no task 'nothing:such'"):
+        function("bundled:llama-base", tasks=tasks, **needed.get(name, {}))
+
+
+@pytest.mark.parametrize("name", ["drift", "tune"])
+def test_of_a_study_of_one_task_several_are_refused(name):
+    with pytest.raises(lesion.UsageError, match="task must be text"):
+        getattr(lesion, name)("bundled:llama-base", tasks=["primer:atlas", "primer:reading"])

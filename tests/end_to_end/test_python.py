@@ -72,11 +72,12 @@ def test_a_report_is_not_written_over_another_study(sums, tmp_path):
     assert one.report(tmp_path / "page") == one.report(tmp_path / "page")
 
 
-def test_a_figure_is_saved_as_png_or_svg(sums, tmp_path):
+def test_a_figure_is_saved_as_png_svg_or_pdf(sums, tmp_path):
     result = lesion.ablate(model("llama"), sums, items=2, max_new_tokens=1)
     assert result.plot().save(tmp_path / "drops.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in result.plot().save(str(tmp_path / "drops.svg")).read_text("utf-8")
-    with pytest.raises(lesion.UsageError, match="as PNG or SVG"):
+    assert result.plot().save(tmp_path / "drops.PDF").read_bytes().startswith(b"%PDF")
+    with pytest.raises(lesion.UsageError, match="as PNG, SVG or PDF"):
         result.plot().save(tmp_path / "drops.jpg")
     with pytest.raises(lesion.LesionError, match=r"nowhere.* cannot be written"):
         result.plot().save(tmp_path / "nowhere" / "drops.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from numbers import Integral
 
 import pandas as pd
 
@@ -27,7 +28,8 @@ def changed(
 
     Args:
         answers: of a study, as `Store.answers` gives them.
-        edit: one of the study's: a value, its text form, the path of an `.edit` file, what `read_edit` gave.
+        edit: one of the study's: a value, its text form, the path of an `.edit` file, what `read_edit` gave; the
+            number of a block stands for that block at 0.
         right: whether the answer became right; else it was right and became wrong.
         task: only this task.
         model: only this model, by its name.
@@ -38,6 +40,8 @@ def changed(
     for column, chosen in (("task", task), ("model_name", model)):
         if chosen is not None:
             answers = answers[answers[column] == _one_of(answers[column].unique().tolist(), chosen, column)]
+    if isinstance(edit, Integral):  # of Python or of a column of a table
+        edit = f"{int(edit)}×0"
     text = _stored(edit, [each for each in answers["edit"].unique() if each != str(BASELINE)])
     before = answers.loc[answers["edit"] == str(BASELINE), [*SAME, "text", "correct"]]
     after = answers[answers["edit"] == text]

@@ -189,8 +189,8 @@ class StudyResult(Generic[S]):
         """The items that the unedited model answers rightly, and the model under an edit wrongly.
 
         Args:
-            edit: one that the study has: a value, its text form such as `"3×0"` or `"3x0"`, the label of a selection
-                (`"mathneuro-0.05"`), or the path of an `.edit` file.
+            edit: one that the study has: a value, its text form such as `"3×0"` or `"3x0"`, the number of a block (3
+                is that block at 0), the label of a selection (`"mathneuro-0.05"`), or the path of an `.edit` file.
             task: only this task.
             model: only this model, by its name.
 

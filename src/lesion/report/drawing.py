@@ -1,4 +1,4 @@
-"""Charts drawn: one Altair chart as a picture on a page, as an interactive specification, as SVG and as PNG.
+"""Charts drawn: one Altair chart as a picture on a page, as an interactive specification, as SVG, PNG and PDF.
 
 Vega-Lite is drawn by `vl-convert`, which needs neither a browser nor the network. The same specification is drawn
 on the page by the bundle of Vega that `vl-convert` carries, under a content-security policy without `unsafe-eval`.
@@ -169,6 +169,14 @@ def png_file(drawn: str) -> bytes:
 
     picture: bytes = vl_convert.svg_to_png(svg_file(drawn), scale=SCALE)
     return picture
+
+
+def pdf_file(drawn: str) -> bytes:
+    """The SVG as PDF in the light colours; lines and letters stay such."""
+    import vl_convert
+
+    page: bytes = vl_convert.svg_to_pdf(svg_file(drawn))
+    return page
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,21 +143,24 @@ class Drawing:
 
     @validated
     def save(self, path: str | Path) -> Path:
-        """Write the figure as PNG or SVG, whichever the name ends with; the path.
+        """Write the figure as PNG, SVG or PDF, whichever the name ends with; the path.
 
         Raises:
-            UsageError: the name ends with neither.
+            UsageError: the name ends with none of these.
             LesionError: the file cannot be written.
         """
         path = Path(path)
-        if path.suffix.lower() not in (".png", ".svg"):
+        kinds: dict[str, Callable[[str], str | bytes]] = {
+            ".png": drawing.png_file,
+            ".svg": drawing.svg_file,
+            ".pdf": drawing.pdf_file,
+        }
+        if path.suffix.lower() not in kinds:
             raise UsageError(
-                f"A figure is saved as PNG or SVG; give a name that ends with .png or .svg, not {path.name}."
+                f"A figure is saved as PNG, SVG or PDF; give a name that ends with .png, .svg or .pdf, not {path.name}."
             )
-        drawn = drawing.svg(self.specified)
-        picture = drawing.png_file(drawn) if path.suffix.lower() == ".png" else drawing.svg_file(drawn)
         try:
-            replace(path, picture)
+            replace(path, kinds[path.suffix.lower()](drawing.svg(self.specified)))
         except OSError as error:
             raise LesionError(f"{path} cannot be written: {error.strerror or error}.") from error
         return path
