@@ -116,7 +116,7 @@ def test_of_one_model_what_its_edits_do_comes_first(tmp_path):
     assert [claim.rule for claim in result.claims] == ["which edits differ", "which answers more"]
     assert "are the same model with the same verdicts on sums" in result.claims[1].text
     alike = lesion.compare(a, folder(tmp_path / "c", {"baseline": YES, "3×0": YES}, model="m"))
-    assert alike.verdict == "Under all 1 edit in common the verdicts are the same too."
+    assert alike.verdict == "No item is judged differently under any of 1 edit in common."
 
 
 def test_a_side_without_unedited_answers_is_compared_under_edits_alone(tmp_path):

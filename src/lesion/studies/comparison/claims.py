@@ -85,7 +85,7 @@ def _wrong(cell: Compared) -> tuple[str, ...]:
     "Under N of M edits B and A differ, most under E: D points.",
     "Under none of M edits is a difference shown; the largest is E: D points.",
     "Under all M edits both answer equally many items.",
-    "Under all M edits in common the verdicts are the same too.",
+    "No item is judged differently under any of M edits in common.",
     needs=TEST,
 )
 def which_edits_differ(pair: Pair, cells: Sequence[Compared], about: str) -> Iterable[Claim]:
@@ -96,7 +96,7 @@ def which_edits_differ(pair: Pair, cells: Sequence[Compared], about: str) -> Ite
         if not edits:
             continue
         if pair.same_model and not any(map(_differs, edits)):
-            same = f"Under all {wording.counted(len(edits), 'edit')} in common the verdicts are the same too."
+            same = f"No item is judged differently under any of {wording.counted(len(edits), 'edit')} in common."
             yield Claim((same,), tuple((pair, cell) for cell in edits), about)
             continue
         differing = [cell for cell in edits if cell.is_shown]
