@@ -20,7 +20,8 @@ async function browse() {
   if (!data.cells.length) return;
   const [models, tasks, edits] = ["model", "task", "edit"].map((name) => byId("choose-" + name));
   const [find, grid, body, view] = ["find", "grid", "grid-body", "item-view"].map(byId);
-  const shown = { filter: "all", item: 0, kept: new Set() }; // `kept`: further edits whose answers stand beside
+  // `asked`: whether the reader chose the filter; `kept`: further edits whose answers stand beside.
+  const shown = { filter: "all", asked: false, item: 0, kept: new Set() };
   view.hidden = true; // until an item is chosen
   const words = data.words ?? {}; // of a study that compares something else than an edit with the unedited model
   const thinks = data.cells.some((cell) => cell.parsed.includes(UNCLOSED));
@@ -83,7 +84,7 @@ async function browse() {
       const label = make("label");
       const input = make("input");
       Object.assign(input, { type: "radio", name: "filter", value: name, checked: name === shown.filter });
-      input.addEventListener("change", () => { shown.filter = name; fillRows(); });
+      input.addEventListener("change", () => { [shown.filter, shown.asked] = [name, true]; fillRows(); });
       label.append(input, `${called} (${counts[name] ?? 0})`);
       return label;
     });
@@ -277,7 +278,8 @@ async function browse() {
     fillEdits(named.edit ?? edits.value);
     shown.kept = new Set([...(named.with ?? shown.kept)].filter((edit) => cells.some((cell) => cell.edit === edit)));
     if (named.find !== undefined) find.value = named.find;
-    if (filters.some(([name]) => name === named.show)) shown.filter = named.show;
+    if (filters.some(([name]) => name === named.show)) [shown.filter, shown.asked] = [named.show, true];
+    else if (!shown.asked) shown.filter = items().some((_, index) => changes(edited(), index).includes("broken")) ? "broken" : "all";
     fillFilters();
     const item = items().findIndex(([id]) => id === named.item);
     fillRows(item >= 0 ? item : undefined);
@@ -298,17 +300,14 @@ async function browse() {
     return entry;
   }));
   models.replaceChildren(...data.models.map((name, index) => option(name, index)));
-  if (!follow()) {
-    choose({});
-    if (items().some((_, index) => filters.some(([name]) => name === "broken") && changes(edited(), index).includes("broken")))
-      choose({ show: "broken" });
-  }
-  for (const select of [models, tasks, edits]) select.addEventListener("change", () => { choose({}); remember(); });
+  if (!follow()) choose({});
+  for (const select of [models, tasks, edits])
+    select.addEventListener("change", () => { view.hidden = false; choose({}); remember(); });
   find.addEventListener("input", () => { fillFilters(); fillRows(shown.item); remember(); });
   view.addEventListener("click", remember);
   byId("filters").addEventListener("change", remember);
   grid.addEventListener("scroll", () => drawGrid(grid.contains(document.activeElement)), { passive: true });
-  new ResizeObserver(() => drawGrid()).observe(grid);
+  new ResizeObserver(() => drawGrid(grid.contains(document.activeElement))).observe(grid);
   grid.addEventListener("click", (event) => {
     const place = event.target.closest("[data-row]");
     if (place) act(+place.dataset.row, +place.dataset.column);
@@ -333,7 +332,7 @@ async function browse() {
     touched = place;
     if (!place || (event.pointerType === "touch" && !again)) return;
     view.hidden = false;
-    choose({ model: named.model, task: named.task, edit: named.edit, show: shown.filter });
+    choose({ model: named.model, task: named.task, edit: named.edit });
     remember();
     byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   };
