@@ -119,6 +119,6 @@ def test_texts_of_others_stay_texts():
 
 
 def test_the_excerpt_is_no_longer_than_the_terminal_says():
-    assert len(module._strongest(rows()).records) == module.TERMINAL_ROWS
+    assert len(module._strongest(rows(), ()).records) == module.TERMINAL_ROWS
     few = rows(made(models=("m",), tasks=("sums",)))
-    assert module._strongest(few).records == few.records
+    assert module._strongest(few, ()).records == few.records

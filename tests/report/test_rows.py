@@ -130,6 +130,10 @@ def test_an_excerpt_has_marked_lines_then_the_largest_in_the_order_of_all():
     assert rows().first(2) == made()[:2]
 
 
+def test_what_is_claimed_of_stands_in_an_excerpt_first():
+    assert rows(most="size").first(2, [made()[6]]) == [made()[1], made()[6]]
+
+
 def test_a_subject_is_what_tells_a_line_apart_from_the_others():
     tasks = [task("m", "sums"), task("m", "facts")]
     assert [subject(each, tasks) for each in tasks] == ["sums", "facts"]

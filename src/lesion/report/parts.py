@@ -234,15 +234,18 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
     for part in parts if every else parts[:1]:
         if part.rows is None or not part.rows.records or not part.table:
             continue
-        rows = part.rows if every else _strongest(part.rows)
+        rows = part.rows if every else _strongest(part.rows, part.claims)
         shown += [Text(), Wide(Table.of(rows).in_short(part.names).terminal(), "" if every else ALL)]
     if approximate:
         shown.append(Text(f"Approximate: {plain(approximate)}"))
     return Group(*shown)
 
 
-def _strongest(rows: Rows) -> Rows:
+def _strongest(rows: Rows, claims: Sequence[Claim]) -> Rows:
+    """The rows to show: those that the first claim is about before others."""
     if len(rows.records) <= TERMINAL_ROWS:
         return replace(rows, whole=rows.records)
     title = f"{rows.title or wording.capital(rows.name)}: {TERMINAL_ROWS} of {len(rows.records):,} rows ({ALL})"
-    return replace(rows, records=rows.first(TERMINAL_ROWS), whole=rows.records, title=title)
+    return replace(
+        rows, records=rows.first(TERMINAL_ROWS, claims[0].rows if claims else ()), whole=rows.records, title=title
+    )

@@ -350,15 +350,21 @@ class Rows:
         places = range(len(self.records))
         return sorted(places, key=lambda at: value_of(self.records[at], self.order)) if self.order else list(places)
 
-    def first(self, count: int) -> list[Record]:
-        """An excerpt: marked lines before others, then those with the largest `most`; in the order of all."""
+    def first(self, count: int, claimed: Sequence[Record] = ()) -> list[Record]:
+        """An excerpt: what is claimed of before marked lines, and these before others, then those with the largest
+        `most`; in the order of all.
+        """
         if self.order:
             return [self.records[at] for at in self.ordered[:count]]
 
-        def rank(at: int) -> tuple[bool, float, int]:
+        def is_claimed(record: Record) -> bool:
+            own = parts_of(record)
+            return any(all(part in own for part in parts_of(each)) for each in claimed)
+
+        def rank(at: int) -> tuple[bool, bool, float, int]:
             record = self.records[at]
             marked = bool(self.marked and value_of(record, self.marked))
-            return not marked, -value_of(record, self.most) if self.most else 0.0, at
+            return not is_claimed(record), not marked, -value_of(record, self.most) if self.most else 0.0, at
 
         return [self.records[at] for at in sorted(sorted(range(len(self.records)), key=rank)[:count])]
 
