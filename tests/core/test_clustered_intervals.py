@@ -19,7 +19,9 @@ def test_a_change_that_the_interval_over_clusters_does_not_carry_is_named():
         ("block 2", Estimate(value=0.5, low=0.4, high=0.6), over(0.3, 0.7, 1.5)),
     ]
     text = plain(changes("facts", 90, Sharing(what="relation", clusters=9), measured))
-    assert text.startswith("facts: its 90 items share 9 relations; over these, intervals of drops are up to 1.7 times")
+    assert text.startswith(
+        "The 90 items of facts share 9 relations; over these, intervals of drops are up to 1.7 times"
+    )
     assert text.endswith("would not stand for block 1 as a change ([−10.0, 40.0] holds no change, 0.0).")
 
 

@@ -47,6 +47,8 @@ IN_DETAIL = "In detail"
 ALL = "--all for the rest"
 MOST_CHECKS = 4
 """Whether the answer can be believed is said in so many lines."""
+MOST_OPEN = 4
+"""Parts of a page that stand open; the further ones stand folded, under their titles."""
 TERMINAL_CLAIMS = 2
 """Claims in a terminal, without `--all`."""
 
@@ -194,6 +196,9 @@ def page(
     names = first.names if first else NO_NAMES
     figure = next(iter(first.figures()), None) if first else None
     sections = [part.section(answer, first=part is first) for part in parts]
+    open_parts = [section for section in sections if section.blocks and section.part == "evidence"]
+    late = {id(section) for section in open_parts[MOST_OPEN:]}
+    sections = [replace(section, within="tables") if id(section) in late else section for section in sections]
     own = facts or entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
     known = [f"Short names: {names.note}."] if names.note else []
     ending = study_section(own, [*map(names, notes), *known], map(names, reading))

@@ -148,6 +148,7 @@ def test_a_bundled_model_is_measured_as_plain_transformers_token_by_token():
     own = library.task(
         "sums",
         [{"prompt": f"Question: {i.question}\nAnswer:", "answer": i.gold, "solution": i.solution} for i in drawn],
+        style="raw",
     )
     own = replace(own, gold_classes=task.gold_classes)
     result = library.effects("bundled:llama-base", own, unit="block", items="all").classes
