@@ -131,6 +131,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     result = AblationResult(place, Summary(kind="layers"), 0)
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
+        "check": (lesion.check, {"model": llama, "tasks": task}),
         "drift": (lesion.drift, {"model": llama, "task": task}),
         "effects": (lesion.effects, {"model": llama, "tasks": task}),
         "isolate": (lesion.isolate, {"model": llama, "skill": task, "controls": "primer:atlas"}),

@@ -46,10 +46,10 @@ def test_a_model_shows_what_the_command_shows(tiny_model):
 
 
 def test_a_result_shows_verdict_chart_and_a_few_rows(tiny_model, tmp_path):
-    file = tmp_path / "questions.jsonl"
+    file = tmp_path / "made <b>here.jsonl"
     file.write_text('{"prompt": "<b>2 + 2</b> =", "answer": "4", "judge": "contains"}\n')
-    harmless = replace(tiny_model, name="made <b>here</b>")
-    result = lesion.ablate(harmless, str(file), layers="all", max_new_tokens=2, factor=[0.0, 0.25, 0.5, 0.75, 0.9, 1.1])
+    factors = [0.0, 0.25, 0.5, 0.75, 0.9, 1.1]
+    result = lesion.ablate(tiny_model, str(file), layers="all", max_new_tokens=2, factor=factors)
     assert len(result.table) > 12
     html = result._repr_html_()
     refuse_what_acts(html)
