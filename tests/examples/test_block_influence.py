@@ -49,7 +49,7 @@ def test_its_numbers_are_those_of_a_plain_forward_pass(result):
 def test_page_file_terminal_and_verdict_come_from_its_rows_and_claims(result):
     text = result.report().read_text("utf-8")
     assert "Which blocks turn the residual stream least?" in text
-    assert result.verdict.replace(wording.SPACE, " ").startswith("primer:arithmetic: Block ")
+    assert result.verdict.replace(wording.SPACE, " ").startswith("arithmetic: Block ")
     assert all(claim.rows and claim.rule == "least" for claim in result.claims)
     with (result.folder / "block-influence.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))

@@ -81,7 +81,7 @@ def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_one_fi
             continue
         result = recall(tmp_path / folder)
         first = text_of(html.escape(result.verdict))
-        assert len(re.sub(r"\[[^]]*\]", "", first).split()) <= 25, f"{folder}: {first}"
+        assert len(re.sub(r"\s*\[[^]]*\]", "", first).split()) <= 25, f"{folder}: {first}"
         page = (tmp_path / folder / "report.html").read_text(encoding="utf-8")
         terminal = lesion(capsys, "report", tmp_path / folder).out
         begin = first.rstrip(".")  # a page may go on behind the subject

@@ -235,7 +235,8 @@ def test_stopped_loops_and_their_share_are_said_on_page_and_terminal():
     assert "Approximate" not in page(summary) + shown(summary)
     summary["evaluation"]["tasks"][0]["cells"][0]["rates"] |= {"truncated": 0.5, "looped": 0.375}
     summary["approximate"] = label
-    for text in (page(summary), shown(summary)):
+    assert label in shown(summary)
+    for text in (page(summary), shown(summary, every=True)):
         assert label in text
         assert "Looped, %" in text
 

@@ -324,7 +324,7 @@ class TaskEffects(ModelAndTask):
     @property
     def aim(self) -> str:
         """What a direct effect is towards."""
-        return "the right token" if self.reference == "mean" else "the right token against the tempting one"
+        return "the right token" if self.reference == "mean" else "the right over the tempting token"
 
     def of(self, unit: Unit) -> tuple[Effect, ...]:
         """The places of a unit by layer."""
