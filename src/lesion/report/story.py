@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lesion.report.blocks import Block, Claims, Figure, Link, Opening, Page, Prose, Section
 from lesion.report.claims import Claim
-from lesion.report.parts import Part
+from lesion.report.parts import Part, excerpt
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Chapter:
     def of(cls, parts: Sequence[Part], method: str, short: str, title: str = "") -> Chapter:
         """The chapter of a study, by default with the title of its first part."""
         first = parts[0]
-        return cls(title or first.title, method, short, first.claims[:1], tuple(first.figures()[:1]))
+        figures = tuple(excerpt(figure, wide=False) for figure in first.figures()[:1])
+        return cls(title or first.title, method, short, first.claims[:1], figures)
 
 
 def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
@@ -44,6 +45,7 @@ def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapt
 
 def _section(number: int, chapter: Chapter, page: str) -> Section:
     whole = Link("The whole study, with every number and every answer", page)
-    blocks: list[Block] = [Prose((chapter.method,)), Claims(chapter.claims), whole, *chapter.figures]
+    said: list[Block] = [] if number == 1 else [Claims(chapter.claims)]  # the first claim stands at the top
+    blocks: list[Block] = [Prose((chapter.method,)), *said, whole, *chapter.figures]
     named = "findings" if number == 1 else f"chapter-{number}"
     return Section(chapter.short, chapter.title, tuple(blocks), named, "evidence")

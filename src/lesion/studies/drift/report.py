@@ -138,7 +138,7 @@ class DriftResult(StudyResult[DriftSummary]):
 
     @override
     def chapter(self) -> Chapter:
-        return Chapter.of(self.parts(), METHOD, "Drift")
+        return Chapter.of(self.shown_parts, METHOD, "Drift")
 
     @property
     @override

@@ -125,7 +125,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def chapter(self) -> Chapter:
-        return Chapter.of(self.parts(), METHOD, "Overlay")
+        return Chapter.of(self.shown_parts, METHOD, "Overlay")
 
 
 def _stack(*models: str) -> Mark:
