@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Literal, get_args
 
 from lesion.core.row import StoredAnswer
@@ -33,17 +32,17 @@ def oddities(item: Item, answer: StoredAnswer, *, generated: bool) -> tuple[Oddi
         answer: as it was stored.
         generated: whether the model wrote it; a choice can only be unread.
     """
-    found: dict[Oddity, bool] = {"unread": answer.parsed is None and bool(answer.text.strip())}
+    present: dict[Oddity, bool] = {"unread": answer.parsed is None and bool(answer.text.strip())}
     if generated:
-        said, question = _plain(answer.text), _plain(item.question)
-        found |= {
+        text, question = _plain(answer.text), _plain(item.question)
+        present |= {
             "empty": not answer.text.strip(),
-            "echoes the question": bool(question) and question[-ECHO:] in said,
+            "echoes the question": bool(question) and question[-ECHO:] in text,
             "goes on": goes_on(item.question, answer.text),
             "cut off": answer.finish == "length",
             "right within a sentence": _right_within(item, answer),
         }
-    return tuple(oddity for oddity in ODDITIES if found.get(oddity))
+    return tuple(oddity for oddity in ODDITIES if present.get(oddity))
 
 
 def goes_on(question: str, answer: str) -> bool:
@@ -62,6 +61,8 @@ def _right_within(item: Item, answer: StoredAnswer) -> bool:
     """Whether whole words of an answer, judged exactly, are the gold answer or an alias."""
     if answer.correct or item.metadata.get("judge") != "exact":
         return False
+    if not judge.contains(answer.text, item.gold, item.aliases).correct:
+        return False
     words = f" {judge.normalise(answer.text)} "
     return any(f" {right} " in words for right in map(judge.normalise, (item.gold, *item.aliases)) if right)
 
@@ -69,8 +70,3 @@ def _right_within(item: Item, answer: StoredAnswer) -> bool:
 def _plain(text: str) -> str:
     """A text in lower case, its runs of spaces one."""
     return " ".join(text.lower().split())
-
-
-def readable(ids: Iterable[int], tokenizer: object) -> str:
-    """Token ids as the text that the model is sent, special tokens included and visible."""
-    return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))  # type: ignore[attr-defined]

@@ -103,23 +103,21 @@ def _specified(figure: Figure, columns: int, inner: float, whole: float) -> Spec
     own: Specified = {}
     bare = replace(figure, columns=columns)
     specify(bare, own)
-    panels = []
+    panels, legends = [], []
     for panel in bare.panels:
         charts = [_sized(still(own[id(chart)]), inner) for chart in panel.charts]
         if panel.legend:
-            charts.append(still(drawing.specification(plots.legend(panel.legend, round(inner)))))
+            legends.append(drawing.specification(plots.legend(panel.legend, round(inner))))
+            charts.append(still(legends[-1]))
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
         panels.append({"vconcat": charts, "spacing": 3} if len(charts) > 1 else charts[0])
     drawn: Specification = panels[0] if len(panels) == 1 else {"concat": panels, "columns": columns, "spacing": 8}
-    legends = [panel.legend for panel in bare.panels if panel.legend]
-    datasets = {name: rows for chart in own.values() for name, rows in chart.get("datasets", {}).items()}
     if figure.legend:
-        legend = drawing.specification(plots.legend(figure.legend, round(whole - 75)))
-        datasets |= legend.get("datasets", {})
-        drawn = {"vconcat": [drawn, still(legend)], "spacing": 6}
-    for each in legends:
-        datasets |= drawing.specification(plots.legend(each, round(inner))).get("datasets", {})
+        legends.append(drawing.specification(plots.legend(figure.legend, round(whole - 75))))
+        drawn = {"vconcat": [drawn, still(legends[-1])], "spacing": 6}
+    charts = [*own.values(), *legends]
+    datasets = {name: rows for chart in charts for name, rows in chart.get("datasets", {}).items()}
     scales = dict.fromkeys(("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent")
     small = {"labelFontSize": TYPE, "titleFontSize": TYPE, "titlePadding": 4, "labelPadding": 3}
     config = theme.config()
@@ -156,9 +154,7 @@ def _typed(specified: Any) -> Any:
     if not isinstance(specified, dict):
         return specified
     typed = {key: value if key == "datasets" else _typed(value) for key, value in specified.items()}
-    return {
-        key: TYPE if key in ("fontSize", "labelFontSize", "titleFontSize") else value for key, value in typed.items()
-    }
+    return {key: TYPE if key in _TYPES else value for key, value in typed.items()}
 
 
 def _width(drawn: str) -> float:

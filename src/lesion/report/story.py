@@ -45,7 +45,7 @@ def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapt
 
 def _section(number: int, chapter: Chapter, page: str) -> Section:
     whole = Link("The whole study, with every number and every answer", page)
-    said: list[Block] = [] if number == 1 else [Claims(chapter.claims)]  # the first claim stands at the top
-    blocks: list[Block] = [Prose((chapter.method,)), *said, whole, *chapter.figures]
+    claims: list[Block] = [] if number == 1 else [Claims(chapter.claims)]  # the first claim stands at the top
+    blocks: list[Block] = [Prose((chapter.method,)), *claims, whole, *chapter.figures]
     named = "findings" if number == 1 else f"chapter-{number}"
     return Section(chapter.short, chapter.title, tuple(blocks), named, "evidence")

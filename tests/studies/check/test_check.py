@@ -77,19 +77,19 @@ def checked(
         (
             checked(1, ("right within a sentence", 8)),
             "1 of 10 answers are right; 8 are judged wrong though the gold answer stands in them."
-            ' With "judge": "contains" in the file 9 of 10 are right.',
+            ' With "judge": "contains" in the file at least 9 of 10 are right.',
             True,
         ),
         (
             checked(0, ("empty", 10), other=OtherStyle(style="plain", right=0, within=8)),
             '0 of 10 answers are right; 10 are empty. With --prompt-style plain and "judge": "contains" in the file'
-            " 8 of 10 are right.",
+            " at least 8 of 10 are right.",
             False,
         ),
         (
             checked(2, ("cut off", 8)),
-            "2 of 10 answers are right; 8 are cut off at the token limit. The answers need more tokens than 4:"
-            " give more with --max-new-tokens.",
+            "2 of 10 answers are right; 8 are cut off at the token limit. Many answers meet the limit of 4 tokens:"
+            " try more with --max-new-tokens.",
             True,
         ),
         (

@@ -21,8 +21,8 @@ CONTAINS = '"judge": "contains" in the file'
     "N of M answers are right; K are empty.",
     "N of M answers are right; guessing has G.",
     "This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right.",
-    'With "judge": "contains" in the file K of M are right.',
-    "The answers need more tokens than L: give more with --max-new-tokens.",
+    'With "judge": "contains" in the file at least K of M are right.',
+    "Many answers meet the limit of L tokens: try more with --max-new-tokens.",
     "The prompts surprise the model as random tokens would: does the tokenizer belong to these weights?",
     "M questions do not tell this from guessing.",
     needs="the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; more right"
@@ -53,12 +53,13 @@ def _remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
         tried += [(other.right, put), (other.right + other.within, f"{put} and {CONTAINS}")]
     right, change = max(tried, key=lambda pair: pair[0])  # of equal ones the first, which changes least
     if not change and task.right < task.items and task.odd_answers("cut off") >= MOST_ODD * task.items:
-        yield f"The answers need more tokens than {task.at_limit}: give more with --max-new-tokens."
+        yield f"Many answers meet the limit of {task.at_limit} tokens: try more with --max-new-tokens."
     if not change:
         return
     if chat and other is not None and other.style == "chat" and change.startswith("--"):
         yield "This is a chat model, and the prompts are not in its chat template."
-    yield f"With {change} {right} of {task.items} are right."
+    least = "at least " if CONTAINS in change else ""  # whole words were counted, and it takes parts of words too
+    yield f"With {change} {least}{right} of {task.items} are right."
 
 
 def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lesion.core.inference import PendingAnswer, answer_cells, pending_cells, prompt_notes
-from lesion.core.oddities import ODDITIES, Oddity, oddities, readable
+from lesion.core.oddities import ODDITIES, Oddity, oddities
 from lesion.core.row import StoredAnswer
 from lesion.core.run import Run
 from lesion.core.study_file import TaskChoice
@@ -152,7 +152,7 @@ def _checked(
         prompts=tuple(
             SentPrompt(
                 item=cell.item.id,
-                prompt=readable(cell.prompt, model.tokenizer),
+                prompt=_sent(model, cell.prompt),
                 answer=answer.text,
                 gold=cell.item.gold,
                 read=answer.parsed,
@@ -162,6 +162,11 @@ def _checked(
             for cell, answer in [*zip(asked.cells, asked.answers, strict=True)][:SHOWN]
         ),
     )
+
+
+def _sent(model: Model, prompt: Sequence[int]) -> str:
+    """A prompt as the model is sent it, special tokens included and visible."""
+    return str(model.tokenizer.decode(list(prompt), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _surprise(engine: Engine, cells: Sequence[PendingAnswer]) -> float | None:
