@@ -122,9 +122,9 @@ class InteractionResult(StudyResult[InteractionSummary]):
             caption=f"What a pair costs beyond the sum of its {places} alone. Boxed: shown to differ from it. Outlined:"
             " cannot be told, since the sum is all that guessing leaves.",
         )  # fmt: skip
-        told = claims.which_interact(self.summary, "pairs")
+        own_claims = claims.which_interact(self.summary, "pairs")
         title = f"Do {places} of {self.summary.model} do each other's work?"
-        return Part(title, self._interactions(), (drawn,), told, short="Pairs")
+        return Part(title, self._interactions(), (drawn,), own_claims, short="Pairs")
 
     def _windows(self) -> Part:
         study = self.summary.study
@@ -134,11 +134,11 @@ class InteractionResult(StudyResult[InteractionSummary]):
             caption=f"What {study.window} consecutive blocks cost, with {study.level:.0%} intervals. Small: the sum of"
             " each alone, where it is less than there is to lose.",
         )  # fmt: skip
-        told = claims.which_window_costs_least(self.summary)
+        own_claims = claims.which_window_costs_least(self.summary)
         if "pairs" not in study.design or study.window > 2:  # else they are among the pairs
-            told += claims.which_interact(self.summary, "windows")
+            own_claims += claims.which_interact(self.summary, "windows")
         title = f"Which {study.window} consecutive blocks of {self.summary.model} cost least?"
-        return Part(title, self._interactions(), (drawn,), told, short="Windows")
+        return Part(title, self._interactions(), (drawn,), own_claims, short="Windows")
 
     def _cumulative(self) -> Part:
         study, places = self.summary.study, f"{noun(self.summary.study)}s"
@@ -186,16 +186,16 @@ class InteractionResult(StudyResult[InteractionSummary]):
         ]
         if study.measure == "gold":
             measured = [(name, None, guessing, items) for name, _, guessing, items in measured]
-        found = [*checks.baselines(measured)]
+        grounds = [*checks.baselines(measured)]
         ends = [each for each in summary.removals if each.endings is not None and each.places]
         if ends:
             worst = max(ends, key=_unreadable)
-            found += checks.readable(_unreadable(worst), named(study, worst.places))
+            grounds += checks.readable(_unreadable(worst), named(study, worst.places))
         if study.factor == 0:
             tasks = [task.name for task in study.tasks]
             weaker = checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5")
-            found.append(replace(weaker, options=shlex.join(["--factor", "0.5", "--out", f"{self.folder}-0.5"])))
-        return found
+            grounds.append(replace(weaker, options=shlex.join(["--factor", "0.5", "--out", f"{self.folder}-0.5"])))
+        return grounds
 
 
 def _unreadable(removal: Removal) -> float:

@@ -81,15 +81,15 @@ class TuningResult(StudyResult[TuningSummary]):
     @override
     def checks(self) -> list[Check]:
         summary = self.summary
-        found = list(checks.baselines((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline))
+        grounds = list(checks.baselines((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline))
         if len(summary.study.seeds) == 1:
             text = "One seed: intervals cover items, not training. Add --seed 0,1,2."
-            found.append(Check("open", text, "tune", "--seed 0,1,2"))
+            grounds.append(Check("open", text, "tune", "--seed 0,1,2"))
         for end in ("smallest", "largest"):
             if names := [arm.label for arm in summary.arms if arm.end == end]:
                 text = f"Best at the {end} learning rate, so a better one may lie beyond: {wording.listed(names)}."
-                found.append(Check("bad", text))
-        return found[:4]
+                grounds.append(Check("bad", text))
+        return grounds[:4]
 
     @property
     @override
