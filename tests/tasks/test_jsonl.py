@@ -3,12 +3,14 @@
 import contextlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
+from lesion.tasks.catalogue import find
 from lesion.tasks.jsonl import JsonLines, parse
 from lesion.tasks.task import Answer, Task
 
@@ -201,3 +203,22 @@ def test_a_stop_string_that_cannot_be_meant_is_refused(tmp_path, line, fault):
     file.write_text('{"prompt": "a", "answer": "1", "stop": "\\nQ:"}\n' + line)
     with pytest.raises(UsageError, match=re.escape(fault)):
         JsonLines.read(file)
+
+
+def test_a_judge_behind_the_name_judges_the_items_that_name_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ({"prompt": "a", "answer": "Rome"}, {"prompt": "b", "answer": "Rome", "judge": "exact"})
+    Path("q?.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("q.jsonl").write_text(Path("q?.jsonl").read_text())
+    sentence = Answer("It is Rome.", 3, "stop")
+    for name in ("q.jsonl?judge=contains", "jsonl:q.jsonl?judge=contains", "gold:q.jsonl?judge=contains"):
+        assert [item.metadata["judge"] for item in find(name).load()] == ["contains", "exact"]
+    task = find("q.jsonl?judge=contains")
+    assert [task.judge(item, sentence).correct for item in task.load()] == [True, False]
+    assert [item.metadata["judge"] for item in find("q?.jsonl").load()] == ["exact", "exact"]
+    for wrong, why in (("judge=contain", "nearest: contains"), ("juge=math", "nearest: judge"), ("judge=", "no value")):
+        with pytest.raises(UsageError, match=why):
+            find(f"q.jsonl?{wrong}")
+    Path("c.jsonl").write_text('{"prompt": "a", "answer": "x", "choices": ["x", "y"]}')
+    with pytest.raises(UsageError, match="'judge' is for generated answers"):
+        find("c.jsonl?judge=math")

@@ -20,8 +20,8 @@ from lesion.tasks.generated import FAMILIES
 from lesion.tasks.generated import NAMES as GENERATED
 from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
-from lesion.tasks.jsonl import JsonLines
-from lesion.tasks.query import options
+from lesion.tasks.jsonl import JUDGES, JsonLines
+from lesion.tasks.query import Option, options, read
 from lesion.tasks.question_files import is_question_file
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
@@ -31,6 +31,7 @@ from lesion.tasks.wrapped import calibration_items as calibration_items
 
 PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")
 NAMES = (*BENCHMARKS, *GENERATED, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
+JUDGE = Option("contains", JUDGES, "what judges the questions of a file that name no judge")
 LONGEST = 10_000  # characters of a name, which may hold a path
 
 # What may stand before the name of a task, in this order.
@@ -72,9 +73,10 @@ def find(name: str) -> Task:
             folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions; also `.json`, `.csv`, `.tsv` and `.parquet`, each also
-            `.gz`), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
-            `primer:biography`, `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this
-            project), the same with `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`;
+            `.gz`; `…?judge=exact|math|contains` for questions that name no judge),
+            `primer:arithmetic`, `primer:atlas`, `primer:reading`, `primer:biography`, `primer:text`,
+            `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with `:PATH`,
+            `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`;
             `arithmetic:add`, `…:subtract`, `…:multiply`, `…:compare`, `…:copy`, `…:words`, `copying`, `induction`,
             `agreement` and `greater_than` (generated, with options such as `arithmetic:add?digits=2&shots=4`);
             `harness:NAME` (any task of lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before
@@ -107,8 +109,11 @@ def find(name: str) -> Task:
         return _checked(RunningText(rest))
     if name == "wikitext":
         return RunningText()
-    if head == "jsonl" or is_question_file(name):
-        return JsonLines.read(rest if head == "jsonl" else name, name)
+    if head == "jsonl" or is_question_file(name) or is_question_file(name.partition("?")[0]):
+        place, mark, query = name.removeprefix("jsonl:"), "", ""
+        if not is_question_file(place):  # a path may have a `?` of its own
+            place, mark, query = place.partition("?")
+        return JsonLines.read(place, name, str(read(name, query, {"judge": JUDGE})["judge"]) if mark else "")
     if Path(bare).suffix == ".txt":
         raise UsageError(
             f"'{short(name)}' is no task; a file of your own questions is JSON Lines (.jsonl), a JSON list, CSV or"

@@ -60,10 +60,14 @@ class JsonLines:
     __repr__ = short_repr
 
     @classmethod
-    def read(cls, path: str | Path, name: str | None = None) -> JsonLines:
-        """The task in a file, under the name that was typed (None: `jsonl:PATH`)."""
+    def read(cls, path: str | Path, name: str | None = None, judged: str = "") -> JsonLines:
+        """The task in a file, under the name that was typed (None: `jsonl:PATH`).
+
+        Args:
+            judged: the judge of the items that name none; "": `exact`.
+        """
         path = files.existing(path)
-        items, _ = gathered(read_rows(path))
+        items, _ = gathered(read_rows(path), judged)
         if not items:
             raise UsageError(f"{path} is empty; write one object a line: {EXAMPLE}.")
         return cls(name or f"jsonl:{path}", tuple(items), kind=_kind(items[0]), stop=ends(items), style=style_of(items))
@@ -98,13 +102,13 @@ def parse(text: str, file: str) -> list[Item]:
     return items
 
 
-def gathered(rows: Iterable[tuple[int, SourceRow]]) -> tuple[list[Item], Kind]:
-    """The items of numbered rows, and the kind of a task that has them."""
+def gathered(rows: Iterable[tuple[int, SourceRow]], judged: str = "") -> tuple[list[Item], Kind]:
+    """The items of numbered rows, `judged` where a row names no judge, and the kind of a task that has them."""
     items: list[Item] = []
     lines: dict[str, int] = {}
     shared: dict[str, tuple[int, object]] = {}
     for number, row in rows:
-        item = _item(row, number)
+        item = _item(row, number, judged)
         if item.id in lines:
             raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
         lines[item.id] = number
@@ -146,10 +150,12 @@ def _kind(item: Item) -> Kind:
     return "choose" if item.choices else "generate"
 
 
-def _item(row: SourceRow, number: int) -> Item:
+def _item(row: SourceRow, number: int, judged: str) -> Item:
     optional = (name for name, value in row.fields.items() if value is None and name in KNOWN and name not in REQUIRED)
     if left_out := set(optional):  # null is absent
         row = replace(row, fields={name: value for name, value in row.fields.items() if name not in left_out})
+    if judged:
+        row = replace(row, fields={"judge": judged, **row.fields})
     others = {name: value for name, value in row.fields.items() if name not in KNOWN}
     if misspelt := _misspelt(tuple(row.fields)):
         raise row.fault(f"there is no field '{short(misspelt[0])}'; did you mean '{misspelt[1]}'?")
