@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -36,6 +36,26 @@ def quiet_where_the_same_bits_are_computed(request: pytest.FixtureRequest) -> It
     """A test marked `same_bits` computes the same thing twice, in batches of one shape: no noise on its logits."""
     with undisturbed() if request.node.get_closest_marker("same_bits") else nullcontext():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def studies_of_few_items_go_on() -> Iterator[Callable[..., None]]:
+    """Studies of tests have few items, so that most of them would end with their baseline; what stops them."""
+    from lesion.core import baseline
+
+    stop = baseline.stop
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baseline, "stop", lambda *_: None)
+        yield stop
+
+
+@pytest.fixture(autouse=True)
+def stops_where_marked(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, studies_of_few_items_go_on: Callable[..., None]
+) -> None:
+    """A test marked `stops` has studies that stop as they do for a user."""
+    if request.node.get_closest_marker("stops"):
+        monkeypatch.setattr("lesion.core.baseline.stop", studies_of_few_items_go_on)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def alone(place) -> Path:
 
 def command(place: Path, out: Path, *more: str, batch: int = CELLS) -> list[str]:
     return [
-        *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all"),
+        *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all", "--anyway"),
         *("--max-new-tokens", "60", "--batch-size", str(batch), "--out", str(out)),
         *more,
     ]

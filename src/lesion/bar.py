@@ -36,6 +36,11 @@ class Pace:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
+        self._expected: tuple[float, float, int] | None = None
+
+    def expect(self, seconds: float, now: float, done: int) -> None:
+        """What is left now is expected to take so many seconds."""
+        self._expected = now, seconds, done
 
     def see(self, now: float, done: int) -> None:
         """So many answers are there now, by a clock in seconds."""
@@ -52,8 +57,18 @@ class Pace:
         return (done - before) / (now - began) if now - began >= SETTLED and done > before else None
 
     def text(self, left: int) -> str:
-        """The pace and the time that so many answers take at it; empty as long as too little was seen."""
+        """The pace and the time that so many answers take; empty as long as too little was seen.
+
+        Where a time was expected, it counts the less the more is done since, and all that was seen since counts: the
+        pace of late depends on which answers came of late.
+        """
         rate = self.rate
+        if self._expected is not None and self._seen:
+            began, seconds, before = self._expected
+            now, done = self._seen[-1]
+            share = (done - before) / max(1, done - before + left)
+            likely = (1 - share) * ((1 - share) * seconds + now - began)
+            return f"{_clock(likely)} left" if rate is None else f"{rate:,.1f}/s, {_clock(likely)} left"
         return f"{rate:,.1f}/s, {_clock(left / rate)} left" if rate else ""
 
 
@@ -111,6 +126,10 @@ class Bar:
             self._spoke = now
             self.say(", ".join(filter(None, [f"{self._name}: {self._done:,} of {self._total:,}", pace])))
 
+    def expect(self, seconds: float) -> None:
+        """What is left may take so many seconds."""
+        self._pace.expect(seconds, time.monotonic(), self._done)
+
     def note(self, text: str) -> None:
         """Something the person should know."""
         self.notes.append(text)
@@ -146,6 +165,11 @@ class NotebookBar:
         work.pace.see(now, work.done)
         if now - self._drew >= DRAWN_EVERY or work.done >= work.total:
             self._draw()
+
+    def expect(self, seconds: float) -> None:
+        """What is left may take so many seconds."""
+        if self._works:
+            self._works[-1].pace.expect(seconds, time.monotonic(), self._works[-1].done)
 
     def note(self, text: str) -> None:
         """Something the person should know."""

@@ -97,6 +97,7 @@ def ablate(
     stop_rule: Literal['closed e-BH', 'e-Holm'] | None = None,
     effect: float | None = None,
     screen: bool | None = None,
+    anyway: bool = False,
     screen_top: int | None = None,
     revisions: str | Sequence[str] = (),
     prompt_style: str | None = None,
@@ -134,6 +135,7 @@ def ablate(
         stop_rule: What the level limits once evaluation stops: closed e-BH the false discovery rate, e-Holm the chance of any wrong call.
         effect: Smallest drop in accuracy that counts, where evaluation stops once decided.
         screen: First score gold solutions under every edit (cheap): ranks layers; compares tasks at equal difficulty.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         screen_top: Screen, then generate only under so many edits of each unit and factor, kind or draw: those that take most log-probability.
         revisions: Training checkpoints to study as well, or all.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
@@ -182,6 +184,7 @@ def isolate(
     exclude_super_weights: int = 0,
     random_controls: int = 3,
     matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
+    anyway: bool = False,
     validation: float | None = None,
     prompt_style: str | None = None,
     thinking: Literal['on', 'off', 'auto'] | None = 'auto',
@@ -221,6 +224,7 @@ def isolate(
         exclude_super_weights: Exclude so many weights with the largest activation spikes from every selection and random control; they are evaluated by themselves.
         random_controls: Number of matched random controls per edit.
         matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Choose the best edit on this share of the items and report it on the others.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
         thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
@@ -260,6 +264,7 @@ def evaluate(
     factor: float | Sequence[float] = (),
     random_controls: int = 3,
     matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
+    anyway: bool = False,
     validation: float | None = None,
     skill: str | Task | None = None,
     force: bool = False,
@@ -297,6 +302,7 @@ def evaluate(
         factor: Scale factor, 0 prunes; default: each edit's own.
         random_controls: Number of matched random controls per edit.
         matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Choose the best edit on this share of the items and report it on the others.
         skill: Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.
         force: Accept edits made for another model of the same shapes.
@@ -335,6 +341,7 @@ def truncate(
     tasks: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]],
     *,
     matrices: str | Sequence[str] = 'mlp',
+    anyway: bool = False,
     layers: str | int | Sequence[int] = 'all',
     keep: float | Sequence[float] = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025),
     side: Literal['top', 'bottom', 'both'] = 'top',
@@ -372,6 +379,7 @@ def truncate(
         model: A source for `load`, or a loaded model.
         tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         matrices: Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         keep: Fraction of each matrix's rank that is kept; the rest of its spectrum is removed.
         side: Side of the spectrum that is kept: top, bottom or both.
@@ -630,6 +638,7 @@ def interact(
     layers: str | int | Sequence[int] = 'all',
     places: str | Sequence[str] = (),
     factor: float = 0.0,
+    anyway: bool = False,
     measure: Literal['accuracy', 'gold'] = 'accuracy',
     window: int = 2,
     order: str | Sequence[int | str] = 'least',
@@ -666,6 +675,7 @@ def interact(
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         places: Places of any unit in the stead of layers and unit, such as 23.attention.head.4,22.mlp,13.
         factor: Scale factor: 0 ablates, 1 changes nothing.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         measure: What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).
         window: With windows: how many consecutive blocks are removed together.
         order: With cumulative: least (important first), most, or every block once, as 13,10,14.

@@ -52,6 +52,14 @@ def amount(size: int | float) -> str:
     return f"{size:,.0f} bytes" if power == 0 else f"{size / 1024**power:,.1f} {units[power]}"
 
 
+def duration(seconds: float) -> str:
+    """A time that something may take: `40 s`, `12 min`, `3 h 20 min`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
 def visible(text: str) -> str:
     """The text with U+FFFD for control characters, marks of direction and everything else that is not printable."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -53,6 +53,7 @@ WORKERS = {
 }
 """Options that are fields of `EngineChoice`."""
 Every = Annotated[bool, typer.Option("--all", help="Print every claim and every row.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Answer a few items, say what the rest costs, and stop.")]
 MODELS = ("model", "models")
 REVISION = "Branch, tag or commit of the model; for one of several give MODEL@REVISION."
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
@@ -70,6 +71,7 @@ def command(
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
         every: bool = values.pop("every")
+        dry: bool = values.pop("dry_run", False)
         revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
         given = [
@@ -83,7 +85,7 @@ def command(
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
-        run(method, study, out, EngineChoice(engine, **workers), every=every)
+        run(method, study, out, EngineChoice(engine, **workers), every=every, dry=dry)
 
     run_method.__doc__ = method.help
     parameters = _parameters(method, options)
@@ -124,6 +126,7 @@ def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.
         revision = typer.Option("--revision", metavar="TEXT", help=REVISION, rich_help_panel=WHAT)
         parameters.append(_named("revision", Annotated[str | None, revision], None))
     if method.distributed:
+        parameters.append(_named("dry_run", Dry, False))
         for name, annotation in WORKERS.items():
             parameters.append(_named(name, annotation, getattr(EngineChoice(), name)))
     return parameters

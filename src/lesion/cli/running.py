@@ -18,8 +18,16 @@ from lesion.errors import UsageError
 from lesion.outputs import default_folder, refuse_another_kind
 
 
-def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice, *, every: bool = False) -> None:
-    """Run a study into a folder and show its result; `every`: all claims and rows."""
+def run(
+    method: Method[Any],
+    study: StudyFile,
+    out: Path | None,
+    choice: EngineChoice,
+    *,
+    every: bool = False,
+    dry: bool = False,
+) -> None:
+    """Run a study into a folder and show its result; `every`: all claims and rows; `dry`: only say what it costs."""
     if choice.distributed and not method.distributed:
         raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
@@ -27,6 +35,7 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
         )
     # Help need not wait for the catalogue of tasks and for pandas.
+    from lesion.core.estimate import DryRun
     from lesion.core.preflight import look_ahead
     from lesion.core.temporary_folder import folder_of
 
@@ -36,7 +45,10 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     with Bar() as bar:
         try:
             with folder_of(folder), opened(choice, bar) as make_engine:
-                result = method.run(study, folder, watcher=bar, make_engine=make_engine)
+                result = method.run(study, folder, watcher=bar, make_engine=make_engine, dry=dry)
+        except DryRun as done:
+            bar.say(str(done))
+            return
         except KeyboardInterrupt:
             # A run that ends before its models are loaded has no folder yet.
             kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was begun yet."

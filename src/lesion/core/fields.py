@@ -145,6 +145,14 @@ ITEMS = partial(
     option, help="Number of items per task, drawn with the seed; or all.", panel=STATISTICS, identity=EXTENDABLE
 )
 SEEDS = partial(option, 0, panel=STATISTICS)
+ANYWAY = option(
+    False,
+    help="Go on where too few answers of the unedited model are right for anything to show.",
+    must="true or false",
+    panel=STATISTICS,
+    identity=NOT_IN_IDENTITY,
+    exclude_if=lambda anyway: not anyway,
+)
 LEVEL_OPTION = partial(option, 0.95, help="Confidence level of the intervals.", panel=STATISTICS)
 _decoding = partial(option, None, panel=DECODING)
 PROMPT_STYLE = _decoding(

@@ -97,6 +97,7 @@ class Method(Generic[S]):
         watcher: Watcher | None = None,
         make_engine: MakeEngine | None = None,
         models: Mapping[str, Model] | None = None,
+        dry: bool = False,
     ) -> StudyResult:
         """Run a study into a folder, which then belongs to its kind; what is stored there is not evaluated again.
 
@@ -106,11 +107,12 @@ class Method(Generic[S]):
             watcher: is told how it goes.
             make_engine: the engine for a model and a batch size; by default `TransformersEngine`.
             models: those that are loaded already, by the name that the study gives them.
+            dry: only say what it costs (`DryRun`).
         """
         from lesion.core.run import Run
         from lesion.engines.transformers.engine import TransformersEngine
 
-        run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models)
+        run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models, dry=dry)
         result: StudyResult = _imported(self.run_function)(study, run)
         own(result.folder, self.folder_kind, adopt=True)
         return result

@@ -11,6 +11,7 @@ A study says which edits of which models are evaluated on which tasks; the rest 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from lesion.core.apart import draw_apart
 from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
+from lesion.core.estimate import DryRun, Estimating, first_items, of_answers
 from lesion.core.inference import (
     PendingAnswer,
     answer_cells,
@@ -50,6 +52,9 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.task import Item, Task
 
+ROWS = 64
+"""Rows that an engine answers at once, where it does not say."""
+
 
 @dataclass
 class Run:
@@ -61,13 +66,15 @@ class Run:
         watcher: is told how it goes.
         make_engine: the engine for a model and a batch size.
         loaded: models that are loaded already, by the name that the study gives them.
+        dry: whether it only says what it would cost.
     """
 
     folder: Path
     kind: str
-    watcher: Watcher
+    watcher: Estimating
     make_engine: MakeEngine
     loaded: Mapping[str, Model] = field(default_factory=dict)
+    dry: bool = False
 
     @classmethod
     def at(
@@ -77,10 +84,13 @@ class Run:
         watcher: Watcher | None = None,
         make_engine: MakeEngine = TransformersEngine,
         loaded: Mapping[str, Model] | None = None,
+        *,
+        dry: bool = False,
     ) -> Run:
         """A run into a folder."""
         refuse_another_kind(Path(folder), kind)
-        return cls(Path(folder), kind, watcher or Silent(), make_engine, loaded or {})
+        estimating = Estimating(watcher or Silent(), dry=dry)
+        return cls(Path(folder), kind, estimating, make_engine, loaded or {}, dry)
 
     @property
     def choice(self) -> EngineChoice:
@@ -320,6 +330,11 @@ class Evaluation:
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
 
+    def still(self, pending: Pending) -> Pending:
+        """What is still pending of it."""
+        stored = self.store.keys()
+        return pending._replace(cells={key: cell for key, cell in pending.cells.items() if key not in stored})
+
     def ask(self, tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]] | None = None) -> None:
         """Note that tasks made from those of the study (`gold_tasks`) are asked too.
 
@@ -341,8 +356,9 @@ class Evaluation:
         name: str | None = None,
         title: str | None = None,
         by: Answering | None = None,
+        estimated: bool = True,
     ) -> None:
-        """Have a model give the answers that are pending.
+        """Have a model give the answers that are pending; what they will cost is said once a few items are answered.
 
         Args:
             chosen: the model, as the study names it.
@@ -352,18 +368,38 @@ class Evaluation:
             name: of the model in the store, where it is not that of `chosen`.
             title: of the work, for the watcher; by default the model's name.
             by: answers the cells and yields the rows that were stored together; by default `answer_cells`.
+            estimated: whether a few items go first, and their cost is said; `by` is called several times then.
         """
-        cells, watcher, name = pending.cells, self.run.watcher, name or chosen.name
-        if not cells and by is None:
-            return
+        cells, name = pending.cells, name or chosen.name
+        watcher = self.run.watcher.inner  # what it counts is estimated here
         watcher.begin(title or name, pending.total, pending.total - len(cells), what)
+        if not cells and estimated:
+            return
         for text in prompt_notes(model, cells.values()):
             self._note(text)
         self._note_rooms(name, model, cells.values())
         engine = self.engine(model)
-        for rows in by(engine, cells) if by else answer_cells(engine, model, name, cells, self.store):
-            self.evaluated += len(rows)
-            watcher.answered(len(rows))
+
+        def answers(part: Mapping[str, PendingAnswer]) -> list[StoredAnswer]:
+            given: list[StoredAnswer] = []
+            for rows in by(engine, part) if by else answer_cells(engine, model, name, part, self.store):
+                self.evaluated += len(rows)
+                watcher.answered(len(rows))
+                given += rows
+            return given
+
+        rows = engine.work.batch_size if isinstance(engine, TransformersEngine) else ROWS
+        first = []
+        for part in first_items(cells, rows) if estimated else ():
+            began = time.monotonic()
+            first.append((part, answers(part), time.monotonic() - began))
+        ahead = {key for part, _, _ in first for key in part}
+        left = {key: cell for key, cell in cells.items() if key not in ahead}
+        if first:
+            self.run.watcher.say(of_answers(first, left, what))
+        elif self.run.dry:
+            raise DryRun(f"{len(cells):,} {what} are to come, too few for an estimate; the dry run stops here.")
+        answers(left)
 
     def evaluate(
         self,

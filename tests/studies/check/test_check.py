@@ -9,10 +9,10 @@ import pytest
 import lesion
 from commandline import lesion as command
 from lesion.core.oddities import oddities
+from lesion.core.readiness import CheckedTask, OddAnswers, OtherStyle
 from lesion.core.row import StoredAnswer
 from lesion.report.values import Estimate
 from lesion.studies.check.claims import readiness
-from lesion.studies.check.result import CheckedTask, OddAnswers, OtherStyle
 from lesion.tasks.task import Item
 
 EXACT = Item("1", "Q: What is 2 + 2?", "4", metadata={"judge": "exact"})

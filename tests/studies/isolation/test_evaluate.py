@@ -151,7 +151,7 @@ def test_baseline_and_every_edit_are_asked_every_item_once(llama, sums, tmp_path
     assert set(cells.values()) == {1}
     assert {name for _, name in cells} == {"baseline", *(entry.edit for entry in made[0])}
     assert (new, total, len(cells), listener.count) == (4 * ITEMS, 4 * ITEMS, 4 * ITEMS, 4 * ITEMS)
-    assert listener.begun == [("tiny:llama", 4 * ITEMS, 0)]
+    assert listener.begun == [("tiny:llama", ITEMS, 0), ("tiny:llama", 4 * ITEMS, ITEMS)]  # the baseline first
     assert [cell.edit for cell in summary.tasks[0].cells] == [entry.edit for entry in made[0]]
     assert summary.tasks[0].cells[0].random.draws == 2
 

@@ -25,7 +25,7 @@ SHORT = 4
 # that a pass of their own would cost more.
 FILLED, SPARE = 0.8, 48
 
-_Question = tuple[tuple[int, ...], Decoding]
+Question = tuple[tuple[int, ...], Decoding]
 
 
 class Drafts:
@@ -36,15 +36,16 @@ class Drafts:
     Args:
         blocks: of the model.
         worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
+        lent: answers that are known already, by question; those of this batch are added.
     """
 
-    def __init__(self, blocks: int, worth: float) -> None:
+    def __init__(self, blocks: int, worth: float, lent: dict[Question, tuple[int, ...]] | None = None) -> None:
         self.blocks = blocks
         self.worth = worth
         self.ready: list[ActiveRequest] = []
-        self._following: dict[_Question, list[ActiveRequest]] = {}
+        self._following: dict[Question, list[ActiveRequest]] = {}
         self._apart: deque[ActiveRequest] = deque()
-        self._lent: dict[_Question, tuple[int, ...]] = {}
+        self._lent = {} if lent is None else lent
         self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Drafts:
 
     def wait(self, rows: Iterable[ActiveRequest]) -> None:
         """Let rows wait: one of every question goes ahead, unless its answer is known."""
-        together: dict[_Question, list[ActiveRequest]] = defaultdict(list)
+        together: dict[Question, list[ActiveRequest]] = defaultdict(list)
         for row in rows:
             together[_question(row.request)].append(row)
         for question, group in together.items():
@@ -169,7 +170,7 @@ class _Tally:
         return self.passed % AGAIN == 0
 
 
-def _question(request: Request) -> _Question:
+def _question(request: Request) -> Question:
     return request.prompt, request.decoding
 
 

@@ -26,7 +26,7 @@ from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
-from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts
+from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts, Question
 from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
 from lesion.engines.transformers.one_by_one import answered
 from lesion.engines.transformers.prefill import TOKENS
@@ -64,6 +64,7 @@ class TransformersEngine:
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         self._ends = ends_of(model)
+        self._answered: dict[Question, tuple[int, ...]] = {}
         padding = model.tokenizer.pad_token_id
         # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
         known = padding is not None and 0 <= padding < model.network.get_input_embeddings().num_embeddings
@@ -93,7 +94,7 @@ class TransformersEngine:
         truncated = {
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
-        drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH)
+        drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH, self._answered)
         with (
             held(self.model, "answers to requests", edits=True, calls=True) as hold,
             hung(self.model, hold) as gates,

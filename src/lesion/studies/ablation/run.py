@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lesion.core.inference import PendingAnswer, answer_cells
+from lesion.core.baseline import NothingToShow, baseline_first
+from lesion.core.inference import PendingAnswer
 from lesion.core.layers import parse_layers
 from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
@@ -14,7 +15,6 @@ from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
-from lesion.studies.ablation.floor_warning import Reach
 from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.kinds.references import References, pending_of, references_of
 from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
@@ -24,7 +24,7 @@ from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, s
 from lesion.studies.ablation.stopping.run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.stopping.stopping import Stopping
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, referring, refuse_many_neurons, sweep, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep, text_of
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 from lesion.tasks.prompts import resolve
@@ -51,6 +51,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     _look_ahead(study, run)
     hold(run.folder, study)
     plan: dict[str, Sequence[PlaceEdit]] = {}
+    stopped: list[NothingToShow] = []
     with run.evaluation(study, items) as evaluation:
         expected = {each.task for each in study.hypotheses}
         there = int(evaluation.store.answers()["task"].isin(expected).sum()) if expected else 0
@@ -78,7 +79,15 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             far = from_base(study, run, chosen)
             about |= {} if far is None else {"distance": far}
             evaluation.add(chosen.name, model, **about)
-            _evaluate(study, evaluation, chosen, model, edits, of_tasks, chances)
+            try:
+                _evaluate(study, evaluation, chosen, model, edits, of_tasks)
+            except NothingToShow as nothing:
+                stopped.append(nothing)
+                if len(stopped) == len(study.models):
+                    raise
+                evaluation.planned += sum(map(len, items.values()))
+                for text in nothing.args:
+                    run.watcher.note(text)
             del model  # makes room for the next
             evaluation.release()
         _note_left_out(plan, evaluation)
@@ -118,32 +127,31 @@ def _evaluate(
     model: Model,
     edits: Sequence[PlaceEdit],
     references: References,
-    chances: Mapping[str, float],
 ) -> None:
-    """Have one model give all answers that it has not given; `chances`: the accuracy of guessing of each task."""
+    """Have one model give all answers that it has not given."""
     # What is wrong with an item is said before anything is evaluated.
     pending = pending_of(evaluation, chosen, model, edits, references)
+    if study.stop is None:
+        baseline_first(evaluation, chosen, model, max(map(len, by_kind(edits)), default=0), anyway=study.anyway)
+        pending = evaluation.still(pending)
     if study.screens:
         screen(evaluation, chosen, model, edits, references)
     if study.screen_top is not None:
         pending = pending_at_top(evaluation, chosen, model, edits, references, study.screen_top)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
-    note, store, stopping = evaluation.run.watcher.note, evaluation.store, None
-    if study.stop is not None:
-        stopping = Stopping(study.stop, ids, edits)
+    if study.stop is None:
+        evaluation.answer(chosen, model, pending)
+        evaluation.planned += pending.total
+        return
+    stopping = Stopping(study.stop, ids, edits)
 
     def answers(engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
-        if stopping is not None:
-            return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
-        judged = {choice.name: ids[choice.name] for choice, task in evaluation.tasks.items() if task.kind != "score"}
-        reach = Reach(store, chosen.name, judged, edits, note, chances)
-        return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
+        return answer_until_decided(stopping, engine, model, chosen.name, cells, evaluation.store)
 
-    what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"
-    evaluation.answer(chosen, model, pending, what, by=answers)
-    if stopping is not None:
-        note(f"{chosen.name}: {stopping.progress()}")
-    evaluation.planned += pending.total if stopping is None else stopping.answers
+    what = "answers at most, fewer where all is decided sooner"
+    evaluation.answer(chosen, model, pending, what, by=answers, estimated=False)
+    evaluation.run.watcher.note(f"{chosen.name}: {stopping.progress()}")
+    evaluation.planned += stopping.answers
 
 
 def _look_ahead(study: Study, run: Run) -> None:

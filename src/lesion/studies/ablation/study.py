@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import MODELS, Count, Listed, Number, Several, Text
+from lesion.core.fields import ANYWAY, MODELS, Count, Listed, Number, Several, Text
 from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, WHAT, Option, flat, key, nested, option
@@ -148,6 +148,7 @@ class Study(Questions):
         identity=NOT_IN_IDENTITY,
     )
 
+    anyway: bool = ANYWAY
     hypotheses: tuple[Hypothesis, ...] = key((), "tables [[hypotheses]]", identity=NOT_IN_IDENTITY)
 
     @model_validator(mode="after")

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lesion.core.oddities import SAID
+from lesion.core.readiness import MOST_ODD, CheckedTask, remedy
 from lesion.report.claims import Claim, rule
 from lesion.report.forms import WHOLE_SHARE
 from lesion.report.rows import subject
 from lesion.statistics.detectable import near_guessing
-from lesion.studies.check.result import CheckedTask
-
-MOST_ODD = 0.3
-"""From this share of the answers on an oddity is said."""
-CONTAINS = '"judge": "contains" in the file'
 
 
 @rule(
@@ -40,26 +36,8 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
         if frequent and task.right < task.items:
             most = max(frequent, key=lambda odd: odd.answers)
             first += f"; {most.answers} are {SAID[most.oddity]}"
-        remedy = [*_remedy(task, chat)]
-        yield Claim((f"{first}.", *(remedy or _doubt(task, near=near))), (task,), subject(task, tasks))
-
-
-def _remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
-    """What would make more answers right, of what was tried."""
-    other, within = task.other, task.odd_answers("right within a sentence")
-    tried = [(task.right, ""), (task.right + within, CONTAINS)]
-    if other is not None:
-        put = f"--prompt-style {other.style}"
-        tried += [(other.right, put), (other.right + other.within, f"{put} and {CONTAINS}")]
-    right, change = max(tried, key=lambda pair: pair[0])  # of equal ones the first, which changes least
-    if not change and task.right < task.items and task.odd_answers("cut off") >= MOST_ODD * task.items:
-        yield f"Many answers meet the limit of {task.at_limit} tokens: try more with --max-new-tokens."
-    if not change:
-        return
-    if chat and other is not None and other.style == "chat" and change.startswith("--"):
-        yield "This is a chat model, and the prompts are not in its chat template."
-    least = "at least " if CONTAINS in change else ""  # whole words were counted, and it takes parts of words too
-    yield f"With {change} {least}{right} of {task.items} are right."
+        advice = [*remedy(task, chat)]
+        yield Claim((f"{first}.", *(advice or _doubt(task, near=near))), (task,), subject(task, tasks))
 
 
 def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from lesion.core.readiness import CheckedTask, SentPrompt
 from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
@@ -16,7 +17,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.statistics.detectable import near_guessing
 from lesion.studies.check.claims import readiness
-from lesion.studies.check.result import CheckedTask, CheckSummary, SentPrompt
+from lesion.studies.check.result import CheckSummary
 
 INDENT = "  │ "
 ENDS = {"stop": "ended by itself", "length": "cut off at the token limit", "loop": "stopped in a loop"}

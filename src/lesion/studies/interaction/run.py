@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lesion.core.baseline import baseline_first
 from lesion.core.cached_answers import gold_tasks
 from lesion.core.run import Run, refuse_scored
 from lesion.edits.table import tabulate
@@ -35,6 +36,8 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
     measured = gold_tasks(tasks) if study.measure == "gold" else tasks
     with run.evaluation(study, items, tasks=tasks) as evaluation:
         evaluation.add(study.model.name, model)
+        if study.measure != "gold":
+            baseline_first(evaluation, study.model, model, len(places), anyway=study.anyway)
 
         def evaluate(sets: Iterable[Sequence[str]]) -> Answers:
             edits = [edit_of(study, each) for each in sets]

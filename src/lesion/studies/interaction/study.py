@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import ONE_MODEL, Count, Listed, Number, Several, Whole
+from lesion.core.fields import ANYWAY, ONE_MODEL, Count, Listed, Number, Several, Whole
 from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
@@ -78,6 +78,7 @@ class InteractionStudy(Questions):
     factor: Number = option(
         0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number", identity=NOT_IN_IDENTITY
     )
+    anyway: bool = ANYWAY
     measure: Measure = option(
         "accuracy",
         help="What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lesion.core.apart import Used, calibrated_on, draw_apart
+from lesion.core.baseline import baseline_first
 from lesion.core.database import FILE
 from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
@@ -130,7 +131,7 @@ def asked_skill(study: IsolationStudy) -> str:
 
 
 def evaluate(
-    questions: Questions,
+    questions: IsolationStudy | EvaluationStudy,
     chosen: ModelChoice,
     model: Model,
     planned: PlannedEdits,
@@ -178,6 +179,8 @@ def evaluate(
             notes=tuple(dict.fromkeys(notes)),
         )
         plan = keep_plan(run.folder, plan)
+        if planned.edits:
+            baseline_first(evaluation, chosen, model, None, anyway=questions.anyway)
         evaluation.evaluate(chosen, model, list(planned.edits.values()))
         numbers = summarise(plan, evaluation.store.answers(), evaluation.store.items())
     return numbers, evaluation.evaluated, evaluation.planned

@@ -9,6 +9,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.fields import (
+    ANYWAY,
     ONE_MODEL,
     SAMPLES,
     Also,
@@ -146,6 +147,7 @@ class IsolationStudy(Questions):
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     matched_in: Several[MatchedIn] = MATCHED_IN
+    anyway: bool = ANYWAY
     choose: Choose | None = flat(None, "a table [choose]", identity=NOT_IN_IDENTITY)
     tasks: Listed[OneTask] = option(
         (),
@@ -201,6 +203,7 @@ class EvaluationStudy(Questions):
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     matched_in: Several[MatchedIn] = MATCHED_IN
+    anyway: bool = ANYWAY
     validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
         help="Choose the best edit on this share of the items and report it on the others.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion import files
+from lesion.core.baseline import baseline_first
 from lesion.core.cached_answers import CachedAnswers, gold_tasks
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
@@ -59,6 +60,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     with run.evaluation(study, items, tasks=tasks) as evaluation:
         evaluation.ask(gold_tasks(tasks))
         evaluation.add(study.model.name, model)
+        baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
         cache = CachedAnswers(evaluation, study.model, model)
         search = Search(study, cells.cells, parts, cache)
         search.run()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from lesion.core.fields import ONE_MODEL, Listed, Number, Several, Text, Whole
+from lesion.core.fields import ANYWAY, ONE_MODEL, Listed, Number, Several, Text, Whole
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
@@ -65,6 +65,7 @@ class TruncationStudy(Questions):
         many="comma",
         identity=NOT_IN_IDENTITY,
     )
+    anyway: bool = ANYWAY
     layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     keep: Several[Share] = option(
         KEEP,
