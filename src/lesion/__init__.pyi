@@ -69,6 +69,7 @@ from lesion.studies.truncation.report import TruncationResult as TruncationResul
 from lesion.studies.tuning.report import TuningResult as TuningResult
 from lesion.tasks.counterparts import aligned as aligned
 from lesion.tasks.given import task as task
+from lesion.verification.verify import verify as verify
 from lesion.tasks.catalogue import find
 
 find_task = find

@@ -24,6 +24,7 @@ All commands: lesion --help. Options of one: lesion COMMAND --help.
 """
 EXAMPLES = {
     "demo": ("lesion demo --out demo",),
+    "verify": ("lesion verify bundled:llama-base", "lesion verify model/ --engine vllm"),
     "show": ("lesion show bundled:llama-base", "lesion show OWNER/NAME --revision step1000"),
     "apply": ("lesion apply bundled:llama-base --edit skill.edit --factor 0 --out pruned",),
     "plan": ("lesion plan study.toml --out study",),

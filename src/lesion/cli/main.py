@@ -31,7 +31,7 @@ def app(*, every: bool = False) -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, edit, export, harness, help, plan, show, study
+    from lesion.cli import apply, demo, edit, export, harness, help, plan, show, study, verify
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -46,6 +46,7 @@ def app(*, every: bool = False) -> typer.Typer:
     made.callback()(help.about)
     help.register(made, "demo", checked(demo.demo), panel=help.FIRST)
     help.register(made, "show", checked(show.show), panel=help.FIRST)
+    help.register(made, "verify", checked(verify.verify), panel=help.FIRST)
     groups = command_groups()
     for method in methods().values():
         *group, name = method.command.split() or [""]

@@ -1,0 +1,1 @@
+"""Verification: whether an engine's answers under edits are those of a plain pass over weights changed by hand."""
