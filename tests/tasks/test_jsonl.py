@@ -205,16 +205,16 @@ def test_a_stop_string_that_cannot_be_meant_is_refused(tmp_path, line, fault):
         JsonLines.read(file)
 
 
-def test_a_judge_behind_the_name_judges_the_items_that_name_none(tmp_path, monkeypatch):
+def test_a_judge_behind_the_name_judges_all_items(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = ({"prompt": "a", "answer": "Rome"}, {"prompt": "b", "answer": "Rome", "judge": "exact"})
     Path("q?.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("q.jsonl").write_text(Path("q?.jsonl").read_text())
     sentence = Answer("It is Rome.", 3, "stop")
     for name in ("q.jsonl?judge=contains", "jsonl:q.jsonl?judge=contains", "gold:q.jsonl?judge=contains"):
-        assert [item.metadata["judge"] for item in find(name).load()] == ["contains", "exact"]
+        assert [item.metadata["judge"] for item in find(name).load()] == ["contains", "contains"]
     task = find("q.jsonl?judge=contains")
-    assert [task.judge(item, sentence).correct for item in task.load()] == [True, False]
+    assert [task.judge(item, sentence).correct for item in task.load()] == [True, True]
     assert [item.metadata["judge"] for item in find("q?.jsonl").load()] == ["exact", "exact"]
     for wrong, why in (("judge=contain", "nearest: contains"), ("juge=math", "nearest: judge"), ("judge=", "no value")):
         with pytest.raises(UsageError, match=why):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from lesion.report.forms import SHARE, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Value
 from lesion.statistics.paired import wilson
+from lesion.tasks.given import HEAD as GIVEN
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
@@ -29,7 +31,6 @@ SHOWN = 3
 """Prompts that are shown."""
 MOST_ODD = 0.3
 """From this share of the answers on an oddity is said."""
-CONTAINS = '"judge": "contains" in the file'
 
 
 class SentPrompt(Row):
@@ -39,6 +40,7 @@ class SentPrompt(Row):
         prompt: with all special tokens.
         read: what the judge read from the answer; None where it could read nothing.
         finish: how the answer ended: `stop`, `length`, `loop` or `nonfinite`.
+        choices: among which the model chose; empty where it wrote.
     """
 
     item: str = column("Item", label=True)
@@ -48,6 +50,7 @@ class SentPrompt(Row):
     read: str | None = column("Read")
     right: bool = column("Right")
     finish: str = column("Ended by")
+    choices: tuple[str, ...] = ()
 
 
 class OddAnswers(Value):
@@ -218,6 +221,7 @@ def examine(
                 read=answer.parsed,
                 right=answer.correct,
                 finish=answer.finish,
+                choices=cell.item.choices if cell.task.kind == "choose" else (),
             )
             for cell, answer in pairs[:SHOWN]
         ),
@@ -238,10 +242,11 @@ def other_style(model: Model, task: Task, style: str) -> str:
 def remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
     """What would make more answers right, of what was tried, as sentences; `chat`: the model has a chat template."""
     other, within = task.other, task.odd_answers("right within a sentence")
-    tried = [(task.right, ""), (task.right + within, CONTAINS)]
+    contains = _contains(task.task)
+    tried = [(task.right, ""), (task.right + within, contains)]
     if other is not None:
         put = f"--prompt-style {other.style}"
-        tried += [(other.right, put), (other.right + other.within, f"{put} and {CONTAINS}")]
+        tried += [(other.right, put), (other.right + other.within, f"{put} and {contains}")]
     right, change = max(tried, key=lambda pair: pair[0])  # of equal ones the first, which changes least
     if not change and task.right < task.items and task.odd_answers("cut off") >= MOST_ODD * task.items:
         yield f"Many answers meet the limit of {task.at_limit} tokens: try more with --max-new-tokens."
@@ -249,8 +254,15 @@ def remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
         return
     if chat and other is not None and other.style == "chat" and change.startswith("--"):
         yield "This is a chat model, and the prompts are not in its chat template."
-    least = "at least " if CONTAINS in change else ""  # whole words were counted, and it takes parts of words too
+    least = "at least " if contains in change else ""  # whole words were counted, and it takes parts of words too
     yield f"With {change} {least}{right} of {task.items} are right."
+
+
+def _contains(task: str) -> str:
+    """How the questions of a task are judged by whether the answer contains the gold answer."""
+    if task.startswith(GIVEN):
+        return '"judge": "contains" in the questions'
+    return f"--task {shlex.quote(f'{task}?judge=contains')}"
 
 
 def _ask(

@@ -31,7 +31,7 @@ from lesion.tasks.wrapped import calibration_items as calibration_items
 
 PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")
 NAMES = (*BENCHMARKS, *GENERATED, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
-JUDGE = Option("contains", JUDGES, "what judges the questions of a file that name no judge")
+JUDGE = Option("contains", JUDGES, "what judges the questions of a file")
 LONGEST = 10_000  # characters of a name, which may hold a path
 
 # What may stand before the name of a task, in this order.
@@ -73,7 +73,7 @@ def find(name: str) -> Task:
             folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions; also `.json`, `.csv`, `.tsv` and `.parquet`, each also
-            `.gz`; `…?judge=exact|math|contains` for questions that name no judge),
+            `.gz`; `…?judge=exact|math|contains` in place of what lines name),
             `primer:arithmetic`, `primer:atlas`, `primer:reading`, `primer:biography`, `primer:text`,
             `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with `:PATH`,
             `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`;

@@ -64,7 +64,7 @@ class JsonLines:
         """The task in a file, under the name that was typed (None: `jsonl:PATH`).
 
         Args:
-            judged: the judge of the items that name none; "": `exact`.
+            judged: the judge of all items, whatever they name; "": what each names.
         """
         path = files.existing(path)
         items, _ = gathered(read_rows(path), judged)
@@ -103,7 +103,7 @@ def parse(text: str, file: str) -> list[Item]:
 
 
 def gathered(rows: Iterable[tuple[int, SourceRow]], judged: str = "") -> tuple[list[Item], Kind]:
-    """The items of numbered rows, `judged` where a row names no judge, and the kind of a task that has them."""
+    """The items of numbered rows, all judged by `judged` if that names a judge, and the kind of a task of them."""
     items: list[Item] = []
     lines: dict[str, int] = {}
     shared: dict[str, tuple[int, object]] = {}
@@ -155,7 +155,7 @@ def _item(row: SourceRow, number: int, judged: str) -> Item:
     if left_out := set(optional):  # null is absent
         row = replace(row, fields={name: value for name, value in row.fields.items() if name not in left_out})
     if judged:
-        row = replace(row, fields={"judge": judged, **row.fields})
+        row = replace(row, fields={**row.fields, "judge": judged})
     others = {name: value for name, value in row.fields.items() if name not in KNOWN}
     if misspelt := _misspelt(tuple(row.fields)):
         raise row.fault(f"there is no field '{short(misspelt[0])}'; did you mean '{misspelt[1]}'?")

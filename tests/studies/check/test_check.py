@@ -77,12 +77,12 @@ def checked(
         (
             checked(1, ("right within a sentence", 8)),
             "1 of 10 answers are right; 8 are judged wrong though the gold answer stands in them."
-            ' With "judge": "contains" in the file at least 9 of 10 are right.',
+            " With --task 't?judge=contains' at least 9 of 10 are right.",
             True,
         ),
         (
             checked(0, ("empty", 10), other=OtherStyle(style="plain", right=0, within=8)),
-            '0 of 10 answers are right; 10 are empty. With --prompt-style plain and "judge": "contains" in the file'
+            "0 of 10 answers are right; 10 are empty. With --prompt-style plain and --task 't?judge=contains'"
             " at least 8 of 10 are right.",
             False,
         ),
@@ -92,6 +92,7 @@ def checked(
             " try more with --max-new-tokens.",
             True,
         ),
+        (checked(10, guessing=0.5), "10 of 10 answers are right, and guessing has 50 %.", False),
         (
             checked(6, guessing=0.5),
             "6 of 10 answers are right, and guessing has 50 %. 10 questions do not tell this from guessing: check more"

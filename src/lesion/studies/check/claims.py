@@ -17,7 +17,7 @@ from lesion.statistics.detectable import near_guessing
     "N of M answers are right; K are empty.",
     "N of M answers are right; guessing has G.",
     "This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right.",
-    'With "judge": "contains" in the file at least K of M are right.',
+    "With --task 'FILE?judge=contains' at least K of M are right.",
     "Many answers meet the limit of L tokens: try more with --max-new-tokens.",
     "The prompts surprise the model as random tokens would: does the tokenizer belong to these weights?",
     "M questions do not tell this from guessing.",
@@ -30,7 +30,7 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
     for task in tasks:
         near = near_guessing(task.right, task.items, task.guessing) if task.guessing else task.right == 0
         first = f"{task.right} of {task.items} answers are right"
-        if near and task.guessing:
+        if task.guessing:
             first += f", and guessing has {WHOLE_SHARE.text(task.guessing)}"
         frequent = [odd for odd in task.odd if odd.answers >= MOST_ODD * task.items]
         if frequent and task.right < task.items:

@@ -84,8 +84,11 @@ class CheckResult(StudyResult[CheckSummary]):
 
 def _lines(sent: SentPrompt) -> Iterator[str]:
     verdict = "right" if sent.right else f"wrong, gold answer: {sent.gold}"
-    yield f"item {sent.item}: {verdict}; {ENDS.get(sent.finish, sent.finish)}"
+    how = "chosen" if sent.choices else ENDS.get(sent.finish, sent.finish)
+    yield f"item {sent.item}: {verdict}; {how}"
     yield from (f"{INDENT}{line}" for line in sent.prompt.split("\n"))
-    read = "nothing could be read" if sent.read is None else f"read: {sent.read}"
-    yield f"  answer ({read}):"
+    if sent.choices:
+        yield f"  chosen of {len(sent.choices)} ({' | '.join(sent.choices)}):"
+    else:
+        yield f"  answer ({'nothing could be read' if sent.read is None else f'read: {sent.read}'}):"
     yield from (f"{INDENT}{line}" for line in sent.answer.split("\n"))
