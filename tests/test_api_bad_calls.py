@@ -132,6 +132,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
         "check": (lesion.check, {"model": llama, "tasks": task}),
+        "verify": (lesion.verify, {"model": llama, "edits": "0×0"}),
         "drift": (lesion.drift, {"model": llama, "task": task}),
         "effects": (lesion.effects, {"model": llama, "tasks": task}),
         "isolate": (lesion.isolate, {"model": llama, "skill": task, "controls": "primer:atlas"}),
