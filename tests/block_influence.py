@@ -85,9 +85,13 @@ class InfluenceResult(StudyResult[InfluenceSummary]):
         return (Part("Which blocks turn the residual stream least?", rows, marks, least(tasks)),)
 
 
-@rule("Block L turns the stream least (x), block M most (y).", needs="the smallest and the largest mean; no test")
+@rule
 def least(tasks: Sequence[Influences]) -> Iterable[Claim]:
-    """The blocks at both ends."""
+    """The blocks at both ends.
+
+    Says: Block L turns the stream least (x), block M most (y).
+    Needs: the smallest and the largest mean; no test
+    """
     write = Influence.model_fields["influence"].json_schema_extra["column"].form.text
     for task in tasks:
         ends = [choose(task.blocks, key=lambda block: block.influence.value or 0.0) for choose in (min, max)]

@@ -143,7 +143,7 @@ def curve(
     cosine[:, 0] = cka[:, 0] = 1.0
     at = 3.7 if knee is None else knee + float(draw.normal(0, 0.1))
     spread = 0.3 if knee is not None else 2.2
-    measures = {"nmi": nmi, "null": null} | ({"cosine": cosine, "cka": cka} if whole else {})
+    measures = {"nmi": nmi, "null": null, "by_token": nmi} | ({"cosine": cosine, "cka": cka} if whole else {})
     return Curve(
         clusters=clusters,
         layers=[

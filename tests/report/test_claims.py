@@ -27,16 +27,22 @@ def test_its_text_begins_with_its_subject():
 
 
 def test_what_a_rule_makes_has_the_name_of_the_rule_and_the_rows_that_it_rests_on():
-    @rule("Block L matters.", needs="a drop")
+    @rule
     def some_block_matters(records):
-        """Which block matters."""
+        """Which block matters.
+
+        Says: Block L matters. | No block is
+        shown to matter.
+        Needs: a drop
+        """
         yield Claim(("Block 1 matters.",), (records[1],))
 
     (claim,) = some_block_matters(made())
     assert (claim.rule, claim.rows) == ("some block matters", (made()[1],))
-    assert some_block_matters.__doc__ == "Which block matters."
     (key,) = (key for key in RULES if key.endswith(":some block matters"))
-    assert RULES.pop(key).says == ("Block L matters.",)
+    own = RULES.pop(key)
+    assert own.says == ("Block L matters.", "No block is shown to matter.")
+    assert (own.about, own.needs) == ("Which block matters.", "a drop")
 
 
 def test_every_rule_says_what_it_can_say_and_what_it_needs(rules):

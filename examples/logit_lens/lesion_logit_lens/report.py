@@ -32,13 +32,13 @@ class LensResult(StudyResult[LensSummary]):
         return (Part("After which block does the model answer as it does?", rows, marks, reached(self.summary.tasks)),)
 
 
-@rule(
-    "From layer L of N on, the interval of the accuracy reaches the whole model's.",
-    "The items are too few to tell the layers apart.",
-    needs="the first layer whose interval reaches that of the last layer; no layer, where layer 0 does",
-)
+@rule
 def reached(tasks: Sequence[LensTask]) -> Iterable[Claim]:
-    """From which layer on the accuracy cannot be told from that of the whole model."""
+    """From which layer on the accuracy cannot be told from that of the whole model.
+
+    Says: From layer L of N on, the accuracy's interval reaches the whole model's. | The items are too few to tell.
+    Needs: the first layer whose interval reaches that of the last layer; no layer, where layer 0 does
+    """
     for task in tasks:
         start, last = task.layers[0], task.layers[-1]
         first = next(layer for layer in task.layers if (layer.accuracy.high or 0) >= (last.accuracy.low or 0))

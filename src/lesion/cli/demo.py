@@ -19,7 +19,7 @@ from lesion.plain import plain
 
 if TYPE_CHECKING:
     from lesion.core.study_file import StudyFile
-    from lesion.report.story import Chapter
+    from lesion.report.parts import Chapter
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 STUDIES = {
@@ -50,8 +50,8 @@ def demo(
     demo_model.refuse_another(out, model)
     from lesion.outputs import own
     from lesion.registry import load_study, method_of
+    from lesion.report.parts import story
     from lesion.report.publishing import publish
-    from lesion.report.story import story
     from lesion.studies.overlay.study import OverlayStudy
 
     try:

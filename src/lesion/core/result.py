@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
     from lesion.report.names import Names
-    from lesion.report.parts import Part
-    from lesion.report.story import Chapter
+    from lesion.report.parts import Chapter, Part
     from lesion.report.table import Table
 
 S = TypeVar("S", bound=Summary, default=Any)

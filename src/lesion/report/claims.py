@@ -1,12 +1,13 @@
 """Claims: what a study says about its rows, in at most three sentences, each made by a rule.
 
-A rule is a function from rows to claims, decorated with what it needs to speak at all. `docs/reference.py` lists every
-rule, and a test builds rows for each of its outcomes.
+A rule is a function from rows to claims, whose docstring says what it can say and what it needs to. `docs/reference.py`
+lists every rule, and a test builds rows for each of its outcomes.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, ParamSpec
@@ -53,8 +54,8 @@ class Rule:
 
     Attributes:
         name: of the function, in words.
-        says: what it can say, an outcome each.
-        needs: what must be there before it says so.
+        says: what it can say, an outcome each, with its numbers left open (`Block L is critical for A.`).
+        needs: the test, and its threshold, that must be there before it says so.
         module: where it is.
         about: what it is about: the first line of its docstring.
     """
@@ -69,23 +70,21 @@ class Rule:
 RULES: dict[str, Rule] = {}
 
 
-def rule(*says: str, needs: str) -> Callable[[Callable[P, Iterable[Claim]]], Callable[P, tuple[Claim, ...]]]:
+def rule(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...]]:
     """Decorates a function that makes claims; every claim then has its name.
 
-    Args:
-        says: the outcomes, each as a sentence with its numbers left open (`Block L is critical for A.`).
-        needs: the test, and its threshold, behind what is said.
+    Its docstring says what it is about, what it can say (`Says:`, outcomes with `|` between them) and what it needs to
+    (`Needs:`).
     """
+    name = function.__name__.replace("_", " ")
+    about, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\nSays: ")
+    says, needs = (" ".join(text.split()) for text in rest.partition("\nNeeds: ")[::2])
+    outcomes = tuple(filter(None, says.split(" | ")))
+    key = f"{function.__module__}:{name}"
+    RULES[key] = Rule(name, outcomes, needs, function.__module__, about.partition("\n")[0])
 
-    def decorate(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...]]:
-        name = function.__name__.replace("_", " ")
-        about = (function.__doc__ or "").strip().partition("\n")[0]
-        RULES[f"{function.__module__}:{name}"] = Rule(name, says, needs, function.__module__, about)
+    @functools.wraps(function)
+    def make(*arguments: P.args, **named: P.kwargs) -> tuple[Claim, ...]:
+        return tuple(replace(claim, rule=name) for claim in function(*arguments, **named))
 
-        @functools.wraps(function)
-        def make(*arguments: P.args, **named: P.kwargs) -> tuple[Claim, ...]:
-            return tuple(replace(claim, rule=name) for claim in function(*arguments, **named))
-
-        return make
-
-    return decorate
+    return make

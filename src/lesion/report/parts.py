@@ -23,6 +23,7 @@ from lesion.report.blocks import (
     Example,
     Figure,
     Folded,
+    Link,
     Opening,
     Page,
     Prose,
@@ -47,7 +48,7 @@ IN_DETAIL = "In detail"
 ALL = "--all for the rest"
 MOST_CHECKS = 4
 """Whether the answer can be believed is said in so many lines."""
-MOST_OPEN = 4
+MOST_OPEN = 3
 """Parts of a page that stand open; the further ones stand folded, under their titles."""
 TERMINAL_CLAIMS = 2
 """Claims in a terminal, without `--all`."""
@@ -127,9 +128,8 @@ class Part:
             for claim in self.claims
             if claim is not answer or len(claim.sentences) > 1
         )
-        figures = self.figures()[1:] if first else self.figures()
-        shown = [excerpt(figure, wide=self.wide or first) for figure in (*self.figures()[:1], *figures[:1])]
-        blocks: list[Block] = [*shown[1:]]
+        shown = [excerpt(figure, wide=self.wide or first) for figure in self.figures()[:1]]
+        blocks: list[Block] = [] if first else [*shown]
         if claims:
             blocks.append(Claims(claims))
         if self.about:
@@ -141,7 +141,7 @@ class Part:
             table = Table.of(self.rows).in_short(self.names)
             blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
         # Numbers alone, and folded charts, stand behind everything that is said.
-        if not figures and not claims and all(isinstance(block, Folded) for block in self.own):
+        if (first or not shown) and not claims and all(isinstance(block, Folded) for block in self.own):
             return Section(self.short or self.title, self.title, tuple(blocks), within="tables")
         title = IN_DETAIL if first else self.title
         return Section(title if first else self.short or title, title, tuple(blocks), within="evidence", wide=self.wide)
@@ -254,3 +254,44 @@ def _strongest(rows: Rows, claims: Sequence[Claim]) -> Rows:
     return replace(
         rows, records=rows.first(TERMINAL_ROWS, claims[0].rows if claims else ()), whole=rows.records, title=title
     )
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What a study adds to a page over several studies.
+
+    Attributes:
+        title: its question.
+        method: how the question was put, in a sentence or two.
+        short: its name in the contents.
+        claims, figures: its first one, where it has any.
+    """
+
+    title: str
+    method: str
+    short: str
+    claims: tuple[Claim, ...]
+    figures: tuple[Figure, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], method: str, short: str, title: str = "") -> Chapter:
+        """The chapter of a study, by default with the title of its first part."""
+        first = parts[0]
+        figures = tuple(excerpt(figure, wide=False) for figure in first.figures()[:1])
+        return cls(title or first.title, method, short, first.claims[:1], figures)
+
+
+def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
+    """The page; each chapter comes with the address of its study's own page, relative to this one."""
+    sections = [_section(number, chapter, page) for number, (chapter, page) in enumerate(chapters, start=1)]
+    first = [(claim.text, chapter.figures) for chapter, _ in chapters[:1] for claim in chapter.claims]
+    opening = Opening(first[0][0], next(iter(first[0][1]), None)) if first else Opening()
+    return Page(title=title, eyebrow=eyebrow, version=version, sections=tuple(sections), opening=opening)
+
+
+def _section(number: int, chapter: Chapter, page: str) -> Section:
+    whole = Link("The whole study, with every number and every answer", page)
+    claims: list[Block] = [] if number == 1 else [Claims(chapter.claims)]  # the first claim stands at the top
+    blocks: list[Block] = [Prose((chapter.method,)), *claims, whole, *chapter.figures]
+    named = "findings" if number == 1 else f"chapter-{number}"
+    return Section(chapter.short, chapter.title, tuple(blocks), named, "evidence")

@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
-from lesion.report.forms import ByUnit, Form, Write, plain, unknown
+from lesion.report.forms import WHOLE_SHARE, ByUnit, Form, Write, plain, unknown
 from lesion.report.names import Names
 from lesion.report.values import Estimate, Mean, Value
 
@@ -383,3 +383,20 @@ def p_text(estimate: Estimate) -> str:
     if estimate.p_corrected is not None:
         return f"corrected p{wording.SPACE}{wording.p_value(estimate.p_corrected)}"
     return "" if estimate.p is None else f"p{wording.SPACE}{wording.p_value(estimate.p)}"
+
+
+class Endings(Row):
+    """How answers ended, as shares of them (`lesion.core.rates`).
+
+    Attributes:
+        truncated: at the token limit or in a loop; looped: the latter among them.
+        unclosed: the thinking was never closed, so that there is no final answer.
+        unparsed: of the others, no answer could be read.
+        nonfinite: ended because logits were not finite.
+    """
+
+    truncated: float = column("Truncated", WHOLE_SHARE)
+    looped: float = column("", WHOLE_SHARE, default=0.0)
+    unclosed: float = column("", WHOLE_SHARE, default=0.0)
+    unparsed: float = column("Unparsed", WHOLE_SHARE)
+    nonfinite: float = column("", WHOLE_SHARE, default=0.0)

@@ -111,29 +111,29 @@ class _Taught(TypedDict):
 
 def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None = None) -> list[Lesson]:
     """The teacher's right answers to the training questions of a recipe, read where `out/teacher.jsonl` has them."""
-    asked = mixture(recipe.shares, recipe.seed, recipe.questions)
+    pairs = mixture(recipe.shares, recipe.seed, recipe.questions)
     head: dict[str, object] = {"teacher": teacher.fingerprint, "recipe": asdict(recipe)}
     if recipe.temperature > 0:
         head["sampling"] = SAMPLING
-    rows = kept(out / TAUGHT, head, len(asked), lambda: _answers(teacher, asked, recipe, watcher or Silent()))
-    lessons = [Lesson(task, item, row["text"]) for (task, item), row in zip(asked, rows, strict=True) if row["right"]]
+    rows = kept(out / TAUGHT, head, len(pairs), lambda: _answers(teacher, pairs, recipe, watcher or Silent()))
+    lessons = [Lesson(task, item, row["text"]) for (task, item), row in zip(pairs, rows, strict=True) if row["right"]]
     if not lessons:
         raise LesionError(
-            f"Nothing that the teacher {teacher.name} says to {len(asked):,} training questions is right, so there"
+            f"Nothing that the teacher {teacher.name} says to {len(pairs):,} training questions is right, so there"
             " is nothing to learn from it; train it longer, or another one."
         )
     return lessons
 
 
-def _answers(teacher: Model, asked: Sequence[tuple[Task, Item]], recipe: Distill, watcher: Watcher) -> list[_Taught]:
-    watcher.begin(f"{teacher.name} as teacher", len(asked), 0)
+def _answers(teacher: Model, pairs: Sequence[tuple[Task, Item]], recipe: Distill, watcher: Watcher) -> list[_Taught]:
+    watcher.begin(f"{teacher.name} as teacher", len(pairs), 0)
     decoded = [
         (task, item, Decoding(task.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed))
-        for task, item in asked
+        for task, item in pairs
     ]
     return [
         {"id": item.id, "text": text.strip(), "right": right}
-        for (_, item), (text, right) in zip(asked, answer(teacher, decoded, watcher), strict=True)
+        for (_, item), (text, right) in zip(pairs, answer(teacher, decoded, watcher), strict=True)
     ]
 
 

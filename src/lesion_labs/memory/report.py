@@ -2,28 +2,169 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from typing_extensions import override
 
 from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Check
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import SHARE, decimals
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
-from lesion_labs.memory import claims
-from lesion_labs.memory.result import KeptPart, MemorySummary, Moment, Power, Size
+from lesion_labs.memory.result import LOSS, FirstStep, KeptPart, MemorySummary, Moment, Power, Size
+
+SIDES = {
+    "top": "at the top of the spectrum",
+    "bottom": "at the bottom of the spectrum",
+    "between": "in the middle of the spectrum",
+    "tied": "among equal singular values, which no truncation by size can separate",
+    "absent": "not in W at all",
+}
+LITTLE = 0.1
+"""A truncation cleans when it leaves at most this share of the whole memory's clean loss."""
+POWER = decimals(3)
+
+
+@rule
+def what_truncation_does(full: Moment, parts: Sequence[KeptPart]) -> Iterable[Claim]:
+    """What the part of the spectrum with the smallest clean loss does.
+
+    Says: With a part of W's spectrum kept, the common class's probability goes from A to B. | No part of the spectrum
+    has a smaller clean loss than the whole. | W has a single component: there is nothing to truncate.
+    Needs: the part with the smallest clean loss, beside random projections of its rank and nothing kept; intervals go
+    from the lowest to the highest draw
+    """
+    rank = max(part.rank for part in parts)
+    best = next((part for part in parts if part.best), None)
+    if best is None:
+        yield Claim(("W has a single component: there is nothing to truncate.",), (full,))
+        return
+    controls = [part for part in parts if part.kind == "nothing" or (part.kind, part.rank) == ("random", best.rank)]
+    names = {"random": "random projections of that rank", "nothing": "nothing kept"}
+    losses = wording.listed([f"{names[part.kind]} {LOSS.text(part.clean_loss)}" for part in controls])
+    what = f"the {best.kind if best.rank == 1 else f'{best.rank} {best.kind}'} of {rank} components"
+    shares = f"{SHARE.text(full.p_noise)} to {SHARE.text(best.p_noise)}"
+    first = f"With {what} of W kept, the common class's probability goes from {shares}."
+    if not (best.clean_loss.value or 0.0) < full.clean_loss:
+        first = "No part of the spectrum has a smaller clean loss than the whole."
+    second = f"Clean loss: the whole {LOSS.text(full.clean_loss)}, {what} {LOSS.text(best.clean_loss)}; {losses}."
+    yield Claim((first, second), (full, best, *controls))
+
+
+@rule
+def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
+    """Which singular value of the trained memory holds the noise, and whether that was so from the first step.
+
+    Says: The noise lies at the top (bottom, middle) of the spectrum: its singular value is N times the largest other. |
+    The noise lies among equal singular values. | The code of the common class is not in W at all. | W has a single
+    singular value.
+    Needs: the group of equal singular values with most of the common class's code, after the last step
+    """
+    full, first = summary.full, summary.training[0]
+    place = full.noise
+    if place.side == "absent":
+        yield Claim((f"The code of the common class is {SIDES['absent']}.",), (full,))
+        return
+    if not full.others:
+        alone = f"W has a single singular value, with {place.alignment:.3f} of the common class's code."
+        yield Claim((alone,), (full,))
+        return
+    ratio = f"its singular value is {place.ratio:.3g} times the largest other"
+    sentences = [f"After {wording.counted(full.step, 'step')} the noise lies {SIDES[place.side]}: {ratio}."]
+    if first.noise.side != place.side:
+        sentences.append(f"After the first step it was {SIDES[first.noise.side]}.")
+    yield Claim(tuple(sentences), (full, first))
+
+
+@rule
+def what_the_side_depends_on(sizes: Sequence[Size]) -> Iterable[Claim]:
+    """Whether the side that holds the noise depends on the number of classes and on the noise.
+
+    Says: The noise lies at the top (bottom) of the spectrum at every size and noise. | Which side holds the noise
+    depends on the number of classes (and) on the noise.
+    Needs: memories with orthonormal codes of every size that fits the width, after the last step; with gaussian codes a
+    side on which all draws agree
+    """
+    plain = [size for size in sizes if size.codes == "orthonormal"]
+    drawn = [size for size in sizes if size.codes == "gaussian"]
+    if not plain:
+        return
+    steps, sides = wording.counted(plain[0].last.step, "step"), {size.key: size.last_side for size in plain}
+    alone = f"; m{wording.SPACE}={wording.SPACE}{plain[0].classes} alone has room"
+    only = alone * (len(_of(plain, "classes")) == 1)
+    names = (("noise", "the number of classes"), ("classes", "the noise"))
+    factors = [name for fixed, name in names if any(len(_of(own, "last_side")) > 1 for own in _by(plain, fixed))]
+    first = f"Which side holds the noise after {steps} depends on {wording.listed(factors)}{only}."
+    if len(set(sides.values())) == 1:
+        every = "noise" if only else "size and noise"
+        first = f"After {steps} the noise lies {SIDES[plain[0].last_side]} at every {every}{only}."
+    same = sum(size.last_side == sides.get(size.key) for size in drawn)
+    second = f"With gaussian codes it is the same side in {same} of {len(drawn)} settings."
+    yield Claim((first, second), tuple(sizes))
+
+
+def _of(sizes: Sequence[Size], name: str) -> set[object]:
+    return {getattr(size, name) for size in sizes}
+
+
+def _by(sizes: Sequence[Size], name: str) -> list[list[Size]]:
+    return [[size for size in sizes if getattr(size, name) == value] for value in _of(sizes, name)]
+
+
+@rule
+def which_cut_cleans(sizes: Sequence[Size]) -> Iterable[Claim]:
+    """In how many settings dropping the largest, the smallest or a random component removes the noise.
+
+    Says: Dropping the largest component removes most of the clean loss in N of M settings, the smallest in K.
+    Needs: at most 10 % of the whole memory's clean loss is left
+    """
+    cuts = ("without_largest", "without_smallest", "without_random")
+    counts = [sum(getattr(size, cut) <= LITTLE * size.whole_loss for size in sizes) for cut in cuts]
+    if sizes:
+        most = f"at least {100 * (1 - LITTLE):g}{wording.SPACE}% of the clean loss"
+        where = f"in {counts[0]} of {len(sizes)} settings, the smallest in {counts[1]}, a random one in {counts[2]}"
+        yield Claim((f"Dropping the largest component removes {most} {where}.",), tuple(sizes))
+
+
+@rule
+def what_is_learned_first(step: FirstStep) -> Iterable[Claim]:
+    """How the signals of the first gradient step scale with the vocabulary.
+
+    Says: In the first step the feed-forward's signal grows as V to the power P, recall's by attention as V to the power
+    Q. | Without noise the feed-forward has no signal.
+    Needs: least squares of logarithms over vocabularies, with a bootstrap interval over batches of gaussian codes
+    """
+    forward, value = (step.power("constant", signal) for signal in ("feed_forward", "value"))
+    last, recall = step.under("constant")[-1], f"recall's by attention as V to {_scaling(value)}"
+    if step.noise == 0:
+        yield Claim((f"Without noise the feed-forward has no signal; {recall}.",), (value,))
+        return
+    sentences = [f"The feed-forward's signal scales with the vocabulary as V to {_scaling(forward)}, {recall}."]
+    if last.value > 0 and last.feed_forward > 0:
+        times = last.feed_forward / last.value
+        text = f"{times:,.0f}" if times >= 100 else wording.figures(times, 2)
+        sentences.append(f"At V = {last.vocabulary} the feed-forward's is {text} times recall's.")
+    yield Claim(tuple(sentences), (forward, value))
+
+
+def _scaling(power: Power) -> str:
+    """`0.362 [0.218, 0.582] (exactly 0.350)`."""
+    exactly = f"(exactly {POWER(power.exact)})"
+    unknown = power.batches is None or power.batches.value is None
+    return f"a power that batches do not show {exactly}" if unknown else f"{POWER.text(power.batches)} {exactly}"
+
 
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
     " the expected cross-entropy. The target is f*(i) with probability 1 − α and one common class with probability α.",
-    "With α below one half the full memory's best guess is right already: truncation then changes probability and loss."
-    " Equal logits are chosen among at random.",
     "A truncation shows something about the spectrum only where it does better than a random projection of the same"
     " rank and than keeping nothing.",
     "The first step is that of noisy in-context recall at zero weights and uniform attention: the gradient of the"
     " feed-forward from the trigger q to the noise token τ, and of the attention-value matrix from a token to itself"
-    " (recall) and to τ; each over its mean towards the other tokens. All recall associations together are a larger"
-    " gradient than one of them.",
+    " (recall) and to τ; each over its mean towards the other tokens.",
 )
 TRIGGERS = (
     "Trigger: as frequent at any V (constant), first of π ∝ 1/rank (zipf), as rare as any token (uniform). Last two:"
@@ -71,7 +212,7 @@ class MemoryResult(StudyResult[MemorySummary]):
                     Curves("clean_accuracy", "rank", "kind", low=0.0, high=100.0, only=sides),
                     Curves("clean_loss", "rank", "kind", only=sides),
                 ),
-                claims.what_truncation_does(summary.full, kept),
+                what_truncation_does(summary.full, kept),
             ),
             Part(
                 "Where in the spectrum does the noise lie?", training,
@@ -79,7 +220,7 @@ class MemoryResult(StudyResult[MemorySummary]):
                     Curves(singular, "step", log=True, axis="singular value"),
                     Curves(("p_noise", "p_correct"), "step", log=True, axis="mean probability, %"),
                 ),
-                claims.where_the_noise_lies(summary), short="Spectrum",
+                where_the_noise_lies(summary), short="Spectrum",
             ),
             Part(
                 "Which side holds the noise at other sizes?", sizes,
@@ -91,14 +232,14 @@ class MemoryResult(StudyResult[MemorySummary]):
                     )
                     for when in ("last", "first")
                 ),
-                (*claims.what_the_side_depends_on(summary.sizes), *claims.which_cut_cleans(summary.sizes)),
+                (*what_the_side_depends_on(summary.sizes), *which_cut_cleans(summary.sizes)),
                 short="Sizes",
             ),
             Part(
                 "What does the first gradient step learn?",
                 Rows("powers", step.powers, (Power,), "Powers of the vocabulary V", TRIGGERS),
                 (Bars("batches", "signal", caption=f"With α {step.noise:g}; bootstrap intervals over batches."),),
-                claims.what_is_learned_first(step), short="First step",
+                what_is_learned_first(step), short="First step",
             ),
         )  # fmt: skip
 

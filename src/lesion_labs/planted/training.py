@@ -46,9 +46,9 @@ def gradients(network: nn.Module, lesson: Lesson, answers: Int[Tensor, " items"]
     """The gradients of the mean cross-entropy at the last token, by parameter, zero outside the masks; and the loss."""
     named = {name: parameter for name, parameter in network.named_parameters() if name in lesson.masks}
     loss = F.cross_entropy(_logits(network, lesson.tokens), answers)
-    found = torch.autograd.grad(loss, list(named.values()))
+    by_parameter = torch.autograd.grad(loss, list(named.values()))
     masked = {}
-    for name, gradient in zip(named, found, strict=True):
+    for name, gradient in zip(named, by_parameter, strict=True):
         mask = lesson.masks[name]
         masked[name] = gradient if mask is None else gradient * mask
     return masked, float(loss.detach())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -13,13 +13,15 @@ from lesion.core.values import Summary
 from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Check, entries
-from lesion.report.forms import SHARE
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import CHANGE, SHARE, decimals
 from lesion.report.marks import Bars, Curves, Mark
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
-from lesion_labs.recall import claims
+from lesion.report.rows import Rows, p_text, subject
 from lesion_labs.recall.recipe import Recipe
 from lesion_labs.recall.result import (
+    KEPT,
+    LOSS,
     Attention,
     CutSpreads,
     Difference,
@@ -29,20 +31,141 @@ from lesion_labs.recall.result import (
     Point,
     RecallStudySummary,
     RecallSummary,
+    SeedsPhase,
     Spectrum,
     Spreads,
 )
 from lesion_labs.recall.seeds import differences, groups
+
+MOVED = ("p_noise", "clean_accuracy")
+APART = 0.05
+"""Probabilities closer than this are called equal: learning rates above zero move p(τ) by as much."""
+
+
+@rule
+def what_cutting_does(groups: Sequence[Group]) -> Iterable[Claim]:
+    """What deleting the matrix that writes does, and dropping its largest component alone.
+
+    Says: Without M, the noise token's probability on clean sequences goes from A to B.
+    Needs: the full model and the model with the matrix deleted, on the same sequences; ± is between seeds
+    """
+    for group in groups:
+        matrix = group.central[-1]  # the other half of an MLP deleted leaves the same model
+        full, deleted, without = group.full, group.cut(matrix, "deletion"), group.cut(matrix, "drop-top")
+        noise, accuracy = ([SHARE.text(each.of(name)) for each in (full, deleted, without)] for name in MOVED)
+        losses = f"{LOSS.text(full.noisy_loss)} to {LOSS.text(deleted.noisy_loss)}"
+        sentences = (
+            f"Without {matrix}, the noise token's probability on clean sequences goes from {noise[0]} to {noise[1]}.",
+            f"Accuracy goes from {accuracy[0]} to {accuracy[1]}, loss on noisy sequences from {losses}.",
+            f"Without its largest component alone, the probability is {noise[2]} and accuracy {accuracy[2]}.",
+        )
+        yield Claim(sentences, ((group.recipe, deleted), (group.recipe, without)), _subject(group, groups))
+
+
+@rule
+def beyond_random(groups: Sequence[tuple[Group, Sequence[Difference]]]) -> Iterable[Claim]:
+    """Whether keeping the top of a matrix leaves another p(τ) than a random projection of the same rank.
+
+    Says: Keeping the top S of M leaves clearly less (more) of the noise than random projections of the same rank. |
+    Keeping the top of M is not shown to differ from random projections of the same rank. | One training cannot tell
+    whether the top of M differs from random projections.
+    Needs: Student's test over seeds, corrected by Holm's method over all comparisons of the group, at .05, and a
+    difference of at least 5 points
+    """
+    alone = [group for group, _ in groups]
+    for group, compared in groups:
+        for matrix in group.central:
+            own = [each for each in compared if each.matrix == matrix]
+            if not own:
+                continue
+            largest = max(own, key=lambda each: abs(each.difference.value or 0.0))
+            clear = [
+                each
+                for each in own
+                if (each.difference.p_corrected or 1.0) <= wording.ALPHA and abs(each.difference.value or 0.0) >= APART
+            ]
+            sentences = [f"Keeping the top of {matrix} leaves {_clearly(clear)}."]
+            if not clear:
+                none = f"Keeping the top of {matrix} is not shown to differ from random projections of the same rank."
+                one = f"One training cannot tell whether the top of {matrix} differs from random projections."
+                sentences = [one if len(group.seeds) == 1 else none, f"The largest difference is {_text(largest)}."]
+            rows = tuple((group.recipe, each) for each in clear or [largest])
+            yield Claim(tuple(sentences), rows, _subject(group, alone))
+
+
+def _clearly(clear: Sequence[Difference]) -> str:
+    """`clearly less of the noise than random projections at 10 % (−20.0 points …)`."""
+    parts = []
+    for word, sign in (("less", -1), ("more", 1)):
+        own = [each for each in clear if sign * (each.difference.value or 0.0) > 0]
+        if own:
+            strongest = max(own, key=lambda each: abs(each.difference.value or 0.0))
+            shares = wording.listed([KEPT.text(each.keep) for each in own])
+            parts.append(f"clearly {word} of the noise than random projections at {shares} (most {_text(strongest)})")
+    return wording.listed(parts)
+
+
+def _text(each: Difference) -> str:
+    estimate = each.difference
+    tested = f", {p_text(estimate)}" if estimate.p is not None else ""
+    return f"{CHANGE.text(estimate)} at {KEPT.text(each.keep)}{tested}"
+
+
+@rule
+def full_model(groups: Sequence[Group]) -> Iterable[Claim]:
+    """What the model with nothing cut predicts on clean sequences.
+
+    Says: The full model gives the noise token P (trained with α) and the right answer Q.
+    Needs: the trained model on sequences without noise
+    """
+    for group in groups:
+        noise, trained = SHARE.text(group.full.p_noise), SHARE.text(group.recipe.noise)
+        right = f"the right answer {SHARE.text(group.full.p_correct)}"
+        text = f"The full model gives the noise token {noise} (trained with {trained}) and {right}."
+        yield Claim((text,), (group.recipe,), _subject(group, groups))
+
+
+@rule
+def what_comes_first(groups: Sequence[Group]) -> Iterable[Claim]:
+    """From which step on a feed-forward prefers the noise, and attention recalls.
+
+    Says: M prefers τ after q from step S on. | No feed-forward comes to prefer τ after q by itself in every seed. |
+    Attention recalls from step S on. | Attention recalls in N of M seeds. | Nothing was trained.
+    Needs: a measured step from which on the feed-forward's logit of τ is the largest, or the second head has more than
+    half of its mass on ȳ, up to the last step; margins that were positive before training do not count
+    """
+    for group in groups:
+        yield Claim(tuple(_phases(group)), (group.recipe,), _subject(group, groups))
+
+
+def _phases(group: Group) -> Iterable[str]:
+    if not group.recipe.steps:
+        yield "Nothing was trained: all numbers are those of random weights."
+        return
+    margins, attention = group.phases.margins, group.phases.attention
+    always = {name: phase.steps.mean for name, phase in margins.items() if phase.steps and phase.came == phase.of}
+    first = min(always, key=lambda name: always[name], default="")
+    none = "No feed-forward comes to prefer τ after q by itself in every seed."
+    yield f"{first} prefers τ after q from step {_steps(margins[first])} on." if first else none
+    seeds = f"in {attention.came} of {wording.counted(attention.of, 'seed')}"
+    yield f"Attention recalls {f'from step {_steps(attention)} on' if attention.came == attention.of else seeds}."
+
+
+def _steps(phase: SeedsPhase) -> str:
+    return decimals(0).text(phase.steps)
+
+
+def _subject(group: Group, groups: Sequence[Group]) -> str:
+    return subject(group.recipe, [each.recipe for each in groups])
+
 
 R = TypeVar("R", bound="RecallResult")
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
     " (Chen, Bruna and Bietti 2025). Trained with noise, tested without it: p(τ) should be 0 there.",
-    "Truncation keeps the best approximation of a lower rank. A random projection of the same rank shows what less of"
-    " the matrix does, whichever part is left; deletion is what both tend to.",
-    "± is one standard deviation between seeds; random projections are first averaged over the draws of a seed. The"
-    " noisy loss is the loss on sequences with noise: what a truncation costs there.",
+    "A random projection of the same rank shows what less of the matrix does, whichever part is left; deletion is what"
+    " both tend to. ± is one standard deviation between seeds.",
 )
 LABELS = ("noise", "feed_forward", "optimiser", "steps", "vocabulary", "width")
 """What tells groups of seeds apart."""
@@ -94,19 +217,19 @@ class RecallResult(StudyResult[Any]):
         return (
             Part(
                 f"Does cutting {wording.listed(writers)} remove the noise?", cuts, kept,
-                claims.what_cutting_does(every),
+                what_cutting_does(every),
             ),
             Part(
                 "Does the top hold more of the noise than a random part?", beyond,
-                (Bars("difference", ("keep",), panel=(*LABELS, "matrix")),), claims.beyond_random(compared),
+                (Bars("difference", ("keep",), panel=(*LABELS, "matrix")),), beyond_random(compared),
                 short="Beyond random",
             ),
             Part(
                 "Does the full model follow the noise?", full,
                 (Curves("p_noise", "noise", LABELS[1:]),) if len({group.recipe.noise for group in every}) > 1 else (),
-                claims.full_model(every), short="Full model",
+                full_model(every), short="Full model",
             ),
-            Part("What is learned first?", claims=claims.what_comes_first(every), short="Phases"),
+            Part("What is learned first?", claims=what_comes_first(every), short="Phases"),
         )  # fmt: skip
 
     @property
@@ -123,7 +246,7 @@ class RecallResult(StudyResult[Any]):
             checks.append(Check("bad", "Nothing was trained: the numbers are those of random weights."))
         if any(len(group.seeds) == 1 for group in every):
             checks.append(Check("open", "One seed cannot tell chance from effect. Try lesion lab recall --seed 0,1,2."))
-        if any(abs(group.recipe.noise - HALF) < claims.APART for group in every):
+        if any(abs(group.recipe.noise - HALF) < APART for group in every):
             checks.append(Check("bad", "With α near .5 both answers tie: judge by p(τ) and loss, not by accuracy."))
         if any(group.recipe.own_answers for group in every):
             checks.append(Check("open", "The right answer may be τ itself in these sequences."))

@@ -11,7 +11,7 @@ from scipy import stats
 from lesion.edits.edit import ScaleBlock
 from lesion.edits.units import ScaleHead
 from lesion.report.values import Estimate
-from lesion.studies.effects import claims
+from lesion.studies.effects import report
 from lesion.studies.effects.measurement import Measured
 from lesion.studies.effects.result import ScreenAgreement
 from lesion.studies.effects.screens import agreement
@@ -158,28 +158,28 @@ def test_drops_that_are_all_alike_rank_nothing():
 
 
 def test_what_writes_and_what_costs_most_is_named_beside_what_others_read(task):
-    text = said(claims.what_writes_and_what_costs, task)
+    text = said(report.what_writes_and_what_costs, task)
     assert text.startswith("Block 4 writes most towards the right token, 4.0")
     assert "most is lost without block 0, 5.05 logits [5.0" in text
     assert "1 of 5 blocks does more through later blocks, which read what is written, than directly" in text
-    (claim,) = claims.what_writes_and_what_costs([task])
+    (claim,) = report.what_writes_and_what_costs([task])
     assert [effect.layer for _, effect in claim.rows] == [0, 4]
 
 
 def test_repair_is_by_later_blocks_or_not_shown_to_be_or_not_shown(task):
-    assert said(claims.what_is_repaired, task).startswith("With block 2 switched off, later blocks make up for 51 % [")
+    assert said(report.what_is_repaired, task).startswith("With block 2 switched off, later blocks make up for 51 % [")
     made = items()
     for row, item in enumerate(made):
         item.frozen["2"] = item.direct["2"] + 0.01 * (-1) ** row
     norm = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
-    assert said(claims.what_is_repaired, norm).startswith("Switching off blocks 1, 2 and 4 costs less than was written")
+    assert said(report.what_is_repaired, norm).startswith("Switching off blocks 1, 2 and 4 costs less than was written")
     for row, item in enumerate(made):
         item.total.update({place: value + 1.0 + 0.1 * (row % 3) for place, value in item.direct.items()})
     none = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
-    assert said(claims.what_is_repaired, none) == (
+    assert said(report.what_is_repaired, none) == (
         "No repair is shown: of 5 blocks, none is shown to cost less than it writes."
     )
-    (claim,) = claims.what_is_repaired([none])
+    (claim,) = report.what_is_repaired([none])
     assert claim.rows == ()
 
 
@@ -192,7 +192,7 @@ def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
     edits = [ScaleHead(block, 0) for block in range(BLOCKS)]
     study = EffectsStudy.make(models=["m"], tasks=["primer:arithmetic"], unit=["head"])
     task = summarised(study, "m", "t", made, edits, None, tempting=False)
-    text = said(claims.which_heads_write, task)
+    text = said(report.which_heads_write, task)
     assert text.startswith("Most towards the right token write heads 4.0 (")
     assert "most the other way write heads 1.0 (−2" in text
     assert "and 3.0 (−0.98" in text
@@ -201,7 +201,7 @@ def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
 def test_the_lens_says_where_half_of_the_tokens_are_reached(task):
     assert (
         "50 % [29, 71] of the gold tokens are the most probable token; half of that is reached behind block 4."
-        in said(claims.when_it_is_readable, task)
+        in said(report.when_it_is_readable, task)
     )
 
 
@@ -217,10 +217,10 @@ def test_a_screen_foretells_only_where_its_test_says_so(task, p, begin):
         ScreenAgreement(screen=screen, unit="block", places=5, items=9, tied=0, rho=Estimate(value=rho, p=p))
         for screen, rho in (("direct", 0.1), ("loss", 0.9))
     ]
-    text = said(claims.what_foretells_the_drops, task.model_copy(update={"agreements": tuple(rows)}))
+    text = said(report.what_foretells_the_drops, task.model_copy(update={"agreements": tuple(rows)}))
     assert text.startswith(begin)
     assert "loss of log-probability ρ 0.90" in text
-    assert claims.what_foretells_the_drops([task]) == ()
+    assert report.what_foretells_the_drops([task]) == ()
 
 
 def said(rule, task) -> str:

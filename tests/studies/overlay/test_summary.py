@@ -14,7 +14,7 @@ from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.statistics.paired import holm
 from lesion.studies.overlay import summary as overlay
-from lesion.studies.overlay.claims import do_studies_agree
+from lesion.studies.overlay.report import do_studies_agree
 from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.overlay.summary import needed, permutation_p, spearman, summarise
 

@@ -7,13 +7,19 @@ import pytest
 from scipy import stats
 
 from lesion.statistics.contrasts import ratio_of_means
-from lesion.studies.patching import claims
+from lesion.studies.patching import report
 from lesion.studies.patching.pairs import Pair
 from lesion.studies.patching.passes import Place, Readout
 from lesion.studies.patching.summary import Measured, name_of, summarise
 
 PAIR = Pair("0", "1", (1, 2, 3, 4), (1, 5, 3, 4), 6, 7, ("a", "b"), ("x", "y"))
 PLACES = [Place("block", 0), Place("attention", 0)]
+
+
+def at(task, direction, kind, layer, position, head=None):
+    """The cell there."""
+    cells = task.of(direction, kind)
+    return next((cell for cell in cells if (cell.layer, cell.head, cell.position) == (layer, head, position)), None)
 
 
 def measured(clean, corrupted, restored):
@@ -35,12 +41,12 @@ def summed(rows):
 
 def test_effects_are_ratios_of_means_so_that_a_pair_without_a_difference_divides_by_nothing():
     task = summed([(4.0, -2.0, 1.0), (2.0, -2.0, 2.0), (1.0, 1.0, 1.5)])
-    cell = task.at("denoise", "block", 0, "last")
+    cell = at(task, "denoise", "block", 0, "last")
     assert cell.effect.value == pytest.approx((3.0 + 4.0 + 0.5) / (6.0 + 4.0 + 0.0))
     assert cell.effect.p == pytest.approx(stats.ttest_1samp([3.0, 4.0, 0.5], 0).pvalue)
     assert cell.log_probability.value == pytest.approx(0.25)
-    assert task.at("noise", "block", 0, "last").effect.value == 0.0  # the clean run stays as it is
-    assert task.at("denoise", "attention", 0, "last").effect.p == 1.0
+    assert at(task, "noise", "block", 0, "last").effect.value == 0.0  # the clean run stays as it is
+    assert at(task, "denoise", "attention", 0, "last").effect.p == 1.0
     assert cell.effect.p_corrected == pytest.approx(min(1.0, 3 * cell.effect.p))  # three cells, Holm's first step
     assert (task.pairs, task.left_out) == (3, ("9",))
     assert (task.clean_right, task.corrupted_right) == (1.0, pytest.approx(2 / 3))
@@ -70,10 +76,10 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
 def test_a_model_that_does_not_know_the_answers_leaves_it_open(rows, why):
     task = summed(rows)
     assert not task.told
-    (claim,) = claims.where_it_is_carried([task])
+    (claim,) = report.where_it_is_carried([task])
     assert "cannot be told" in claim.text
     assert why in claim.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert claims.what_writes_it([task]) == ()
+    assert report.what_writes_it([task]) == ()
 
 
 def carried(spread, blocks=9):
@@ -88,7 +94,7 @@ def carried(spread, blocks=9):
         for move in moves
     ]  # fmt: skip
     task = summarise(rows, [place], 0.95, model="m", task="t", blocks=blocks, left_out=[])
-    return [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in claims.where_it_is_carried([task])]
+    return [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in report.where_it_is_carried([task])]
 
 
 def test_half_of_the_answer_is_said_to_be_restored_only_where_the_interval_says_so():
@@ -124,8 +130,8 @@ def test_heads_that_restore_and_heads_that_work_against_the_answer_are_named_whe
 
     about = {"model": "m", "task": "t", "blocks": 4, "left_out": []}
     task = summarise([pair(index) for index in range(12)], heads, 0.95, **about)
-    assert task.at("denoise", "head", 3, "last", 1).effect.value == pytest.approx(-0.25)
-    (claim,) = claims.which_heads([task])
+    assert at(task, "denoise", "head", 3, "last", 1).effect.value == pytest.approx(-0.25)
+    (claim,) = report.which_heads([task])
     most, against = claim.sentences
     assert "restore a share beyond chance, most 3.0 at the last token (50 %" in most.replace("\N{NO-BREAK SPACE}", " ")
     assert "take a share away beyond chance, most 3.1" in against

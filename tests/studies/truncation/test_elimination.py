@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError
-from lesion.studies.truncation.elimination import hopeless, looks, no_worse, threshold
+from lesion.studies.truncation.search import hopeless, looks, no_worse, threshold
 
 
 @st.composite

@@ -8,7 +8,7 @@ from lesion.core import cost
 from lesion.core.values import read_summary
 from lesion.errors import LesionError
 from lesion.report.publishing import html
-from lesion.studies.tuning import claims
+from lesion.studies.tuning import report
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import TuningSummary, Verdict
 from runs import page_of
@@ -28,7 +28,7 @@ def with_verdict(summary: TuningSummary, word: str, reason: str) -> TuningSummar
 def test_the_verdict_names_the_comparison_that_decided_it_and_then_the_others():
     summary = made()
     main, least = summary.differences[:2]
-    (claim,) = claims.does_it_pay(summary)
+    (claim,) = report.does_it_pay(summary)
     assert summary.verdict.word == "pays"
     assert f"pays: +{100 * main.value:.1f} points [+{100 * main.low:.1f}," in claim.sentences[0].replace("\xa0", " ")
     assert "against random blocks that are not critical" in claim.sentences[0]
@@ -40,9 +40,9 @@ def test_the_verdict_names_the_comparison_that_decided_it_and_then_the_others():
 def test_few_choices_of_random_blocks_are_said_and_where_they_are_drawn_from_all():
     summary = made()
     few = summary.model_copy(update={"random_from": (1, 3, 4)})
-    assert "only 3 choices" in texts(claims.does_it_pay, few)
+    assert "only 3 choices" in texts(report.does_it_pay, few)
     every = summary.model_copy(update={"random_from": tuple(range(8))})
-    assert "not critical" not in texts(claims.does_it_pay, every)
+    assert "not critical" not in texts(report.does_it_pay, every)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_few_choices_of_random_blocks_are_said_and_where_they_are_drawn_from_all
     ],
 )
 def test_each_outcome_of_the_verdict_has_its_sentence(word, reason, says):
-    text = texts(claims.does_it_pay, with_verdict(made(), word, reason))
+    text = texts(report.does_it_pay, with_verdict(made(), word, reason))
     assert says in text
     assert "pays: " not in text
 
@@ -71,26 +71,26 @@ def test_equal_arms_with_much_data_do_not_pay_and_with_little_it_cannot_be_told(
     [(0.1, "Tuning blocks 0-1 helps on"), (-0.2, "Tuning blocks 0-1 harms"), (0.0, "makes no clear difference on")],
 )
 def test_of_a_single_arm_it_is_said_what_its_interval_shows(gain, says):
-    text = texts(claims.what_is_gained, made({"0-1": gain}, seeds=1, rates=(1e-3,)))
+    text = texts(report.what_is_gained, made({"0-1": gain}, seeds=1, rates=(1e-3,)))
     assert says in text
-    assert texts(claims.does_it_pay, made({"0-1": gain}, seeds=1)) == ""
+    assert texts(report.does_it_pay, made({"0-1": gain}, seeds=1)) == ""
 
 
 def test_of_several_arms_those_are_named_whose_interval_lies_above_zero_or_below():
     summary = made({"critical": 0.1, "0-1": 0.0, "random": -0.2})
-    text = texts(claims.what_is_gained, summary)
+    text = texts(report.what_is_gained, summary)
     assert "1 of 3 choices of blocks gain on primer:arithmetic: critical blocks." in text
     assert "Harmed: random blocks." in text
-    assert "None of 2 choices" in texts(claims.what_is_gained, made({"0": 0.0, "1": 0.0}))
+    assert "None of 2 choices" in texts(report.what_is_gained, made({"0": 0.0, "1": 0.0}))
 
 
 def test_damage_is_claimed_only_where_the_whole_interval_is_below_zero():
     summary = made(controls={"primer:atlas": 0.0})
     worst = min(arm.tasks[1].change.low for arm in summary.arms)
-    text = texts(claims.what_it_costs, summary)
+    text = texts(report.what_it_costs, summary)
     assert "No loss on primer:atlas is shown; at worst " in text
     assert f"{100 * abs(worst):.1f} points" in text
-    hurt = texts(claims.what_it_costs, made(controls={"primer:atlas": -0.3, "primer:reading": 0.0}))
+    hurt = texts(report.what_it_costs, made(controls={"primer:atlas": -0.3, "primer:reading": 0.0}))
     assert "costs accuracy on primer:atlas: " in hurt
     assert "in 5 of 10 pairs" in hurt
 

@@ -8,9 +8,8 @@ from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Part, Unit
 from lesion.edits.units import scaling
 from lesion.report import wording
-from lesion.report.endings import Endings
 from lesion.report.forms import POINTS, SHARE, decimals
-from lesion.report.rows import Row, column, derived
+from lesion.report.rows import Endings, Row, column, derived
 from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import NamedTuple
 
 from lesion.report import wording
@@ -35,17 +35,17 @@ class Group(NamedTuple):
     layers: list[int]
 
 
-@rule(
-    "Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every task.",
-    "In all N models blocks L are critical for A ….",
-    "No block is shown to be critical for A.",
-    "It cannot be told for A (n of m right).",
-    needs="critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected"
-    " over the blocks of one model and task, and the unedited model has enough right answers. Spares: less than a"
-    " quarter is lost, by its own test. More of A than of C: by a test of the difference",
-)
+@rule
 def which_blocks(material: Material) -> Iterable[Claim]:
-    """Per unit and factor: what all models share; then every model that is alone or of which something else holds."""
+    """Per unit and factor: what all models share; then every model that is alone or of which something else holds.
+
+    Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every
+    task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | It cannot be told
+    for A (n of m right).
+    Needs: critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected
+    over the blocks of one model and task, and the unedited model has enough right answers. Spares: less than a quarter
+    is lost, by its own test. More of A than of C: by a test of the difference
+    """
     for sweep in alike(material.curves, "unit", "factor"):
         models = alike((curve for curve in sweep if curve.cells), "model")
         answers: dict[str, Sequence[Curve]] = {}
@@ -202,64 +202,58 @@ def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: t
     return ""
 
 
-@rule(
-    "Without block L accuracy on A rises from x to y.",
-    needs="the corrected paired test of the drop, at .05",
-)
+@rule
 def what_rises(material: Material) -> Iterable[Claim]:
-    """Places without which accuracy is higher, by the one with the largest gain."""
+    """Places without which accuracy is higher, by the one with the largest gain.
+
+    Says: Without block L accuracy on A rises from x to y.
+    Needs: the corrected paired test of the drop, at .05
+    """
     for curve in material.curves:
         gained = sorted((cell for cell in curve.cells if cell.gained), key=lambda cell: cell.size)
         for best in gained[:1]:
-            before, after = SHARE.text(curve.baseline_of(best).accuracy), SHARE.text(best.accuracy)
-            p = wording.p_value(best.drop.p_corrected)
+            shares = f"{SHARE.text(curve.baseline_of(best).accuracy)} to {SHARE.text(best.accuracy)}"
+            p = f"corrected p{wording.SPACE}{wording.p_value(best.drop.p_corrected)}"
             where = wording.capital(under(named([best]), best.factor))
-            yield Claim(
-                (f"{where} accuracy on {curve.task} rises from {before} to {after} (corrected p{wording.SPACE}{p}).",),
-                tuple(curve.record(cell) for cell in gained),
-                material.among(curve.model),
-            )
+            rows = tuple(curve.record(cell) for cell in gained)
+            text = f"{where} accuracy on {curve.task} rises from {shares} ({p})."
+            yield Claim((text,), rows, material.among(curve.model))
 
 
-@rule(
-    "Without block L mostly the form of A's answers changes.",
-    "Without block L the choice among the rivals is lost as well.",
-    needs="a critical place; less than half (more than half) of the forced accuracy above guessing is lost, by its own"
-    " exact test, Holm-corrected; otherwise nothing is said of the choice",
-)
+@rule
 def form_or_choice(material: Material) -> Iterable[Claim]:
-    """Whether a critical place takes the choice among rivals, or mostly the form of the answer."""
-    for curve in material.curves:
-        for choice, what in (
-            ("kept", f"mostly the form of the answers to {curve.task} changes"),
-            ("lost", f"the choice among the rivals of {curve.task} is lost as well"),
-        ):
-            cells = [(cell, cell.forced) for cell in curve.marked if cell.forced and cell.forced.choice == choice]
-            unedited = curve.result.forced
-            if not cells or unedited is None:
-                continue
-            cell, forced = min(cells, key=lambda each: each[1].accuracy.value or 0.0)
-            every = sorted((each for each, _ in cells), key=lambda each: each.layer)
-            free = f"{SHARE.text(curve.result.baseline.accuracy.value)} to {SHARE.text(cell.accuracy.value)}"
-            numbers = f"{SHARE.text(unedited.accuracy.value)} to {SHARE.text(forced.accuracy)}"
-            yield Claim(
-                (
-                    f"{wording.capital(under(named(every), curve.factor))} {what}.",
-                    f"{wording.capital(under(named([cell]), curve.factor))} free answers fall from {free}, forced ones"
-                    f" from {numbers} (guessing {SHARE.text(unedited.guessing)}).",
-                ),
-                tuple(curve.record(each) for each in every),
-                material.among(curve.model),
-            )
+    """Whether a critical place takes the choice among rivals, or mostly the form of the answer.
+
+    Says: Without block L mostly the form of A's answers changes. | Without block L the choice among the rivals is lost
+    as well.
+    Needs: a critical place; less than half (more than half) of the forced accuracy above guessing is lost, by its own
+    exact test, Holm-corrected; otherwise nothing is said of the choice
+    """
+    form, lost = "mostly the form of the answers to {} changes", "the choice among the rivals of {} is lost as well"
+    what = {"kept": form, "lost": lost}
+    for curve, choice in product(material.curves, what):
+        cells = [(cell, cell.forced) for cell in curve.marked if cell.forced and cell.forced.choice == choice]
+        unedited = curve.result.forced
+        if not cells or unedited is None:
+            continue
+        cell, forced = min(cells, key=lambda each: each[1].accuracy.value or 0.0)
+        every = sorted((each for each, _ in cells), key=lambda each: each.layer)
+        first, example = (wording.capital(under(named(own), curve.factor)) for own in (every, [cell]))
+        free = f"{SHARE.text(curve.result.baseline.accuracy.value)} to {SHARE.text(cell.accuracy.value)}"
+        numbers = f"{SHARE.text(unedited.accuracy.value)} to {SHARE.text(forced.accuracy)}"
+        falls = f"free answers fall from {free}, forced ones from {numbers} (guessing {SHARE.text(unedited.guessing)})"
+        rows = tuple(curve.record(each) for each in every)
+        sentences = (f"{first} {what[choice].format(curve.task)}.", f"{example} {falls}.")
+        yield Claim(sentences, rows, material.among(curve.model))
 
 
-@rule(
-    "The unedited model answers x of A; no cut has been measured yet.",
-    "Nothing has been measured yet.",
-    needs="a finished baseline",
-)
+@rule
 def unedited(material: Material) -> Iterable[Claim]:
-    """What unedited models do on tasks of which no cut has been measured yet."""
+    """What unedited models do on tasks of which no cut has been measured yet.
+
+    Says: The unedited model answers x of A; no cut has been measured yet. | Nothing has been measured yet.
+    Needs: a finished baseline
+    """
     summary = material.summary
     for model, result in summary.results:
         if not result.cells:
@@ -270,29 +264,27 @@ def unedited(material: Material) -> Iterable[Claim]:
         yield Claim(("Nothing has been measured yet.",))
 
 
-@rule(
-    "n of m answers were enough: k cells exceed the effect, l do not, o are open.",
-    "Only a full table shows which blocks are critical.",
-    needs="evaluation that stopped once a cell was decided; confidence sequences and e-values, closed e-BH",
-)
+@rule
 def what_was_decided(material: Material) -> Iterable[Claim]:
-    """How much was saved where evaluation stopped, and what the decisions do not say."""
+    """How much was saved where evaluation stopped, and what the decisions do not say.
+
+    Says: n of m answers were enough: k cells exceed the effect, l do not, o are open. | Only a full table shows which
+    blocks are critical.
+    Needs: evaluation that stopped once a cell was decided; confidence sequences and e-values, closed e-BH
+    """
     summary = material.summary
     for model, result in summary.results:
         if result.stopping is not None:
             drawn = (1 + len(result.cells)) * result.stopping.items
-            counts = [result.decided(decision) for decision in ("exceeds", "not", "open")]
-            yield Claim(
-                (
-                    f"{result.answers:,} of {drawn:,} answers were evaluated: {counts[0]} cells exceed the effect,"
-                    f" {counts[1]} do not, {counts[2]} are open.",
-                    "This holds for these items and beyond them where a cell exceeds the effect, for these items alone"
-                    " where it does not; only a full table shows which places are critical.",
-                    "Stopping early tends to inflate a drop: for its size, run the full table.",
-                ),
-                (),
-                f"{model}, {result.task}" if len(summary.results) > 1 else "",
+            exceeds, below, left = (result.decided(decision) for decision in ("exceeds", "not", "open"))
+            cells = f"{exceeds} cells exceed the effect, {below} do not, {left} are open"
+            sentences = (
+                f"{result.answers:,} of {drawn:,} answers were evaluated: {cells}.",
+                "That a cell does not exceed it holds for these items alone; stopping early tends to inflate a drop.",
+                "Only a full table shows which places are critical: run the same command without stopping, into the"
+                " same folder.",
             )
+            yield Claim(sentences, (), f"{model}, {result.task}" * (len(summary.results) > 1))
 
 
 def grouped(curves: Sequence[Curve]) -> list[Group]:

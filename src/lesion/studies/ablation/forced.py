@@ -53,13 +53,13 @@ class Forced(Row):
 
 def measured(baseline: pd.DataFrame, level: float) -> Forced | None:
     """The forced answers of the unedited model; None where no item has rivals."""
-    asked, right, chance = _read(baseline)
-    if not asked.any():
+    with_rivals, right, chance = _read(baseline)
+    if not with_rivals.any():
         return None
     return Forced(
-        items=int(asked.sum()),
-        accuracy=Estimate.of(accuracy(right[asked], level)),
-        guessing=float(chance[asked].mean()),
+        items=int(with_rivals.sum()),
+        accuracy=Estimate.of(accuracy(right[with_rivals], level)),
+        guessing=float(chance[with_rivals].mean()),
     )
 
 
@@ -74,11 +74,11 @@ def under_edits(
         tests: edits of the finished study, over which p is corrected.
         level: of the intervals.
     """
-    asked, before, chance = _read(baseline)
-    if not asked.any():
+    with_rivals, before, chance = _read(baseline)
+    if not with_rivals.any():
         return {}
-    before, chance = before[asked], chance[asked]
-    after = [_read(frame)[1][asked] for frame in answered.values()]
+    before, chance = before[with_rivals], chance[with_rivals]
+    after = [_read(frame)[1][with_rivals] for frame in answered.values()]
     guess = float(chance.mean())
     return {
         edit: Forced(
@@ -105,7 +105,7 @@ def _read(
         return nothing, nothing, np.ones(len(answers))
     answered = zip(answers["scores"], answers["ranks"], strict=True)
     whole = [tuple(scores[len(ranks) :]) if len(ranks) else () for scores, ranks in answered]
-    asked = np.array([len(each) > 1 for each in whole], dtype=bool)
+    with_rivals = np.array([len(each) > 1 for each in whole], dtype=bool)
     right = np.array([bool(forced(each)) for each in whole], dtype=bool)
     chance = np.array([1 / len(each) if each else 1.0 for each in whole], dtype=np.float64)
-    return asked, right, chance
+    return with_rivals, right, chance

@@ -66,8 +66,8 @@ def summarised(
     names = {choice.name for choice in study.tasks}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
     for model, metadata in known.items():
-        asked = {task: room for task, room in metadata.get("rooms", {}).items() if task in names}
-        notes += room_notes(model, metadata.get("context", 0), asked)
+        of_tasks = {task: room for task, room in metadata.get("rooms", {}).items() if task in names}
+        notes += room_notes(model, metadata.get("context", 0), of_tasks)
     notes += [
         note
         for model in summary.models

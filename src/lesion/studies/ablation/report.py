@@ -23,9 +23,8 @@ from lesion.report.blocks import Check, Example, Page
 from lesion.report.browser import Offered
 from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Map, Mark, Profile
-from lesion.report.parts import Part
+from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows
-from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.statistics.critical import rule
 from lesion.studies.ablation import claims
@@ -189,15 +188,13 @@ class AblationResult(StudyResult[AblationSummary]):
 def cells(material: Material) -> Rows:
     """Every cell, with the unedited model on its items."""
     summary = material.summary
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     caption = (
-        f"Accuracies in %, drops in points, with {level} confidence sequences over the items of the cell until it was"
-        " decided."
-        if summary.stopped
-        else f"Accuracies in %, drops in points, with {level} intervals. Corrected p: the cut changes nothing (exact"
-        " McNemar test). p critical: it takes at most half of the accuracy above guessing. Both are Holm-corrected over"
-        " the blocks of one model and task. Spared: it takes less than a quarter, by its own test."
+        "Corrected p: the cut changes nothing (exact McNemar test). p critical: it takes at most half of the accuracy"
+        " above guessing. Both are Holm-corrected over the blocks of one model and task."
     )
+    if summary.stopped:
+        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+        caption = f"With {level} confidence sequences over the items of the cell until it was decided."
     blocks = _blocks(material)
     lines = [
         (curve.labels.model_copy(update={"blocks": blocks[curve.model]}), *curve.columns(cell))
@@ -278,12 +275,10 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     critical = [cell for curve in material.curves for cell in curve.marked]
     if critical:
         broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
-        unreadable = (
-            f"Behind {broken} of the {len(critical)} losses, {WHOLE_SHARE.text(READABLE)} or more of the answers"
-        )
-        ended = " are cut off or unreadable: read them before you speak of a lost skill."
-        readable = "The answers behind the losses can still be read."
-        yield Check("bad", unreadable + ended) if broken else Check("good", readable)
+        behind = f"Behind {broken} of the {len(critical)} losses, {WHOLE_SHARE.text(READABLE)} or more of the answers"
+        read = f"{behind} are cut off or unreadable: read them before you speak of a lost skill."
+        good = Check("good", "The answers behind the losses can still be read.")
+        yield Check("bad", read) if broken else good
     if compared := kinds.compared(material.curves):
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
@@ -330,16 +325,12 @@ def _range(shares: Sequence[float]) -> str:
 
 def _reading(study: Study, *, chosen: bool) -> tuple[str, ...]:
     """How to read the page; `chosen`: whether guessing is right at times."""
-    ended = (
-        "An answer that was truncated or could not be parsed counts as wrong if the judge found no right answer in it."
-    )
     if study.stop is None:
         return (
             rule(chosen=chosen),
             "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
-            " critical for one task and spare another that also has to be generated.",
-            ended,
-            "What is not called critical may still be used: only *spared* says that little is lost.",
+            " critical for one task and spare another that also has to be generated. What is not called critical may"
+            " still be used: only *spared* says that little is lost.",
         )
     error = "false discovery rate (the expected share of wrong calls)"
     if study.stop.rule == "e-Holm":
@@ -350,9 +341,6 @@ def _reading(study: Study, *, chosen: bool) -> tuple[str, ...]:
         " and it does not when its drop on all items does not. What was not decided is open.",
         f"{study.stop.rule} over the layers of one model, task, unit and factor limits the {error} to"
         f" {100 * study.stop.level:g} %, of places that exceed and of those that do not.",
-        "Which places are critical, losing more than half of the accuracy above chance, only the full table says: run"
-        " the same command without stopping, into the same folder.",
-        ended,
     )
 
 

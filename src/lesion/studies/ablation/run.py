@@ -55,8 +55,8 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     with run.evaluation(study, items) as evaluation:
         expected = {each.task for each in study.hypotheses}
         there = int(evaluation.store.answers()["task"].isin(expected).sum()) if expected else 0
-        if (said := register(run.folder, study, there)) is not None:
-            run.watcher.note(said)
+        if (growth := register(run.folder, study, there)) is not None:
+            run.watcher.note(growth)
         chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for chosen in study.models:
             model = run.load(study, chosen)
@@ -109,9 +109,9 @@ def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, mod
 def _note_left_out(plan: Mapping[str, Sequence[PlaceEdit]], evaluation: Evaluation) -> None:
     """Say which edits of the folder the study does not ask for: correction does not count them."""
     names = [choice.name for choice in evaluation.tasks]
-    asked = {str(BASELINE), *(text_of(edit, task) for edits in plan.values() for edit in edits for task in names)}
+    of_study = {str(BASELINE), *(text_of(edit, task) for edits in plan.values() for edit in edits for task in names)}
     # Without the digest of a reference: the same place is one edit, though every task has a reference of its own.
-    others = list(dict.fromkeys(edit.partition("@")[0] for edit in evaluation.store.edits() if edit not in asked))
+    others = list(dict.fromkeys(edit.partition("@")[0] for edit in evaluation.store.edits() if edit not in of_study))
     if others:
         some = f"{', '.join(others[:NAMED])}{', …' if len(others) > NAMED else ''}"
         evaluation.run.watcher.note(

@@ -12,21 +12,19 @@ from lesion.report.rows import subject
 from lesion.statistics.detectable import near_guessing
 
 
-@rule(
-    "N of M answers are right.",
-    "N of M answers are right; K are empty.",
-    "N of M answers are right; guessing has G.",
-    "This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right.",
-    "With --task 'FILE?judge=contains' at least K of M are right.",
-    "Many answers meet the limit of L tokens: try more with --max-new-tokens.",
-    "The prompts surprise the model as random tokens would: does the tokenizer belong to these weights?",
-    "M questions do not tell this from guessing.",
-    needs="the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; more right"
-    " answers to the same questions in the other prompt style, or where a whole word in an answer counts; as many nats"
-    " a token of the prompts as the logarithm of the vocabulary",
-)
+@rule
 def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
-    """How each task goes as it is asked, and what to change."""
+    """How each task goes as it is asked, and what to change.
+
+    Says: N of M answers are right. | N of M answers are right; K are empty. | N of M answers are right; guessing has G.
+    | This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right. |
+    With --task 'FILE?judge=contains' at least K of M are right. | Many answers meet the limit of L tokens: try more
+    with --max-new-tokens. | The prompts surprise the model as random tokens would: does the tokenizer belong to these
+    weights? | M questions do not tell this from guessing.
+    Needs: the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; more right
+    answers to the same questions in the other prompt style, or where a whole word in an answer counts; as many nats a
+    token of the prompts as the logarithm of the vocabulary
+    """
     for task in tasks:
         near = near_guessing(task.right, task.items, task.guessing) if task.guessing else task.right == 0
         first = f"{task.right} of {task.items} answers are right"

@@ -102,8 +102,8 @@ def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = 
         offered.append(Offered(row, cell.task, pair.b, pair.b))
     if not offered:
         return browser.NOTHING
-    found = browser.data(offered, pd.concat(answers), pd.concat(questions, ignore_index=True), budget)
-    return found | {"words": WORDS}
+    data = browser.data(offered, pd.concat(answers), pd.concat(questions, ignore_index=True), budget)
+    return data | {"words": WORDS}
 
 
 def row_name(summary: ComparisonSummary, pair: Pair, cell: Compared) -> str:

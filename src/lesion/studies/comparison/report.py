@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from pathlib import Path
 
 import pandas as pd
 from typing_extensions import override
 
+from lesion.core import clustered_intervals
 from lesion.core.result import StudyResult
 from lesion.errors import LesionError
 from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.blocks import Block, Check, Folded, Page, Prose, entries
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import SHARE, Form
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Rows, p_text
+from lesion.report.values import Estimate
 from lesion.studies.comparison import items as of_items
-from lesion.studies.comparison.claims import claims
 from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.pairing import Match
 from lesion.studies.comparison.reading import digest
 from lesion.studies.comparison.result import (
+    DIFFERENCE,
+    DROP,
     Clustered,
     Compared,
     ComparisonSummary,
@@ -31,18 +38,184 @@ from lesion.studies.comparison.result import (
     Opened,
     Pair,
     TaskItems,
+    shown,
 )
 from lesion.studies.comparison.summary import gathered
 
+FLOOR = 0.05
+"""An accuracy of no more than this has nothing left to lose."""
+
+
+def claims(summary: ComparisonSummary) -> list[Claim]:
+    """All claims, per pair and task; of one model what its edits do comes before the unedited answers."""
+    every: list[Claim] = []
+    several = len(summary.pairs) * len(summary.tasks) > 1
+    for pair, task in product(summary.pairs, summary.tasks):
+        if cells := pair.of_task(task.name):
+            about = (f"{task.name}: {pair.pair}" if len(summary.pairs) > 1 else task.name) * several
+            unedited = which_answers_more(pair, cells, about)
+            edits = which_edits_differ(pair, cells, about)
+            extra = which_edit_takes_more(pair, cells, about)
+            ordered = (edits, unedited) if pair.same_model else (unedited, extra, edits)
+            every += chain(*ordered, over_clusters(cells, about))
+    return every
+
+
+@rule
+def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str) -> Iterable[Claim]:
+    """The unedited models of two sides on the items that both answered.
+
+    Says: B answers D points more of T than A. | No difference between B and A is shown on T. | Unedited, A and B are
+    the same model with the same verdicts on T. | B gives an item of T D nats more log-probability than A. | T was not
+    answered by both unedited models.
+    Needs: McNemar's exact test (of scored tasks Student's), corrected by Holm's method over all comparisons of one
+    question on one task, at .05
+    """
+    cell = next((each for each in cells if each.unedited), None)
+    if cell is None:
+        yield Claim((f"{cells[0].task} was not answered by both unedited models; only edits are compared.",), (), about)
+        return
+    rows, value = ((pair, cell),), cell.difference.value
+    if pair.same_model and not _differs(cell):
+        same = f"Unedited, {pair.a} and {pair.b} are the same model with the same verdicts on {cell.task}."
+        yield Claim((same,), rows, about)
+        return
+    if value is None:
+        yield Claim((f"{cell.task}: a log-probability is not finite, so that no mean is compared.",), rows, about)
+        return
+    size, side = _form(cell).text(abs(value)), "more" if value > 0 else "fewer" if cell.counts else "less"
+    first = f"{pair.b} gives an item of {cell.task} {size} {side} log-probability than {pair.a}."
+    if not shown(cell.difference):
+        first = f"No difference between {pair.b} and {pair.a} is shown on {cell.task}."
+    elif cell.counts:
+        first = f"{pair.b} answers {size} {side} of {cell.task} than {pair.a}."
+    numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
+    yield Claim((first, numbers), rows, about)
+
+
+@rule
+def which_edits_differ(pair: Pair, cells: Sequence[Compared], about: str) -> Iterable[Claim]:
+    """The edits in common, and of one model also those that only one side has, at the same blocks.
+
+    Says: Under N of M edits B and A differ, most under E: D points. | Under none of M edits is a difference shown; the
+    largest is E: D points. | Under all M edits both answer equally many items. | No item is judged differently under
+    any of M edits in common.
+    Needs: McNemar's exact test (of scored tasks Student's), corrected by Holm's method over all comparisons of one
+    question on one task, at .05
+    """
+    common = [cell for cell in cells if not cell.unedited and cell.edit_a == cell.edit_b]
+    other = [cell for cell in cells if cell.edit_a != cell.edit_b]
+    for edits, what in ((common, "edits in common"), (other, "pairs of edits at the same blocks")):
+        if not edits:
+            continue
+        if pair.same_model and not any(map(_differs, edits)):
+            same = f"No item is judged differently under any of {wording.counted(len(edits), 'edit')} in common."
+            yield Claim((same,), tuple((pair, cell) for cell in edits), about)
+            continue
+        differing = [cell for cell in edits if cell.is_shown]
+        most = _strongest(differing or edits, lambda cell: cell.difference)[0]
+        number = f"{most.edit}: {_difference(most, most.difference)}"
+        if differing:
+            text = f"Under {len(differing)} of {len(edits)} {what} {pair.b} and {pair.a} differ, most under {number}."
+        elif most.difference.value:
+            text = f"Under none of {len(edits)} {what} is a difference shown; the largest is {number}."
+        else:
+            changed = sum(cell.counts.changed for cell in edits if cell.counts)
+            verdicts = f"; {wording.counted(changed, 'verdict')} differ" if changed else ""
+            text = f"Under all {len(edits)} {what} both answer equally many items{verdicts}."
+        yield Claim((text,), tuple((pair, cell) for cell in differing or [most]), about)
+
+
+@rule
+def which_edit_takes_more(pair: Pair, cells: Sequence[Compared], about: str) -> Iterable[Claim]:
+    """The edit whose drop differs most between the two sides; not of one model.
+
+    Says: E takes D points more from B than from A. | No edit is shown to take more from one than from the other. |
+    Every edit takes as much from one as from the other. | Caution: A had only x % to lose, so that the larger loss
+    restates the difference of the unedited models.
+    Needs: the exact sign-flip test of the difference of two drops on the same items, corrected by Holm's method over
+    all edits of the task, at .05; the caution where the side that loses less has at most 5% left
+    """
+    known = [cell for cell in cells if cell.extra_drop is not None and cell.extra_drop.value is not None]
+    if not known or pair.same_model:
+        return
+    taking = [cell for cell in known if shown(_extra(cell))]
+    most = _strongest(taking or known, _extra)[0]
+    extra, rows = _extra(most), tuple((pair, cell) for cell in taking or [most])
+    if not extra.value:
+        yield Claim(("Every edit takes as much from one as from the other.",), rows, about)
+        return
+    more, less = (pair.b, pair.a) if extra.value > 0 else (pair.a, pair.b)
+    size = _form(most).text(extra if extra.value > 0 else extra.negative)
+    takes = f"{most.edit} takes {size} more from {more} than from {less} ({p_text(extra)})."
+    none = "No edit is shown to take more from one than from the other."
+    others = f"So do {len(taking) - 1} more of {len(known)} edits, one way or the other." * bool(taking[1:])
+    caution = _floored(taking, next((cell for cell in cells if cell.unedited), None), pair)
+    sentences = (takes, others, caution) if taking else (none, f"The largest difference: {takes}")
+    yield Claim(tuple(filter(None, sentences)), rows, about)
+
+
+def _floored(cells: Sequence[Compared], unedited: Compared | None, pair: Pair) -> str:
+    """A warning where the side that loses less has lost all that it had; empty where there is none."""
+    if unedited is None or unedited.counts is None or unedited.a.value == unedited.b.value:
+        return ""
+    a, b = unedited.a.value or 0.0, unedited.b.value or 0.0
+    weaker, had, sign = (pair.a, a, 1) if a < b else (pair.b, b, -1)
+    floored = [
+        cell.edit
+        for cell in cells
+        if sign * (_extra(cell).value or 0.0) > 0 and ((cell.a if a < b else cell.b).value or 0.0) <= FLOOR
+    ]
+    if not floored:
+        return ""
+    many = "it" if len(cells) == 1 else wording.listed(floored) if len(floored) < 4 else f"{len(floored)} of them"
+    lost = f"{weaker} had only {SHARE.text(had)} to lose and lost nearly all of it under {many}"
+    return f"Caution: {lost}: there the larger loss restates the difference of the unedited models."
+
+
+@rule
+def over_clusters(cells: Sequence[Compared], about: str) -> Iterable[Claim]:
+    """How much wider intervals are where items share a template, a relation or a subject.
+
+    Says: Over the clusters that items share intervals are up to F times as wide; no verdict (these verdicts) would
+    change.
+    Needs: items with a template, relation or subject in common, and intervals that are wider by a tenth at least
+    """
+    first = next((each for each in cells if each.unedited), cells[0])
+    over = [(cell.edit_name, cell.difference, cell.clustered) for cell in cells if cell.clustered is not None]
+    text = clustered_intervals.changes(first.task, first.items, first.shared, over)
+    if text is not None:
+        yield Claim((text,), (first,), about)
+
+
+def _differs(cell: Compared) -> bool:
+    """Whether a verdict differs, also where as many are gained as lost; of a scored task whether the mean does."""
+    return bool(cell.counts.changed if cell.counts else cell.difference.value)
+
+
+def _form(cell: Compared) -> Form:
+    return DROP.forms[cell.unit]
+
+
+def _difference(cell: Compared, estimate: Estimate) -> str:
+    return f"{DIFFERENCE.forms[cell.unit].text(estimate)} ({p_text(estimate)})"
+
+
+def _extra(cell: Compared) -> Estimate:
+    assert cell.extra_drop is not None
+    return cell.extra_drop
+
+
+def _strongest(cells: Sequence[Compared], of: Callable[[Compared], Estimate]) -> list[Compared]:
+    return sorted(cells, key=lambda cell: -abs(of(cell).value or 0.0))
+
+
 READING = (
-    "Both sides answered the same items, so that every difference is paired: its interval is Tango's for paired"
-    " proportions, its p McNemar's exact test. Of scored tasks mean log-probabilities are compared, with Student's.",
-    "Difference: accuracy of the second side minus accuracy of the first, in points, on the items that both answered:"
-    " those whose id, question and right answer are the same in both folders.",
-    "Extra drop: what an edit takes from the second side minus what it takes from the first. Its interval combines"
-    " those of the two drops under their correlation over items; p is the exact sign-flip test.",
-    "p is corrected by Holm's method over all comparisons of one question on one task: of the unedited models, of the"
-    " edits, and of their extra drops. Intervals are not corrected.",
+    "Both sides answered the same items (the same id, question and right answer), so that every difference is paired:"
+    " its interval is Tango's for paired proportions, its p McNemar's exact test (of scored tasks Student's), corrected"
+    " by Holm's method over all comparisons of one question on one task.",
+    "Extra drop: what an edit takes from the second side minus what it takes from the first; p is the exact sign-flip"
+    " test.",
     "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
 FEW = 30
@@ -69,10 +242,10 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     @classmethod
     @override
     def recall(cls, folder: Path) -> ComparisonResult | None:
-        found = super().recall(folder)
-        if found is None:
+        recalled = super().recall(folder)
+        if recalled is None:
             return None
-        summary = found.summary
+        summary = recalled.summary
         places = dict.fromkeys(folder / side.place for side in summary.sides)
         if len(places) != len(summary.study.folders):  # of some folder no model was compared
             places = dict.fromkeys(map(Path, summary.study.folders))
@@ -178,24 +351,18 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
             for (label, task), value in sides.items()
             if value in (0, 1)
         ]
-        found = [Check("bad", f"{wording.listed(ends)}: what lies beyond cannot be seen.")] if ends else []
-        if sides and not ends:
-            found.append(
-                Check(
-                    "good",
-                    "The unedited models are right on some items and wrong on others: losses and gains can show.",
-                )
-            )
+        room = "The unedited models are right on some items and wrong on others: losses and gains can show."
+        checks = [Check("bad", f"{wording.listed(ends)}: what lies beyond cannot be seen.")] * bool(ends)
+        checks += [Check("good", room)] * bool(sides and not ends)
         for task in summary.tasks:
             tests = sum(cell.task == task.name for _, cell in unedited)
             if not task.scored and task.items < FEW and tests:
                 least = math.ceil(math.log2(2 * tests / wording.ALPHA))
-                few = f"On {wording.counted(task.items, 'item')} of {task.name}"
+                change = f"a difference is significant only if {least} of them change"
                 if least > task.items:
-                    found.append(Check("bad", f"{few} no difference of unedited models can be significant."))
-                else:
-                    found.append(Check("bad", f"{few} a difference is significant only if {least} of them change."))
-        return found
+                    change = "no difference of unedited models can be significant"
+                checks.append(Check("bad", f"On {wording.counted(task.items, 'item')} of {task.name} {change}."))
+        return checks
 
     @property
     @override

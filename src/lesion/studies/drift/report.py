@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 from typing_extensions import override
 
@@ -16,18 +17,22 @@ from lesion.report import blocks as page_blocks
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Check, Folded, Page, Prose, Series
 from lesion.report.checks import untried
+from lesion.report.claims import Claim, rule
 from lesion.report.files import fragment
-from lesion.report.forms import WHOLE_SHARE, decimals
+from lesion.report.forms import WHOLE_SHARE, Form, decimals
 from lesion.report.marks import Curves
-from lesion.report.parts import Part
+from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Record, Rows, parts_of
-from lesion.report.story import Chapter
 from lesion.report.table import Table
-from lesion.studies.drift import claims, token_drift
+from lesion.report.values import Mean
+from lesion.report.wording import ALPHA, SPACE
+from lesion.studies.drift import token_drift
+from lesion.studies.drift.critical_blocks import within
 from lesion.studies.drift.result import (
     CHECKS,
     Curve,
     CurveShape,
+    Departure,
     DriftOfModel,
     DriftSummary,
     Layer,
@@ -36,6 +41,201 @@ from lesion.studies.drift.result import (
     Tokens,
     Went,
 )
+from lesion.studies.drift.token_drift import named, token_text
+
+NMI = decimals(2)
+SLOPE = decimals(3)
+NAMED = 2
+"""So many classes, and so many tokens, are named among those that left."""
+WIDE = 0.5
+"""A place whose interval is wider than this share of all layers cannot be told."""
+
+
+@rule
+def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """How far NMI falls, and how much of that is occurrences of one token spreading.
+
+    Says: Tokens leave their first clusters: agreement with the first clusters (NMI) falls by A after layer 1, with
+    tokens kept whole by B. | Mostly, occurrences of one token spread: agreement …. | Tokens leave as wholes too, beyond
+    the spread between runs. | Whether tokens leave as wholes too cannot be told. | Agreement with the first clusters
+    (NMI) is not seen to fall after layer 1.
+    Needs: means over runs; mostly: less than half of the fall of NMI is left once every occurrence is in its token's
+    most common cluster; as wholes: what is left is more than the standard deviations between runs at both ends
+    """
+    known = [model for model in summary.models if len(_later(model, "nmi")) > 1]
+    if not known:
+        return
+    start, falls = f"after layer{SPACE}{summary.reference + 1}", [_fall(model, "nmi") for model in known]
+    rows = tuple((model, model.curve, layer) for model in known for layer in model.curve.layers[1:])
+    sentences = [f"Agreement with the first clusters (NMI) is not seen to fall {start}."]
+    if max(falls) > 0:
+        left = [_fall(model, "by_token") for model in known]
+        mostly = all(by_token < fall / 2 for fall, by_token in zip(falls, left, strict=True))
+        what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
+        fall = f"agreement with the first clusters (NMI) falls by {_range(falls)} {start}"
+        beyond = [model for model in known if _is_beyond(_later(model, "by_token"))]
+        where = f", in {_of(len(beyond), len(known))} models" * (len(known) > 1)
+        more = f"Tokens leave as wholes too, beyond the spread between runs{where}."
+        untold = "Whether tokens leave as wholes too cannot be told."
+        sentences = [f"{what}: {fall}, with tokens kept whole by {_range(left)}.", more if beyond else untold]
+    yield Claim(tuple(sentences), rows)
+
+
+def _later(model: DriftOfModel, measure: str) -> list[Mean]:
+    """A measure after the reference layer, where it agrees with itself."""
+    values = [getattr(layer, measure) for layer in model.curve.layers[1:]]
+    return [value for value in values if value is not None]
+
+
+def _fall(model: DriftOfModel, measure: str) -> float:
+    first, *_, last = _later(model, measure)
+    return first.mean - last.mean
+
+
+def _is_beyond(values: Sequence[Mean]) -> bool:
+    first, last = values[0], values[-1]
+    return first.std is not None and last.std is not None and first.mean - first.std > last.mean + last.std
+
+
+@rule
+def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """Whether the fall of NMI is even, and the step or bend that it has instead.
+
+    Says: The fall of NMI is not even (p): an extra step of D over block L; a bend at layer M. | An even fall is not
+    rejected (p). | Whether the fall is even cannot be tested: there is one run, or too few layers.
+    Needs: a test over runs that rejects a straight line, and a step or hinge whose p, which includes the search over
+    places, is at most 0.05
+    """
+    shapes = [(model, shape) for model in summary.models if (shape := model.curve.shape)]
+    tested = [(model, shape) for model, shape in shapes if shape.chosen != "untested"]
+    if not tested:
+        untested = "Whether the fall is even cannot be tested: there is one run, or too few layers."
+        if summary.models:
+            yield Claim((untested,))
+        return
+    rows = tuple((model, line) for model, _ in tested if (line := model.curve.line))
+    uneven = [(model, shape) for model, shape in tested if shape.chosen != "line"]
+    p = [shape.line.p for _, shape in uneven or tested if shape.line.p is not None]
+    tests, several = f" (p{SPACE}{_p_range(p)})" * bool(p), len(tested) > 1
+    if not uneven:
+        yield Claim((f"An even fall is not rejected{' in any model' * several}{tests}.",), rows)
+        return
+    where = f" in {_of(len(uneven), len(tested))} models" * several
+    models = [model for model, _ in uneven]
+    kinds = [text for kind in ("step", "hinge") if (text := _kind(models, kind, several))]
+    neither = sum(model.curve.departure is None for model in models)
+    kinds += [f"neither a step nor a bend is found{f' in {neither}' * several}"] * bool(neither)
+    sentences = [f"The fall of NMI is not even{where}{tests}: {'; '.join(kinds)}."]
+    doubts = []
+    if alike := sum(bool(shape.departure and shape.is_either) for _, shape in uneven):
+        doubts.append(f"in {alike} a bend and a step fit equally well")
+    if unsure := [model.name for model in models if _is_wide(model)]:
+        doubts.append(f"where it is in {wording.listed(unsure)} cannot be told")
+    yield Claim((*sentences, *[f"{wording.capital('; '.join(doubts))}."] * bool(doubts)), rows)
+
+
+def _kind(models: Sequence[DriftOfModel], kind: str, several: bool) -> str:
+    """`an extra step of 0.08 over block 2`, `a bend at layer 3.4 [2.9, 4.2] in 2`."""
+    own = [at for model in models if (at := model.curve.departure) and at.kind == kind]
+    if not own:
+        return ""
+    count = f" in {len(own)}" if several else ""
+    size = _range([abs(at.size) for at in own if at.size is not None], SLOPE)
+    if kind == "step":
+        return f"an extra step of {size} over {wording.numbered('block', sorted({at.block for at in own}))}{count}"
+    if several:
+        return f"a bend at layers {_range([at.layer for at in own], decimals(1))}{count}"
+    before, after = (SLOPE(None if slope is None else -slope) for slope in own[0].slopes)
+    place = decimals(1).cell(own[0].layer, own[0].low, own[0].high)
+    return f"a bend at layer {place}, from a fall of {before} a layer to {after}"
+
+
+def _is_wide(model: DriftOfModel) -> bool:
+    at = model.curve.departure
+    return at is not None and (at.high or 0.0) - (at.low or 0.0) > WIDE * model.blocks
+
+
+@rule
+def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
+    """How many steps and bends lie within critical blocks, against chance.
+
+    Says: N of M steps and bends lie within critical blocks; chance gives C, so no link is shown. | N of M steps and
+    bends lie within critical blocks; chance gives C: more than chance.
+    Needs: a layer study of the same models; places whose whole interval is within critical blocks, against the share of
+    possible places that are, by Poisson's binomial at 0.05, models taken for independent
+    """
+    known = [(model, at) for model in summary.models if model.critical_blocks and (at := model.curve.departure)]
+    if not known:
+        return
+    chances = [model.within_by_chance() for model, _ in known]
+    hits = sum(reach(model, at) == "lies within" for model, at in known)
+    p = at_least(hits, chances)
+    link = "so no link is shown" if p > ALPHA else "so more do than by chance, if models are independent"
+    text = f"{wording.capital(_of(hits, len(known)))} of these places lie within critical blocks"
+    if len(known) == 1:
+        text = f"It {reach(*known[0])} the critical {wording.numbered('block', known[0][0].critical_blocks)}"
+    chance = f"chance gives {decimals(1)(sum(chances))} (p{SPACE}{wording.p_value(p)})"
+    yield Claim(
+        (f"{text}; {chance}, {link}.",), tuple((model, line) for model, _ in known if (line := model.curve.line))
+    )
+
+
+def reach(model: DriftOfModel, departure: Departure) -> str:
+    """`lies within` where the whole interval of a hinge or step is in critical blocks, `lies outside` where none is."""
+    if departure.low is None or departure.high is None:
+        return "cannot be placed in or out of"
+    places = np.linspace(departure.low, departure.high, 401).tolist()
+    if departure.kind == "step":
+        places = [block + 0.5 for block in range(int(departure.low), int(departure.high) + 1)]
+    inside = [within(place, model.critical_blocks) for place in places]
+    return "lies within" if all(inside) else "cannot be placed in or out of" if any(inside) else "lies outside"
+
+
+def at_least(hits: int, chances: Sequence[float]) -> float:
+    """The chance of so many hits or more in independent trials with these chances (Poisson's binomial)."""
+    tally = np.array([1.0])
+    for chance in chances:
+        tally = np.convolve(tally, [1 - chance, chance])
+    return float(tally[hits:].sum())
+
+
+@rule
+def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
+    """The classes and tokens that leave their cluster more often than all tokens do, the surest first.
+
+    Says: Between layers L and M, S of all tokens leave their cluster; more do of the classes C, of the tokens T.
+    Needs: classes: Wilson's interval above the overall share; tokens: at least five occurrences and a one-sided
+    binomial test against the overall share, corrected by Holm over all types, at 0.05
+    """
+    for model in summary.models:
+        tokens = model.tokens
+        overall = tokens.overall.share.value or 0.0
+        classes = [each for each in tokens.surest_classes if (each.share.low or 0.0) > overall][:NAMED]
+        types = named(tokens.types, overall, sum(each.count for each in tokens.classes))[:NAMED]
+        leavers = {
+            "classes": [f"{each.kind} ({WHOLE_SHARE.text(each.share)})" for each in classes],
+            "tokens": [f"“{token_text(each.token or '')}” ({WHOLE_SHARE.text(each.share)})" for each in types],
+        }
+        parts = [f"of the {kind} {wording.listed(names)}" for kind, names in leavers.items() if names]
+        share = f"{WHOLE_SHARE.text(overall)} of all tokens leave their cluster"
+        text = f"Between layers {tokens.start} and {tokens.end}, {share}{'; more do ' * bool(parts)}{'; '.join(parts)}."
+        rows = tuple((model, tokens, each) for each in (*classes, *types))
+        yield Claim((text,), rows, model.name * (len(summary.models) > 1))
+
+
+def _range(values: Sequence[float], form: Form = NMI) -> str:
+    low, high = form(min(values)), form(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _p_range(values: Sequence[float]) -> str:
+    low, high = wording.p_value(min(values)), wording.p_value(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _of(part: int, whole: int) -> str:
+    return f"all {whole}" if part == whole else f"{part} of {whole}" if part else f"none of {whole}"
+
 
 METHOD = (
     "The hidden states of prompts and the models' own solutions are clustered at every layer by k-means; normalised"
@@ -44,31 +244,19 @@ METHOD = (
 READING = (
     f"{METHOD} It is 1 where the two are the same up to names. Many clusters of few tokens agree by chance: shuffled"
     " tokens show how much. After Nepal et al. (2025), who draw 50 clusters over five runs of twenty problems.",
-    "Layer 0 is what enters block 0, layer l the output of block l − 1, so block c stands between the layers c and"
-    " c + 1. Layer 0 agrees with itself by definition. With rotary positions its vectors are token identity alone, so"
-    " that NMI falls wherever occurrences of one token spread. Tokens whole: every occurrence is put into the most"
-    " common cluster of its token; what still falls then is tokens of one first cluster that part.",
-    "A bend (hinge, the paper's elbow) is where the slope changes, a step where the level does. Both are fitted to all"
-    " runs, each with a line of its own; their p include the search over places. A curve that bends slowly has a hinge"
-    " too, with a wide interval.",
-    "A step or bend at a critical block does not show that one causes the other. Models of one base are not independent"
-    " evidence.",
-    "Cosine (mean over tokens) and CKA (linear, centred) need no clusters. Where they fall over the same blocks, the"
-    " drift is not made by k-means.",
+    "Layer 0 is what enters block 0, layer l the output of block l − 1. With rotary positions its vectors are token"
+    " identity alone, so that NMI falls wherever occurrences of one token spread. Tokens whole: every occurrence is put"
+    " into the most common cluster of its token; what still falls then is tokens of one first cluster that part.",
+    "A bend (hinge, the paper's elbow) is where the slope changes, a step where the level does; their p include the"
+    " search over places. At a critical block it does not show that one causes the other.",
     "Tokens: clusters of two layers are matched one to one so that most tokens stay. k-means alone moves tokens, so a"
-    " share is to be compared with that of all tokens. Intervals take occurrences for independent, which those of one"
-    " text are not: they are too narrow.",
-)
-LAYERS_CAPTION = (
-    "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
+    " share is to be compared with that of all tokens. Intervals are too narrow: words of one text go together.",
 )
 SHAPES_CAPTION = (
     "Line: p of an even fall. Shape: the step or hinge chosen where the line is rejected; beside it the best of both."
-    " 80 % power from: the smallest change that 80 % of such studies would find. Critical block: the nearest. Apart:"
-    " layers from it, negative before it, 0 within it. As near by chance: the share of all places that are."
+    " 80 % power from: the smallest change that 80 % of such studies would find. Apart: layers from the nearest"
+    " critical block, negative before it. As near by chance: the share of all places that are."
 )
-
-
 BAND = 0.16
 """The opacity of what stands behind the curves, on the chart and in its key."""
 
@@ -178,7 +366,9 @@ class DriftResult(StudyResult[DriftSummary]):
         summary = self.summary
         first = f"layer {summary.reference}"
         drawn = [(model, curve, layer) for model, curve in _curves(summary) for layer in curve.layers]
-        layers = Rows("drift", drawn, (DriftOfModel, Curve, Layer), "All layers", LAYERS_CAPTION)
+        layers = Rows(
+            "drift", drawn, (DriftOfModel, Curve, Layer), "All layers", "Mean ± standard deviation over runs."
+        )
         shapes = [(model, line) for model, curve in _curves(summary) if (line := curve.line) is not None]
         only = {"clusters": tuple({model.clusters for model in summary.models})}
         axis: dict[str, Any] = {"axis": "NMI", "low": 0.0, "high": 1.0}
@@ -203,15 +393,15 @@ class DriftResult(StudyResult[DriftSummary]):
                     Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis,
                            caption="Under every number of clusters."),
                 ),
-                claims.how_much_they_leave(summary),
+                how_much_they_leave(summary),
             ),
             Part(
                 "Is the fall even, and is it steeper at critical blocks?",
                 Rows("shapes", shapes, (DriftOfModel, CurveShape), "Shapes", SHAPES_CAPTION),
-                claims=(*claims.where_they_leave(summary), *claims.at_critical_blocks(summary)),
+                claims=(*where_they_leave(summary), *at_critical_blocks(summary)),
                 short="Shapes",
             ),
-            Part("Which tokens left their cluster?", claims=claims.which_tokens_leave(summary), short="Tokens",
+            Part("Which tokens left their cluster?", claims=which_tokens_leave(summary), short="Tokens",
                  own=_explorer(summary), wide=True),
         )  # fmt: skip
 

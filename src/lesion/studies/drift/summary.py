@@ -86,8 +86,8 @@ def beside_notes(study: DriftStudy, critical: Mapping[str, Mapping[str, Sequence
         for chosen in study.models
         if chosen.name not in critical
     ]
-    asked = [critical[chosen.name] for chosen in study.models if chosen.name in critical]
-    if any(compared(study, by_task) is None for by_task in asked):
+    of_chosen = [critical[chosen.name] for chosen in study.models if chosen.name in critical]
+    if any(compared(study, by_task) is None for by_task in of_chosen):
         notes.append(
             f"The study in {study.study} did not ask {canonical(study.task.name)}; distances are those to blocks that"
             " are critical for any of its tasks."

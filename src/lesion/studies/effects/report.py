@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,14 +13,17 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
 from lesion.report.checks import FEW, untried
+from lesion.report.claims import Claim, rule
 from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Rows, p_text, subject
 from lesion.report.table import Table
-from lesion.studies.effects import claims
+from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.result import (
     LOGITS,
+    NATS_PER_TOKEN,
+    SCREENS,
     ClassLine,
     Effect,
     EffectsSummary,
@@ -31,22 +35,185 @@ from lesion.studies.effects.result import (
 )
 from lesion.tasks.gold_classes import UNKNOWN
 
+NAMED = 3
+"""So many heads, places or classes are named in a sentence."""
+PLURALS = {"block": "blocks", "attention": "attention branches", "mlp": "MLPs", "head": "heads"}
+
+
+@rule
+def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """The place of the first unit that writes most, the one that costs most, and those that others read.
+
+    Says: Block L writes most towards the right token, D; most is lost without block M, T. | N of M blocks do more
+    through later blocks, which read what is written, than directly.
+    Needs: the largest estimates; more through later blocks: a t-test over items, corrected by Holm over the places, at
+    .05
+    """
+    for task in tasks:
+        unit = task.units[0].unit
+        places = task.of(unit)
+        writer = max(places, key=lambda place: place.direct.value or 0.0)
+        costly = max(places, key=lambda place: place.total.value or 0.0)
+        lost, total = "it too" if costly is writer else costly.place, LOGITS.text(costly.total)
+        writes = f"{wording.capital(writer.place)} writes most towards {task.aim}, {LOGITS.text(writer.direct)}"
+        sentences = [f"{writes}; most is lost without {lost}, {total}."]
+        if read := [place for place in places if place.is_read]:
+            count = f"{len(read)} of {len(places)} {PLURALS[unit]} {'does' if len(read) == 1 else 'do'}"
+            own = f"; {costly.place} itself writes {LOGITS.text(costly.direct)}" * (costly in read)
+            sentences.append(f"{count} more through later blocks, which read what is written, than directly{own}.")
+        rows = tuple((task, place) for place in places if place in (writer, costly, *read))
+        yield Claim(tuple(sentences), rows, subject(task, tasks))
+
+
+@rule
+def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """Of every unit, whose loss is smaller than what it wrote, and who makes up for it.
+
+    Says: With blocks L switched off, later blocks make up for S of what was written there. | Switching off blocks L
+    costs less than was written there; no later block is shown to make up for it. | No repair is shown: of N blocks,
+    none is shown to cost less than it writes.
+    Needs: a direct effect above 0 by its interval; a t-test over items, corrected by Holm over the places of a unit, at
+    .05; the share is measured on items that did not choose the places
+    """
+    for task in tasks:
+        for unit in task.units:
+            places = task.of(unit.unit)
+            repaired = [place for place in places if place.is_repaired]
+            text = (
+                f"No repair is shown: of {len(places)} {PLURALS[unit.unit]}, none is shown to cost less than it writes"
+            )
+            if by_blocks := [place for place in places if place.is_repaired_by_blocks]:
+                share = WHOLE_SHARE.text(unit.by_blocks) if unit.by_blocks else "a part"
+                text = (
+                    f"With {_named(by_blocks)} switched off, later blocks make up for {share} of what was written there"
+                )
+            elif repaired:
+                cost = f"Switching off {_named(repaired)} costs less than was written there"
+                text = f"{cost}; no later block is shown to make up for it"
+            yield Claim((f"{text}.",), tuple((task, place) for place in repaired), subject(task, tasks))
+
+
+def _named(places: Sequence[Effect]) -> str:
+    """`blocks 1, 2 and 5`, `the MLPs of blocks 3 and 4`, `heads 7.3 and 5.1`."""
+    unit = places[0].unit
+    if len(places) == 1:
+        return places[0].place
+    if unit == "head":
+        names = [f"{place.layer}.{place.head}" for place in places[:NAMED]]
+        more = [f"{len(places) - NAMED} more"] * (len(places) > NAMED)
+        return f"heads{wording.SPACE}{wording.listed([*names, *more])}"
+    blocks = wording.numbered("block", [place.layer for place in places])
+    return blocks if unit == "block" else f"the {PLURALS[unit]} of {blocks}"
+
+
+@rule
+def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """The heads that write most towards the right token and against it.
+
+    Says: Most towards the right token write heads H; most the other way heads G.
+    Needs: an interval of the direct effect that lies on that side of 0
+    """
+    for task in tasks:
+        parts, rows = [], []
+        for side, what in ((1, f"towards {task.aim}"), (-1, "the other way")):
+            own = [head for head in task.of("head") if head.direct.side == side]
+            most = sorted(own, key=lambda head: -abs(head.direct.value or 0.0))[:NAMED]
+            names = [f"{head.layer}.{head.head} ({LOGITS.text(head.direct)})" for head in most]
+            if most:
+                parts.append(f"most {what} {'write heads' if len(most) > 1 else 'writes head'} {wording.listed(names)}")
+                rows += [(task, head) for head in most]
+        if parts:
+            yield Claim((f"{wording.capital('; '.join(parts))}.",), tuple(rows), subject(task, tasks))
+
+
+@rule
+def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """After which block the stream, read through the head, has the gold tokens.
+
+    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L. | Their
+    log-probability goes from P before block 0 to Q per token.
+    Needs: the estimates of the lens; intervals over items
+    """
+    for task in tasks:
+        shares = [layer.top.value or 0.0 for layer in task.lens]
+        first, last = task.lens[0], task.lens[-1]
+        reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
+        where = f"behind block{wording.SPACE}{reached - 1}" if reached else "before block 0"
+        half = f"; half of that is reached {where}" * bool(shares[-1])
+        ends = " to ".join((f"{NATS_PER_TOKEN.text(first.log_probability)} before block 0",
+                            NATS_PER_TOKEN.text(last.log_probability)))  # fmt: skip
+        yield Claim(
+            (
+                f"At the end {WHOLE_SHARE.text(last.top)} of the gold tokens are the most probable token{half}.",
+                f"Their log-probability goes from {ends} per token.",
+            ),
+            ((task, first), (task, task.lens[reached]), (task, last)),
+            subject(task, tasks),
+        )
+
+
+@rule
+def which_tokens_are_lost(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """Per place of the first unit the class of gold tokens that loses most.
+
+    Says: Without block L, most is lost of 'C' (A → B). | Which class of gold tokens loses most
+    cannot be told of any of N blocks.
+    Needs: signs of whole items flipped, corrected by Holm over places and classes (most: over places, and every other
+    class loses less), at .05
+    """
+    for task in tasks:
+        table = task.classes
+        if table is None or len(table.present) < 2:
+            continue
+        unedited = {each.name: WHOLE_SHARE(each.accuracy and each.accuracy.value) for each in table.present}
+        known = [(place, place.shown) for place in table.of(task.units[0].unit)]
+        losses = [(place, shown) for place, shown in known if shown]
+        losses.sort(key=lambda each: -(each[1].drop.value or 0.0))
+        texts = [
+            f"without {wording.place(place.unit, place.layer, place.head)}, most is lost of '{shown.name}'"
+            f" ({unedited[shown.name]} → {WHOLE_SHARE.text(shown.accuracy)})"
+            for place, shown in losses[:NAMED]
+        ]
+        more = f"; {len(losses) - NAMED} more in the table" * (len(losses) > NAMED)
+        many = f"{len(known)} {PLURALS[task.units[0].unit]}"
+        none = f"Which class of gold tokens loses most cannot be told of any of {many}."
+        rows = tuple(line for line in table.lines(task.model, task.task) if line.loses_most)
+        yield Claim((f"{wording.capital('; '.join(texts))}{more}." if texts else none,), rows, subject(task, tasks))
+
+
+@rule
+def what_foretells_the_drops(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
+    """Which cheap measure of the first unit ranks places as the drops of accuracy of a layer study do.
+
+    Says: Over N blocks, the M ranks most like the drops of accuracy. | No cheap measure is shown to rank N blocks as
+    the drops of accuracy do.
+    Needs: a layer study of the same model and task; a one-sided permutation test of Spearman's ρ at .05
+    """
+    for task in tasks:
+        unit = task.units[0].unit
+        own = [each for each in task.agreements if each.unit == unit and each.rho.value is not None]
+        if not own:
+            continue
+        best = max(own, key=lambda each: each.rho.value or 0.0)
+        places = f"{best.places} {PLURALS[unit]}"
+        text = f"No cheap measure is shown to rank {places} as the drops of accuracy do."
+        if any(each.rho.p is not None and each.rho.p <= ALPHA for each in own):
+            text = f"Over {places}, the {SCREENS[best.screen]} ranks most like the drops of accuracy."
+        names = [f"{SCREENS[each.screen]} ρ{wording.SPACE}{LOGITS(each.rho.value)}, {p_text(each.rho)}" for each in own]
+        rows = tuple((task, each) for each in own)
+        yield Claim((text, f"{wording.capital('; '.join(names))}."), rows, subject(task, tasks))
+
+
 READING = (
     "Every number is teacher-forced: the model reads the prompt and the gold solution, and each gold token is judged at"
     " the position before it. Means over the tokens of an item, then over items; intervals by bootstrap over items.",
     "Direct effect: what a place adds to the right token's logit through the final norm and the head, with the norm's"
-    " scale of the whole model; embedding, blocks and biases add up to that logit, taken before any softcap. Total"
-    " effect: by how much it is lower when the place is switched off. A head is its columns of the attention's output"
-    " matrix, a norm behind them frozen.",
-    "Repaired: direct minus total (McGrath et al. 2023). The final norm scales up what is left (Rushing and Nanda"
-    " 2024); the rest is later blocks, tested by a t-test over items, corrected by Holm over the places of a unit. The"
-    " repaired share is measured on items that did not choose the places. Below 0, later blocks read what is written"
-    " and write more of their own.",
-    "Logit lens (nostalgebraist 2020): layer 0 is what enters block 0, layer l what block l − 1 gives. Early streams"
-    " are not in the basis of the head, so a low number there does not show that nothing is known. Block influence (Men"
-    " et al. 2024): 1 − cosine of what enters and leaves a block; it needs no gold answers.",
-    "Classes of gold tokens: the parts that a task names in its right answers, else the first token and the rest. Tests"
-    " flip the signs of whole items. A share of 0 or 100 % has Wilson's interval, each item counted as one.",
+    " scale of the whole model. Total effect: by how much that logit is lower when the place is switched off. Repaired:"
+    " direct minus total (McGrath et al. 2023), by later blocks or because the final norm scales up what is left"
+    " (Rushing and Nanda 2024). Below 0, later blocks read what is written and write more of their own.",
+    "Logit lens (nostalgebraist 2020): early streams are not in the basis of the head, so a low number there does not"
+    " show that nothing is known.",
+    "Classes of gold tokens: the parts that a task names in its right answers, else the first token and the rest.",
 )
 DRAWN_GROUPS = 6
 """Of more groups of items, the numbers stand in the table alone."""
@@ -102,12 +269,13 @@ class EffectsResult(StudyResult[EffectsSummary]):
             mood: Literal["good", "bad"] = "good" if known > 0.5 and not few else "bad"
             share = WHOLE_SHARE.text(known)
             checks.append(Check(mood, f"On {task.task} the model gives {share} of gold tokens most probability{few}."))
-            strange = [each for each in (task.classes.present if task.classes else ()) if each.name == UNKNOWN]
-            checks += [
-                Check("open", f"The gold text of {wording.counted(each.items, 'item')} of {task.task} is not as the"
-                      " tokenizer gives it back; their tokens are of no class.")
-                for each in strange
-            ]  # fmt: skip
+            for each in task.classes.present if task.classes else ():
+                if each.name == UNKNOWN:
+                    items = f"{wording.counted(each.items, 'item')} of {task.task}"
+                    text = (
+                        f"The gold text of {items} is not as the tokenizer gives it back; their tokens are of no class."
+                    )
+                    checks.append(Check("open", text))
         if self.summary.study.study is None:
             study = self.summary.study
             models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
@@ -130,7 +298,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                            caption="The gold tokens read off the stream through the final norm and the head."),
                     Curves("log_probability", "layer", ("model", "task")),
                 ),
-                claims.when_it_is_readable(tasks),
+                when_it_is_readable(tasks),
                 short="Logit lens",
             ),
             self._classes(),
@@ -141,7 +309,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                      "Spearman's ρ over places, interval by bootstrap over the items of both studies; p one-sided, by"
                      " permutation of the places."),
                 (Bars("rho", "screen", panel=("model", "task", "unit")),),
-                claims.what_foretells_the_drops(tasks),
+                what_foretells_the_drops(tasks),
                 short="Screens",
             ),
         )  # fmt: skip
@@ -150,9 +318,8 @@ class EffectsResult(StudyResult[EffectsSummary]):
         tasks = self.summary.tasks
         rows = Rows(
             "effects", [(task, effect) for task in tasks for effect in task.effects], (ModelAndTask, Effect), "Effects",
-            "What each place writes (direct), what its removal takes (total) and what is repaired of their difference,"
-            " in logits of the gold tokens; loss of their log-probability. Marked: repaired by later blocks beyond"
-            " chance.",
+            "Repaired: direct minus total, by a t-test over items, corrected by Holm over the places of a unit. Marked:"
+            " repaired by later blocks beyond chance.",
             "is_repaired_by_blocks", "only what later blocks repair", most="size",
         )  # fmt: skip
         shares = Rows("units", [(task, unit) for task in tasks for unit in task.units], (ModelAndTask, UnitEffects))
@@ -172,9 +339,9 @@ class EffectsResult(StudyResult[EffectsSummary]):
                 Curves("influence", "layer", ("model", "task"), name="influence", only={"unit": "block"}),
             ),
             (
-                *claims.what_writes_and_what_costs(tasks),
-                *claims.what_is_repaired(tasks),
-                *claims.which_heads_write(tasks),
+                *what_writes_and_what_costs(tasks),
+                *what_is_repaired(tasks),
+                *which_heads_write(tasks),
             ),
             own=(Folded("Slope and repaired share of every unit", (Table.of(shares),)),),
         )  # fmt: skip
@@ -186,30 +353,16 @@ class EffectsResult(StudyResult[EffectsSummary]):
         units = tuple(unit for unit in self.summary.study.unit if unit in BRANCHES)
         names = tuple(task.task for task in several)
         rows = Rows(
-            "classes",
-            [line for task in tasks for line in _lines(task)],
-            (ClassLine,),
-            "Classes of gold tokens",
-            "Share of the gold tokens of a class that are the most probable one, unedited and without a place. Marked:"
-            " the class that loses most, where every other class loses less beyond chance.",
-            "loses_most",
-            "only classes that lose most",
-        )
+            "classes", [line for task in tasks for line in _lines(task)], (ClassLine,), "Classes of gold tokens",
+            "Share of the gold tokens of a class that are the most probable one. Marked: the class that loses most,"
+            " where every other class loses less beyond chance.", "loses_most", "only classes that lose most",
+        )  # fmt: skip
 
-        def cells(group: tuple[str, ...], unit: tuple[str, ...], caption: str = "", name: str = "") -> Map:
-            only = {"task": names, "group": group, "unit": unit}
+        def cells(group: tuple[str, ...], unit: tuple[str, ...], caption: str, name: str = "") -> Map:
             return Map(
-                "drop",
-                "layer",
-                "gold_tokens",
-                "is_lost",
-                1.0,
-                shown="accuracy",
-                only=only,
-                caption=caption,
-                panel=("model", "task", "unit", "group"),
-                name=name,
-            )
+                "drop", "layer", "gold_tokens", "is_lost", 1.0, shown="accuracy", caption=caption, name=name,
+                panel=("model", "task", "unit", "group"), only={"task": names, "group": group, "unit": unit},
+            )  # fmt: skip
 
         return Part(
             "Which tokens of the answer are lost?",
@@ -220,7 +373,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                 cells(("",), units[1:], "The same for branches."),
                 cells(groups, units[:1], "The same by group of items.", "classes-groups"),
             ),
-            claims.which_tokens_are_lost(tasks),
+            which_tokens_are_lost(tasks),
             short="Tokens",
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -12,30 +12,206 @@ from typing_extensions import override
 from lesion.core.result import StudyResult
 from lesion.report import checks, wording
 from lesion.report.blocks import Check
-from lesion.report.endings import Endings
-from lesion.report.forms import SHARE
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import SHARE, Form
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Row, Rows, parts_of
+from lesion.report.rows import Endings, Row, Rows, p_text, parts_of, subject
 from lesion.report.table import Table
-from lesion.studies.interaction import claims
-from lesion.studies.interaction.claims import done, named, noun
-from lesion.studies.interaction.result import Interaction, InteractionSummary, Removal, ShapleyValue, Step, TaskScale
+from lesion.report.values import Estimate
+from lesion.studies.interaction.result import (
+    DROP,
+    Interaction,
+    InteractionSummary,
+    InteractionTask,
+    Removal,
+    ShapleyValue,
+    Step,
+    TaskScale,
+    place_name,
+)
+from lesion.studies.interaction.study import Design, InteractionStudy
+
+
+def noun(study: InteractionStudy) -> str:
+    """What one of several places is called."""
+    return "place" if study.places or study.unit != "block" else "block"
+
+
+def done(study: InteractionStudy) -> str:
+    """What is done to places: `removed`, or `multiplied by 0.5`."""
+    return "removed" if study.factor == 0 else f"multiplied by {study.factor:g}"
+
+
+def named(study: InteractionStudy, addresses: Sequence[str]) -> str:
+    """`blocks 3 and 5`, `attention of blocks 3 and 5`; of places that were named one by one, `3.mlp and 5`."""
+    if study.places:
+        return wording.listed([place_name(place) for place in addresses])
+    blocks = wording.numbered("block", [int(place.partition(".")[0]) for place in addresses])
+    return blocks if study.unit == "block" else f"{wording.UNIT_NAMES[study.unit]} of {blocks}"
+
+
+def _about_tasks(summary: InteractionSummary) -> Iterator[tuple[InteractionTask, str]]:
+    """Every task with the subject of a claim about it."""
+    for task in summary.tasks:
+        yield task, subject(task, summary.tasks)
+
+
+@rule
+def which_interact(summary: InteractionSummary, design: Design) -> Iterable[Claim]:
+    """Per task, the set furthest from the sum of its places, and how many cannot tell.
+
+    Says: Blocks 2 and 5 cost more together than the sum of each alone; so do N more of M pairs. | Blocks 2 and 7 cost
+    less together than the sum of each alone: the same answers need them. | No pair is shown to cost more or less
+    together than its blocks alone add up to; N of M cannot be told. | Whether the blocks of a pair do each other's work
+    cannot be told.
+    Needs: an exact paired test of the drop of the set against the sum of the drops of its places, corrected by Holm's
+    method over the sets of one design and task, at .05; less than the sum is said only where the places alone do not
+    already cost all that guessing leaves
+    """
+    study, kind = summary.study, design.removesuffix("s")
+    leaves = "alone they already cost all that guessing leaves"
+    for task, about in _about_tasks(summary):
+        sets = summary.of(task.name, design)
+        known, shown = [each for each in sets if not each.is_untold], [each for each in sets if each.is_shown]
+        if not known:
+            advice = "Scale them in part (--factor 0.5)" if study.factor == 0 else "Scale them less"
+            gold = ", or measure log-probabilities (--measure gold)" * (study.measure == "accuracy")
+            untold = f"Whether {noun(study)}s do each other's work cannot be told: {leaves}."
+            yield Claim((untold, f"{advice}{gold}."), tuple(sets), about)
+            continue
+        most = _furthest(shown or known)
+        more = _value(most.beyond) > 0
+        few = f"; {len(sets) - len(known)} of {len(sets)} cannot be told" * (len(sets) > len(known))
+        first = f"No {kind} is shown to cost more or less together than its {noun(study)}s alone add up to{few}."
+        opposite = [each for each in shown if (_value(each.beyond) > 0) != more]
+        if shown:
+            alike = len(shown) - len(opposite) - 1
+            rest = f"; so do {alike} more of {wording.counted(len(sets), kind)}" * (alike > 0)
+            need = "" if more else ": the same answers need them"
+            sides = f"{_side(most)} together than the sum of each alone{need}"
+            first = f"{wording.capital(named(study, most.places))} cost {sides}{rest}."
+        sentences = [first, _strongest(summary, most, shown=bool(shown))]
+        if opposite:
+            other = _furthest(opposite)
+            names = f"{named(study, other.places)} cost {_side(other)} than the sum"
+            sentences.append(f"The other way round, {names}: {_size(summary, other)}.")
+        elif few:
+            sentences.append(f"Where it cannot be told, {leaves}.")
+        yield Claim(tuple(sentences), (most, *opposite[:1]), about)
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value or 0.0
+
+
+def _furthest(sets: Sequence[Interaction]) -> Interaction:
+    return max(sets, key=lambda each: abs(_value(each.beyond)))
+
+
+def _side(interaction: Interaction) -> str:
+    return "more" if _value(interaction.beyond) >= 0 else "less"
+
+
+def _strongest(summary: InteractionSummary, most: Interaction, *, shown: bool) -> str:
+    form = drop_form(summary)
+    alone, together = " + ".join(map(form, most.alone)), form.text(most.together, interval=False)
+    differ = f"{wording.capital(named(summary.study, most.places))} differ most from that: they"
+    they = "They" if shown else differ
+    return f"{they} take {together} together and {alone} alone: {_size(summary, most)}."
+
+
+def _size(summary: InteractionSummary, interaction: Interaction) -> str:
+    side = _side(interaction)
+    beyond = interaction.beyond if side == "more" else interaction.beyond.negative
+    return f"{drop_form(summary).text(beyond)} {side} ({p_text(interaction.beyond)})"
+
+
+def drop_form(summary: InteractionSummary) -> Form:
+    """How drops are written: points of accuracy, or nats."""
+    return DROP.forms["nats" if summary.study.measure == "gold" else "points"]
+
+
+@rule
+def which_window_costs_least(summary: InteractionSummary) -> Iterable[Claim]:
+    """Per task, the window of consecutive blocks that costs least.
+
+    Says: The W consecutive blocks that cost least are blocks 3 and 4: D points.
+    Needs: nothing but the drops of all windows; which of them is least is not tested
+    """
+    study = summary.study
+    for task, about in _about_tasks(summary):
+        least = min(summary.of(task.name, "windows"), key=lambda each: _value(each.together))
+        names, cost = named(study, least.places), drop_form(summary).text(least.together)
+        yield Claim((f"The {study.window} consecutive blocks that cost least are {names}: {cost}.",), (least,), about)
+
+
+@rule
+def how_many_can_go(summary: InteractionSummary) -> Iterable[Claim]:
+    """Per task, after how many removals half of what is above guessing is gone, against random orders.
+
+    Says: K of N blocks can be removed, the least important first, with half of the accuracy above guessing left. | All
+    N blocks removed cost D nats.
+    Needs: the accuracy after each removal, in the study's order and in random ones; half is counted from guessing to
+    the unedited accuracy, and is not tested; of log-probabilities the drop of all places together
+    """
+    study = summary.study
+    order = f"the {study.order} important first" if study.order in ("least", "most") else "in that order"
+    many = f"{len(summary.places)} {noun(study)}s"
+    for task, about in _about_tasks(summary):
+        steps = [step for step in summary.steps if step.task == task.name]
+        own = [step for step in steps if step.order == 0]
+        if study.measure == "gold":
+            total = drop_form(summary).text(summary.removal(task.name, *summary.places).drop)
+            yield Claim((f"All {many} {done(study)} cost {total}.",), (own[-1],), about)
+            continue
+        half = ((summary.scale(task.name).unedited or 0.0) + task.guessing) / 2
+        kept, *random = (_removals_above(half, steps, number) for number in sorted({step.order for step in steps}))
+        above = " above guessing" * bool(task.guessing)
+        sentences = [f"{kept} of {many} can be {done(study)}, {order}, with half of the accuracy{above} left."]
+        if random:
+            orders = wording.counted(len(random), "random order")
+            sentences.append(f"In {orders} it is {wording.span(min(random), max(random))}.")
+        yield Claim(tuple(sentences), tuple(own[: kept + 1]), about)
+
+
+def _removals_above(half: float, steps: Sequence[Step], order: int) -> int:
+    """How many removals in an order leave so much, until the first that does not."""
+    own = sorted((step for step in steps if step.order == order), key=lambda step: step.removed)
+    return next((step.removed - 1 for step in own if _value(step.value) < half), len(own))
+
+
+@rule
+def who_matters(summary: InteractionSummary) -> Iterable[Claim]:
+    """Per task, the place that costs most, averaged over orders of removal.
+
+    Says: Block L has the largest Shapley value: D points of the T that all N cost together. | No Shapley value of N
+    blocks is shown to be above 0; together they cost T points.
+    Needs: an interval of a Shapley value, for other items and other orders, that lies above 0
+    """
+    study, form = summary.study, drop_form(summary)
+    for task, about in _about_tasks(summary):
+        shares = [share for share in summary.shares if share.task == task.name]
+        top = max(shares, key=lambda share: _value(share.value))
+        total = form.text(summary.removal(task.name, *summary.places).drop, interval=False)
+        largest = f"{wording.capital(named(study, [top.place]))} has the largest Shapley value: {form.text(top.value)}"
+        text = f"{largest} of the {total} that all {len(shares)} cost together."
+        if not any((share.value.low or 0.0) > 0 for share in shares):
+            many = f"{len(shares)} {noun(study)}s"
+            text = f"No Shapley value of {many} is shown to be above 0; together they cost {total}."
+        yield Claim((text,), (top,), about)
+
 
 Line = Interaction | Removal | ShapleyValue | Step
 READING = (
-    "A set's interaction is its drop minus the sum of the drops of its places alone, on the same items. The test is"
-    " corrected by Holm's method over all sets of one design and task.",
-    "Redundant: more than the sum. While one place is there it does, in part, what the other does. More than the sum"
-    " can also be damage that grows: later blocks meet states that they never saw.",
+    "Redundant: together more than the sum. While one place is there it does, in part, what the other does. More than"
+    " the sum can also be damage that grows: later blocks meet states that they never saw.",
     "One path: less than the sum. The places are needed for the same items, so an answer that one removal has spoilt"
     " cannot be spoilt again. (Game theory calls them complements.)",
-    "Cannot tell: the drops alone add up to all that there is to lose until the model guesses, so that a smaller drop"
-    " of both is arithmetic.",
+    "If places acted independently, both would cost less than the sum: the column `independent` of interactions.csv"
+    " (Bliss 1939).",
     "Shapley value: what removing a place costs in addition to those removed before it, averaged over orders of"
     " removal; the values add up to the drop of all. Its interval is for other items and other orders.",
-    "An order by importance is chosen on the items that it is shown on. If places acted independently, both would cost"
-    " less than the sum: the column `independent` of interactions.csv (Bliss 1939).",
 )
 
 
@@ -70,7 +246,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
         of: type[Row],
         lines: Sequence[Line],
         title: str,
-        about: str,
+        about: str = "",
         marked: str = "",
         order: str = "",
     ) -> Rows:
@@ -81,25 +257,22 @@ class InteractionResult(StudyResult[InteractionSummary]):
     def _interactions(self) -> Rows:
         return self._rows(
             "interactions", Interaction, self.summary.interactions, "Sets against the sum of their places",
-            "Beyond the sum: the drop together minus the sum of the drops alone. Bold: shown to differ from it.",
+            "Beyond the sum: drop together minus the drops alone; p corrected by Holm's method over all sets of one"
+            " design and task. Bold: shown to differ from it.",
             marked="is_shown", order="rank",
         )  # fmt: skip
 
     def _steps(self) -> Rows:
         return self._rows(
             "steps", Step, self.summary.steps, "One after another",
-            "Score: accuracy, or mean log-probability of the gold answers, after so many removals.",
+            "Score: accuracy, or mean log-probability of the gold answers.",
         )  # fmt: skip
 
     def _shapley(self) -> Rows:
-        exact = f" All {self.summary.orders} orders: exact." if self.summary.every_order else ""
-        return self._rows(
-            "shapley", ShapleyValue, self.summary.shares, "Shapley values",
-            f"Means over orders of removal.{exact} First of all: the drop of the place alone.",
-        )  # fmt: skip
+        return self._rows("shapley", ShapleyValue, self.summary.shares, "Shapley values")
 
     def _removals(self) -> Rows:
-        rows = self._rows("removals", Removal, self.summary.removals, "Every set", "Score as in the other tables.")
+        rows = self._rows("removals", Removal, self.summary.removals, "Every set")
         if self.summary.study.measure == "gold":
             return rows
         scales = [scale for scale, *_ in map(parts_of, rows.records)]
@@ -122,7 +295,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
             caption=f"What a pair costs beyond the sum of its {places} alone. Boxed: shown to differ from it. Outlined:"
             " cannot be told, since the sum is all that guessing leaves.",
         )  # fmt: skip
-        own_claims = claims.which_interact(self.summary, "pairs")
+        own_claims = which_interact(self.summary, "pairs")
         title = f"Do {places} of {self.summary.model} do each other's work?"
         return Part(title, self._interactions(), (drawn,), own_claims, short="Pairs")
 
@@ -134,9 +307,9 @@ class InteractionResult(StudyResult[InteractionSummary]):
             caption=f"What {study.window} consecutive blocks cost, with {study.level:.0%} intervals. Small: the sum of"
             " each alone, where it is less than there is to lose.",
         )  # fmt: skip
-        own_claims = claims.which_window_costs_least(self.summary)
+        own_claims = which_window_costs_least(self.summary)
         if "pairs" not in study.design or study.window > 2:  # else they are among the pairs
-            own_claims += claims.which_interact(self.summary, "windows")
+            own_claims += which_interact(self.summary, "windows")
         title = f"Which {study.window} consecutive blocks of {self.summary.model} cost least?"
         return Part(title, self._interactions(), (drawn,), own_claims, short="Windows")
 
@@ -151,7 +324,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
             f" {study.level:.0%} interval.",
         )  # fmt: skip
         title = f"How many {places} of {self.summary.model} can go, one after another?"
-        return Part(title, self._steps(), (drawn,), claims.how_many_can_go(self.summary), short="One after another")
+        return Part(title, self._steps(), (drawn,), how_many_can_go(self.summary), short="One after another")
 
     def _each(self) -> Part:
         study, orders = self.summary.study, self.summary.orders
@@ -162,7 +335,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
             " alone.",
         )  # fmt: skip
         title = f"What does each {noun(study)} of {self.summary.model} contribute?"
-        return Part(title, self._shapley(), (drawn,), claims.who_matters(self.summary), short="Shapley values")
+        return Part(title, self._shapley(), (drawn,), who_matters(self.summary), short="Shapley values")
 
     @property
     @override
@@ -179,14 +352,14 @@ class InteractionResult(StudyResult[InteractionSummary]):
 
     @override
     def checks(self) -> list[Check]:
-        summary = self.summary
-        study = summary.study
-        measured = [
-            (task.name, summary.removal(task.name).value.value, task.guessing, task.items) for task in summary.tasks
+        summary, study = self.summary, self.summary.study
+        gold = study.measure == "gold"
+        grounds = [
+            *checks.baselines(
+                (task.name, None if gold else summary.removal(task.name).value.value, task.guessing, task.items)
+                for task in summary.tasks
+            )
         ]
-        if study.measure == "gold":
-            measured = [(name, None, guessing, items) for name, _, guessing, items in measured]
-        grounds = [*checks.baselines(measured)]
         ends = [each for each in summary.removals if each.endings is not None and each.places]
         if ends:
             worst = max(ends, key=_unreadable)

@@ -10,9 +10,8 @@ from typing import Literal
 from lesion.core.values import Summary
 from lesion.edits.units import part_of, scale_at
 from lesion.report import wording
-from lesion.report.endings import Endings
 from lesion.report.forms import POINTS, SHARE, ByUnit, decimals
-from lesion.report.rows import Row, column, derived
+from lesion.report.rows import Endings, Row, column, derived
 from lesion.report.values import Estimate, Number
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 

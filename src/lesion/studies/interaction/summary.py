@@ -12,7 +12,7 @@ import pandas as pd
 from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
-from lesion.report.endings import Endings
+from lesion.report.rows import Endings
 from lesion.report.values import Estimate, known
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, shapley

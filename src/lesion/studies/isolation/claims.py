@@ -17,22 +17,19 @@ from lesion.studies.isolation.lines import Line
 from lesion.studies.isolation.result import Isolation
 
 RATIO = Form(3, significant=True)
-TEST = (
-    "a loss (of a boost, a gain) whose 95 % interval excludes 0 and whose exact paired p is at most .05, corrected by"
-    " Holm's method over all edits tried"
-)
 
 
-@rule(
-    "Without the N weights that M selects, the skill falls from A to B, more than any control or under random weights.",
-    "…: not shown to be more than under random weights (than the whole block, than control C loses).",
-    "…: whether the skill alone falls cannot be told, since no control is informative.",
-    "… is not shown to change the skill.",
-    needs=f"{TEST}; the same interval for the difference to the matched random controls, to every informative control"
-    " and, of a boost, to the whole block and MLP that hold most of its weights",
-)
+@rule
 def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
-    """Of every method and direction its most selective edit, beside what it is measured against."""
+    """Of every method and direction its most selective edit, beside what it is measured against.
+
+    Says: Without the N weights that M selects, the skill falls from A to B, more than any control or under random
+    weights. | …: not shown to be more than under random weights (than the whole block, than control C loses). | …:
+    whether the skill alone falls cannot be told, since no control is informative. | … is not shown to change the skill.
+    Needs: a loss (of a boost, a gain) whose 95 % interval excludes 0 and whose exact paired p is at most .05, corrected
+    by Holm's method over all edits tried; the same interval for the difference to the matched random controls, to every
+    informative control and, of a boost, to the whole block and MLP that hold most of its weights
+    """
     for skill in evaluation.skills:
         groups: dict[tuple[bool, str], list[EditedModel]] = {}
         for edit in evaluation.tried:
@@ -120,13 +117,14 @@ def _caveats(evaluation: Evaluation, evidence: Evidence) -> list[str]:
     return texts
 
 
-@rule(
-    "T falls most without E, from A to B.",
-    "T: no edit of N is shown to change it.",
-    needs=f"tasks of which none is named as the skill; {TEST}",
-)
+@rule
 def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
-    """Where no task is the skill: of every task the largest loss, or the largest gain where none is lost."""
+    """Where no task is the skill: of every task the largest loss, or the largest gain where none is lost.
+
+    Says: T falls most without E, from A to B. | T: no edit of N is shown to change it.
+    Needs: tasks of which none is named as the skill; a loss (of a boost, a gain) whose 95 % interval excludes 0 and
+    whose exact paired p is at most .05, corrected by Holm's method over all edits tried
+    """
     if evaluation.skills:
         return
     for task in (task for task in evaluation.tasks if not task.scored):
@@ -144,9 +142,13 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
         yield Claim((f"{_moves(evaluation, task, edit)}{unsure}.", f"{numbers}."), ((line, edit),))
 
 
-@rule("The unedited model has A of T right.", "Nothing has been measured yet.", needs="an evaluation without an edit")
+@rule
 def what_the_model_can(evaluation: Evaluation) -> Iterable[Claim]:
-    """What the unedited model does, where no edit was tried."""
+    """What the unedited model does, where no edit was tried.
+
+    Says: The unedited model has A of T right. | Nothing has been measured yet.
+    Needs: an evaluation without an edit
+    """
     if not evaluation.tasks:
         yield Claim(("Nothing has been measured yet.",))
     for task in evaluation.tasks if not evaluation.tried else ():
@@ -155,20 +157,20 @@ def what_the_model_can(evaluation: Evaluation) -> Iterable[Claim]:
         yield Claim((f"On {task.name} {what} without an edit ({items}).",))
 
 
-@rule(
-    "On N test items the chosen edit gains (loses) X points.",
-    "On N test items the chosen edit is not shown to change the skill.",
-    needs="an edit chosen on validation items; on the test items an exact paired p of at most .05 and an interval that"
-    " excludes 0",
-)
+@rule
 def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
-    """What the edit that validation items chose does on test items, beside random controls and on the controls."""
+    """What the edit that validation items chose does on test items, beside random controls and on the controls.
+
+    Says: On N test items the chosen edit gains (loses) X points. | On N test items the chosen edit is not shown to
+    change the skill.
+    Needs: an edit chosen on validation items; on the test items an exact paired p of at most .05 and an interval that
+    excludes 0
+    """
     choice = evaluation.choice
     if choice is None:
         return
     gain, name = choice.gain, evaluation.name_of(choice.chosen)
-    sure = gain.side != 0 and (gain.p or 0.0) <= ALPHA
-    chosen_on = f"{counted(choice.validation_items, 'validation item')} that chose it"
+    unsure = ": not shown to be a change" * (gain.side == 0 or (gain.p or 0.0) > ALPHA)
     informative = {task.name for task in evaluation.controls if task.informative}
     further = [
         f"{control.task} changes by {CHANGE.text(control.drop.negative)}"
@@ -177,26 +179,26 @@ def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
     ]
     if choice.random is not None and choice.random.gain_beyond.low is not None:
         further.insert(0, f"beyond random controls it is {CHANGE.text(choice.random.gain_beyond)}")
-    yield Claim(
-        (
-            f"On {counted(choice.test_items, 'test item')} that chose nothing, {name} takes {choice.skill} from"
-            f" {SHARE.text(choice.baseline_test)} to {SHARE.text(choice.accuracy_test)}"
-            f"{'' if sure else ': not shown to be a change'}.",
-            f"The change is {CHANGE.text(gain)}{_tested(gain)}; on the {chosen_on} among"
-            f" {counted(len(choice.candidates), 'edit')}"
-            f" {CHANGE.text(choice.accuracy_validation - choice.baseline_validation)}.",
-            *([f"{wording.capital('; '.join(further))}."] if further else ()),
-        )
+    items, chosen_on = counted(choice.test_items, "test item"), counted(choice.validation_items, "item")
+    shares = f"{SHARE.text(choice.baseline_test)} to {SHARE.text(choice.accuracy_test)}"
+    chosen = CHANGE.text(choice.accuracy_validation - choice.baseline_validation)
+    among = f"on the {chosen_on} that chose it among {counted(len(choice.candidates), 'edit')} {chosen}"
+    sentences = (
+        f"On {items} that chose nothing, {name} takes {choice.skill} from {shares}{unsure}.",
+        f"The change is {CHANGE.text(gain)}{_tested(gain)}; {among}.",
+        *[f"{wording.capital('; '.join(further))}."] * bool(further),
     )
+    yield Claim(sentences)
 
 
-@rule(
-    "Items share N templates; over these, intervals are up to F times as wide.",
-    "… Over these the verdict would not stand for E.",
-    needs="items in at least five clusters, and half of the intervals at least 1.1 times as wide over these",
-)
+@rule
 def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
-    """How much wider intervals are over what items share, and which changes they do not carry."""
+    """How much wider intervals are over what items share, and which changes they do not carry.
+
+    Says: Items share N templates; over these, intervals are up to F times as wide. | … Over these the verdict would not
+    stand for E.
+    Needs: items in at least five clusters, and half of the intervals at least 1.1 times as wide over these
+    """
     tried = {edit.edit for edit in evaluation.tried}
     for task in evaluation.tasks:
         cells = [cell for cell in task.cells if cell.edit in tried and cell.clustered is not None]
@@ -205,14 +207,13 @@ def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Cla
             yield Claim((text,), tuple(line for line in lines if line[0].task == task.name and line[0].tried))
 
 
-@rule(
-    "M selects N of T weights, from A of block K to B of block L.",
-    "P parameters with N weights have no score and are never selected.",
-    needs="counts, which need no test",
-)
+@rule
 def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
-    """Of every method how much it selects, and the blocks with the smallest and the largest share."""
-    unscored = [entry.weights for entry in isolation.coverage if not entry.scored]
+    """Of every method how much it selects, and the blocks with the smallest and the largest share.
+
+    Says: M selects N of T weights, from A of block K to B of block L.
+    Needs: counts, which need no test
+    """
     fine = Form(2, 100.0, "%")
     for method in dict.fromkeys(selection.method for selection in isolation.selections):
         own = [each for each in isolation.selections if each.method == method]
@@ -223,48 +224,41 @@ def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
             low, high = (fine.text(each.density[block]) for block in (blocks[0], blocks[-1]))
             spread = f", from {low} of block {blocks[0]} to {high} of block {blocks[-1]}"
             selected += ", as many in every block" if low == high else spread
-        tensors = counted(len(unscored), "parameter")
-        further = [f"{tensors} with {sum(unscored):,} weights have no score and are never selected."] * bool(unscored)
-        yield Claim((f"{selected}.", *further), (each,))
-        unscored = []
+        yield Claim((f"{selected}.",), (each,))
 
 
-@rule(
-    "Selections from N draws of texts share F of their weights; random ones would share G.",
-    needs="at least two draws; an interval needs three",
-)
+@rule
 def what_other_texts_select(isolation: Isolation) -> Iterable[Claim]:
-    """Of every method and share how far its repeats agree, at the most texts."""
+    """Of every method and share how far its repeats agree, at the most texts.
+
+    Says: Selections from N draws of texts share F of their weights; random ones would share G.
+    Needs: at least two draws; an interval needs three
+    """
     two = decimals(2)
     chosen = {each.label: each for each in sorted(isolation.agreements, key=lambda each: each.samples)}
     for overlap in chosen.values():
         draws = f"{counted(overlap.repeats, 'draw')} of {counted(overlap.samples, 'text')}"
-        sentences = [
-            f"Selections from {draws} overlap by {two.text(overlap.mean)} (intersection over union); random ones would"
-            f" by {two.text(overlap.chance)}."
-        ]
-        if overlap.repeats == 2:
-            sentences.append("One pair has no interval.")
-        yield Claim(tuple(sentences), (overlap,), subject(overlap, list(chosen.values())))
+        mean = f"{two.text(overlap.mean)}{' (one pair, no interval)' * (overlap.repeats == 2)}"
+        text = f"Selections from {draws} share {mean} of their weights (intersection over union)"
+        about = subject(overlap, list(chosen.values()))
+        yield Claim((f"{text}; random ones would share {two.text(overlap.chance)}.",), (overlap,), about)
 
 
-@rule(
-    "N super weights were excluded from every selection; E had held K of them.",
-    needs="the option that excludes super weights",
-)
+@rule
 def which_super_weights(isolation: Isolation) -> Iterable[Claim]:
-    """Which super weights were excluded, how many each selection had held, and where they were not sought."""
+    """Which super weights were excluded, how many each selection had held, and where they were not sought.
+
+    Says: N super weights were excluded from every selection; E had held K of them.
+    Needs: the option that excludes super weights
+    """
     excluded = isolation.excluded
     if excluded is None:
         return
-    held = zip(isolation.names, isolation.selections, strict=True)
-    number = counted(len(excluded.weights), "weight")
-    sentences = [
-        f"{number} with the largest activation spikes were excluded from every selection, first"
-        f" {excluded.weights[0].name}.",
-        f"Before, {'; '.join(f'{name} held {len(each.super_weights)}' for name, each in held)}.",
-    ]
-    if excluded.unsearched:
-        blocks = wording.numbered("block", excluded.unsearched)
-        sentences.append(f"Not searched, since their down projections could not be followed: {blocks}.")
-    yield Claim(tuple(sentences), excluded.weights)
+    named = zip(isolation.names, isolation.selections, strict=True)
+    held = [f"{name} held {len(each.super_weights)}" for name, each in named]
+    number, first = counted(len(excluded.weights), "weight"), excluded.weights[0].name
+    spikes = f"{number} with the largest activation spikes were excluded from every selection, first {first}."
+    blocks = wording.numbered("block", excluded.unsearched)
+    unsearched = f"Not searched, since their down projections could not be followed: {blocks}."
+    sentences = (spikes, f"Before, {'; '.join(held)}.", *[unsearched] * bool(excluded.unsearched))
+    yield Claim(sentences, excluded.weights)

@@ -21,9 +21,8 @@ from lesion.report.blocks import Choice as Chooser
 from lesion.report.checks import FEW, flags, untried
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
-from lesion.report.parts import Part
+from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Row, Rows
-from lesion.report.story import Chapter
 from lesion.report.table import Table
 from lesion.report.wording import ALPHA, WORTH_SAYING
 from lesion.statistics.detectable import smallest_drop
@@ -52,20 +51,17 @@ FEWEST_POINTS = 3
 """With fewer edits the first figure shows the skill beside its controls."""
 READING = (
     "An edit takes the skill alone when it changes the skill, changes it more than its matched random controls, and"
-    " more than every informative control that is answered: each by its interval, and with a p on the skill, corrected"
-    f" for all edits tried (Holm), of at most {ALPHA:g}. Shown is each method's most selective edit; intervals are not"
-    " corrected.",
-    f"A control is uninformative when the lower limit of the unedited accuracy is not {POINTS(ABOVE_CHANCE)} points"
-    " above guessing: it has nothing to lose. At least one should be generated, or damage to all generation would look"
-    " like a loss of the skill.",
-    "Matched random controls show whether the same change anywhere would do as much: as many random weights of every"
-    " matrix; of blocks, branches and spectra, the same change at other blocks. A boost stands beside the whole block"
-    " and MLP that hold most of its weights, each enlarged by the factor that is best for it.",
-    "A truncated or unparsed answer counts as wrong if the judge found no right answer in it. Running text is measured"
-    " by perplexity and reported apart. Answers under the random controls are in the store, not on this page.",
+    " more than every informative control: each by its interval, and with a p on the skill, corrected for all edits"
+    f" tried (Holm), of at most {ALPHA:g}. A control is uninformative when the lower limit of its unedited accuracy is"
+    f" not {POINTS(ABOVE_CHANCE)} points above guessing: it has nothing to lose.",
+    "Matched random controls: as many random weights of every matrix; of blocks, branches and spectra, the same change"
+    " at other blocks. A boost stands beside the whole block and MLP that hold most of its weights, each enlarged by"
+    " the factor that is best for it.",
 )
-
-
+SHARE_TAKEN = (
+    "A share is taken of every matrix and task: MathNeuro keeps the weights among that share for the skill that are not"
+    " among that share for a control, so that fewer remain."
+)
 METHOD = (
     "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut, beside"
     " random ones, as many in every matrix."
@@ -195,13 +191,12 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     not_finite = f" Not a finite number: {'; '.join(broken)}." if broken else ""
     rows = Rows(
         "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
-        "Accuracies in %, drops in points. p: exact paired test, corrected over all edits tried. Beyond random: how"
-        " much more the edit drops than the mean of its random controls; they and the rivals of boosts have rows"
-        f" too.{not_finite}",
+        "p: exact paired test, corrected over all edits tried. Beyond random: how much more the edit drops than the"
+        f" mean of its random controls; they and the rivals of boosts have rows too.{not_finite}",
         marked="changed", only_marked="shown changes only", most="strength",
         hidden=frozenset({"keep", "factor", *seldom}),
     )  # fmt: skip
-    told = (
+    main_claims = (
         *claims.what_the_skill_loses(evaluation, measured),
         *claims.what_changes_most(evaluation, measured),
         *claims.what_the_model_can(evaluation),
@@ -211,11 +206,11 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     against = Rows(
         "", lines.against_controls(evaluation, measured), (lines.UnderEdit, lines.AgainstControl, Row),
         "Skill against control",
-        "Difference: drop of the skill minus drop of the control. Above 0: the skill loses more.",
+        "Difference: drop of the skill minus drop of the control.",
     )  # fmt: skip
     few = bool(against.records) and len(evaluation.tried) < FEWEST_POINTS
     own = (Folded(against.title, (Table.of(against),)),) if few else ()
-    yield Part(title, rows, _marks(evaluation, measured), told, own=own, wide=True)
+    yield Part(title, rows, _marks(evaluation, measured), main_claims, own=own, wide=True)
     if choice := evaluation.choice:
         named = [(lines.EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
         candidates = Rows("", named, (lines.EditName, Candidate), "Candidates", choice.rule)
@@ -245,8 +240,8 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
             (Bars("beyond", ("under", "task"), by="matched_in", name="matched"),),
             short="Matched controls",
         )  # fmt: skip
-    if told := claims.over_clusters(evaluation, measured):
-        yield Part("Do items that go together carry it?", claims=told, short="Shared templates")
+    if shared := claims.over_clusters(evaluation, measured):
+        yield Part("Do items that go together carry it?", claims=shared, short="Shared templates")
 
 
 def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]:
@@ -292,9 +287,10 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
         f"Where do the weights selected for {skill} lie?",
         Rows(
             "selections", matrices, (Selection, MatrixCount), "Selected weights",
-            "Weights selected of every matrix.", hidden=frozenset({"file"}),
+            hidden=frozenset({"file"}),
         ),
         claims=claims.where_the_weights_lie(isolation),
+        about=SHARE_TAKEN,
         short="Weights",
         own=tuple(blocks),
         wide=True,

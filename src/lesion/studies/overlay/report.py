@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -12,29 +13,116 @@ from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
+from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map, Mark, Profile
-from lesion.report.parts import Part, terminal
-from lesion.report.rows import Rows
-from lesion.report.story import Chapter
+from lesion.report.parts import Chapter, Part, terminal
+from lesion.report.rows import Rows, subject
 from lesion.report.table import Table
 from lesion.report.wording import rho
-from lesion.studies.overlay import claims, result
-from lesion.studies.overlay.claims import PERFECT, by_kinds
-from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, PairNumbers, ProfileBlock
+from lesion.studies.overlay import result
+from lesion.studies.overlay.result import (
+    KINDS,
+    Correlation,
+    Kind,
+    ModelProfiles,
+    OverlaySummary,
+    PairNumbers,
+    ProfileBlock,
+)
+from lesion.studies.overlay.summary import needed
+
+COMMANDS: dict[Kind, str] = {"layers": "ablate", "drift": "drift", "isolation": "isolate", "truncation": "truncate"}
+PERFECT = 1 - 1e-9
+
+
+@rule
+def do_studies_agree(summary: OverlaySummary) -> Iterable[Claim]:
+    """Per model with several kinds of study, the surest pair of profiles; the model with most kinds first.
+
+    Says: P rises with Q over the blocks (ρ R). | P falls where Q rises (ρ R). | No two studies are shown to rank the
+    blocks alike. | Whether the studies rank the blocks alike cannot be told: only perfect agreement over N blocks would
+    pass. | No two profiles of different studies can be ranked over the same blocks.
+    Needs: a permutation test of Spearman's ρ over blocks, corrected by Holm's method over all pairs of different
+    studies (or those fixed beforehand) of all models, at 0.05; told only where a ρ below 1 would pass
+    """
+    every = sum(len(model.tested) for model in summary.models)
+    for model in by_kinds(summary):
+        about, tested = subject(model, summary.models), model.tested
+        if len(kinds(model)) < 2:
+            continue
+        if not tested:
+            yield Claim(("No two profiles of different studies can be ranked over the same blocks.",), (model,), about)
+            continue
+        first, agreeing = tested[0], [pair for pair in tested if pair.agrees]
+        pairs = f"{wording.counted(len(tested), 'pair')} of different studies"
+        pairs += " that were fixed beforehand" * bool(summary.pairs)
+        p = f"corrected p {wording.p_value(first.p_corrected)}"
+        if agreeing:
+            falls = f"{first.a} falls where {first.b} rises"
+            agrees = f"{first.a} rises with {first.b}" if (first.rho or 0.0) > 0 else falls
+            sentences = [
+                f"{wording.capital(agrees)} over the blocks ({_rho(model, first)}).",
+                f"{wording.capital(p)}; beyond depth ρ is {rho(first.beyond_depth)}.",
+                f"{len(agreeing)} of {pairs} agree beyond chance.",
+            ]
+        else:
+            strongest = f"{first.a} with {first.b} ({_rho(model, first)}, p {wording.p_value(first.p)}, {p})"
+            sentences = [_not_shown(tested, every), f"The strongest of {pairs} is {strongest}."]
+        yield Claim(tuple(sentences), tuple((model, pair) for pair in agreeing or tested[:1]), about)
+
+
+def _not_shown(tested: Sequence[Correlation], every: int) -> str:
+    """That nothing is shown; that it cannot be told where only a perfect correlation would have been seen."""
+    least = {pair.blocks: needed(pair.blocks, every) for pair in tested}
+    if any(value is not None and value < PERFECT for value in least.values()):
+        return "No two studies are shown to rank the blocks alike."
+    passing = [str(blocks) for blocks, value in least.items() if value is not None]
+    over = f"perfect agreement over {wording.listed(passing or list(map(str, least)), 'or')} blocks would pass"
+    return f"Whether the studies rank the blocks alike cannot be told: {'only' if passing else 'not even'} {over}."
+
+
+@rule
+def what_is_missing(summary: OverlaySummary) -> Iterable[Claim]:
+    """Models whose profiles are of one kind, together by kind, and what to add.
+
+    Says: M has one kind of study (layer ablation), so nothing is compared.
+    Needs: profiles of one kind alone; those of one study share its answers and are not tested against each other
+    """
+    alone: dict[Kind, list[ModelProfiles]] = {}
+    for model in summary.models:
+        if len(kinds(model)) < 2:
+            alone.setdefault(next(iter(kinds(model)), model.profiles[0].kind), []).append(model)
+    for kind, models in alone.items():
+        commands = wording.listed([f"`lesion {command}`" for other, command in COMMANDS.items() if other != kind], "or")
+        named = f"{wording.listed([model.model for model in models])} {'has' if len(models) == 1 else 'have'}"
+        first = f"{named} one kind of study ({KINDS[kind]}), so nothing is compared."
+        yield Claim((first, f"Add a folder of {commands} on the same model."), tuple(models))
+
+
+def kinds(model: ModelProfiles) -> set[Kind]:
+    """The kinds of study whose ranks can be compared."""
+    return {profile.kind for profile in model.ranked}
+
+
+def by_kinds(summary: OverlaySummary) -> list[ModelProfiles]:
+    """The models, those with most kinds of study first."""
+    return sorted(summary.models, key=lambda model: -len(kinds(model)))
+
+
+def _rho(model: ModelProfiles, pair: Correlation) -> str:
+    """ρ, with the number of blocks that it is over where the model has more."""
+    over = "" if pair.blocks == len(model.blocks) else f" over {wording.counted(pair.blocks, 'block')}"
+    return f"ρ{wording.SPACE}{rho(pair.rho)}{over}"
+
 
 METHOD = "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks."
 READING = (
-    "Whether two studies point at the same blocks is tested by Spearman's rank correlation; p is the share of orders of"
-    " the blocks that agree as well, corrected by Holm's method over all pairs of different studies of all models.",
     "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so its p is too small where"
     " both profiles are smooth. Beyond depth: the rank correlation left once both follow the number of the block.",
-    "Drop: accuracy of the unedited model minus accuracy without the block, in points, on the same items. Density: the"
-    " share of the block's weights that a method selects.",
-    "Drift: NMI with the clusters of the first layer. Only what is lost in the block is ranked: the curve adds losses"
-    " up. The loss in the first block is left out: that layer agrees with itself at 1, so that this step is large by"
-    " construction.",
-    "Truncation: the best change in accuracy among the cells of the block that were evaluated on all items, on the very"
-    " items on which they are chosen. It will be smaller on other items; only its ranks are read.",
+    "Drop: accuracy of the unedited model minus accuracy without the block. Density: the share of the block's weights"
+    " that a method selects. Drift: NMI with the clusters of the first layer; what is lost in the block is ranked, and"
+    " the first left out, since that layer agrees with itself. Truncation: the best change in accuracy among the cells"
+    " of the block, on the very items on which they are chosen; only its ranks are read.",
 )
 
 
@@ -56,7 +144,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
         return Rows(
             "correlations", records, (ModelProfiles, Correlation, PairNumbers), "Pairs of profiles",
             "p: permutation of blocks, corrected over all pairs of different studies of all models; profiles of one"
-            " study are not tested. Beyond depth: partial rank correlation given the block's number.", order="doubt",
+            " study are not tested.", order="doubt",
         )  # fmt: skip
 
     @override
@@ -71,7 +159,6 @@ class OverlayResult(StudyResult[OverlaySummary]):
             "The number that each study gives a block, with 95 % intervals; of drift one standard deviation over runs,"
             " of densities the lowest and highest repeat.",
         )  # fmt: skip
-        told = (*claims.do_studies_agree(summary), *claims.what_is_missing(summary))
         rest = _stack(*others).figure(lines, "overlay-others") if others else None
         own = (Folded("Profiles of the other models", (rest,)),) if rest is not None else ()
         agreement = Map(
@@ -80,9 +167,10 @@ class OverlayResult(StudyResult[OverlaySummary]):
             caption=f"Spearman's ρ between the profiles of {most} that the first figure numbers. Boxed: corrected"
             f" p{wording.SPACE}≤{wording.SPACE}.05, of pairs of different studies.",
         )  # fmt: skip
+        own_claims = (*do_studies_agree(summary), *what_is_missing(summary))
         title = f"Do the studies point at the same blocks of {visible(which)}?"
         return (
-            Part(title, blocks, (_stack(most),), told, own=own, wide=True),
+            Part(title, blocks, (_stack(most),), own_claims, own=own, wide=True),
             Part("How far do two studies agree?", self._pairs(), (agreement,), short="Agreement"),
         )
 
@@ -104,18 +192,15 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def checks(self) -> list[Check]:
-        tested = [model for model in self.summary.models if model.needed is not None]
-        found = []
-        for model in tested[:1]:
-            least = model.needed
-            assert least is not None
-            over = f"{wording.counted(least.blocks, 'block')} and {wording.counted(least.pairs, 'pair')}"
-            if least.rho is None or least.rho >= PERFECT:
-                found.append(Check("bad", f"With {over} no correlation short of a perfect one would be seen."))
-            else:
-                found.append(Check("good", f"With {over}, ρ beyond ±{rho(least.rho)} would be seen."))
-            found.append(Check("open", "Neighbouring blocks are alike: p is too small where both profiles are smooth."))
-        return found
+        checks = []
+        for least in [model.needed for model in self.summary.models if model.needed is not None][:1]:
+            over = f"With {wording.counted(least.blocks, 'block')} and {wording.counted(least.pairs, 'pair')}"
+            seen = least.rho is not None and least.rho < PERFECT
+            good = Check("good", f"{over}, ρ beyond ±{rho(least.rho)} would be seen.")
+            checks.append(
+                good if seen else Check("bad", f"{over} no correlation short of a perfect one would be seen.")
+            )
+        return checks
 
     @property
     @override

@@ -173,8 +173,8 @@ def correlations(
         if len(both) >= FEWEST:
             rho = spearman(x, y)
             beyond = _partial(rho, spearman(x, np.array(both, float)), spearman(y, np.array(both, float)))
-        asked = tested is None or frozenset((a.label, b.label)) in tested
-        if asked and a.kind != b.kind and math.isfinite(rho):
+        is_tested = tested is None or frozenset((a.label, b.label)) in tested
+        if is_tested and a.kind != b.kind and math.isfinite(rho):
             p = permutation_p(x, y, seed)
         pairs.append(Correlation(a=a.label, b=b.label, blocks=len(both), rho=rho, p=p, beyond_depth=beyond))
     return tuple(pairs)

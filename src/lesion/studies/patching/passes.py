@@ -152,7 +152,7 @@ def patched(
     source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
     starts = [min(patch.positions) for patch in patches]
     cached = _cached(model, tokens[: max(starts, default=0)])
-    found: dict[int, Readout] = {}
+    readouts: dict[int, Readout] = {}
     for start in sorted(set(starts)):
         prefix = [(keys[:, :, :start], held[:, :, :start]) for keys, held in cached] if start else []
         rows = batch_size or rows_to_score(model, len(tokens), start)
@@ -171,9 +171,9 @@ def patched(
                     ) from error
                 rows = max(1, min(rows, len(taken)) // 2)
                 continue
-            found.update(zip(taken, _readouts(logits, pair), strict=True))
+            readouts.update(zip(taken, _readouts(logits, pair), strict=True))
             order = order[rows:]
-    return [found[index] for index in range(len(patches))]
+    return [readouts[index] for index in range(len(patches))]
 
 
 Cached = Sequence[tuple[Tensor, Tensor]]

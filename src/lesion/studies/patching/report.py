@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,35 +13,132 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Check, Prose
 from lesion.report.checks import FEW
+from lesion.report.claims import Claim, rule
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Rows, subject
 from lesion.report.table import Table
-from lesion.studies.patching import claims
-from lesion.studies.patching.result import Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
-from lesion.studies.patching.study import POSITIONS
+from lesion.studies.patching.result import HALF, Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
+from lesion.studies.patching.study import POSITIONS, Kind
 
-METHOD = (
+NAMED = 3
+"""So many heads are named in a sentence."""
+WHERE = {
+    "earlier different": "earlier differing tokens",
+    "last different": "last differing token",
+    "next": "token behind the last differing one",
+    "between": "tokens between",
+    "last": "last token",
+    "all": "tokens from the first difference on",
+}
+"""Classes of positions as they stand in a sentence behind *the*."""
+
+
+@rule
+def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """Over which blocks the residual stream of which token carries the answer.
+
+    Says: At least half of the answer is restored at the last token (blocks L). | No kind of position is shown to
+    restore half of the answer. | Where the answer is carried cannot be told: why. | Most is restored at the last token
+    after block L: E.
+    Needs: an effect whose interval is at 50 % or above, and which is beyond chance (Student's test over pairs,
+    corrected by Holm's method over all cells of the model and task, at .05); a logit difference above 0 by its
+    interval, and more than half of the clean runs that prefer the right token. The last token after the last block
+    restores all by construction and does not count
+    """
+    for task in tasks:
+        about = subject(task, tasks)
+        if not task.told:
+            few = f"only {WHOLE_SHARE.text(task.clean_right)} of the clean runs prefer the right token"
+            why = few if task.clean_right <= HALF else "the corruption is not shown to change the logit difference"
+            yield Claim((f"Where the answer is carried cannot be told: {why}.",), (task,), about)
+            continue
+        end = (task.blocks - 1, "last")  # from there the answer itself is read
+        stream = [cell for cell in task.of("denoise", "block") if (cell.layer, cell.position) != end]
+        carrying = [cell for cell in stream if cell.carries]
+        layers: dict[str, list[int]] = {}
+        for cell in carrying:
+            layers.setdefault(cell.position, []).append(cell.layer)
+        order = sorted(layers, key=lambda position: sorted(layers[position]))
+        places = [f"the {WHERE[name]} ({wording.numbered('block', layers[name])})" for name in order]
+        first = "No kind of position is shown to restore half of the answer."
+        if places:
+            first = f"At least half of the answer is restored at {wording.listed(places)}."
+        if best := _largest(carrying or stream):
+            rows = tuple((task, cell) for cell in carrying or [best])
+            most = f"Most is restored at the {WHERE[best.position]} after block{wording.SPACE}{best.layer}"
+            yield Claim((first, f"{most}: {_effect(best, task)}."), rows, about)
+
+
+def _largest(cells: Sequence[PatchedCell]) -> PatchedCell | None:
+    return max(cells, key=lambda cell: cell.effect.value or 0.0, default=None)
+
+
+def _effect(cell: PatchedCell, task: PatchedTask) -> str:
+    """The effect; of one that is not beyond chance that it is not."""
+    text = WHOLE_SHARE.text(cell.effect)
+    if cell.is_shown:
+        return text
+    p = wording.p_value(1.0 if cell.effect.p_corrected is None else cell.effect.p_corrected)
+    pairs, patches = wording.counted(task.pairs, "pair"), f"{len(task.cells):,} patches"
+    return f"{text}, which {pairs} do not show to be beyond chance (p {p}, corrected for {patches})"
+
+
+@rule
+def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """The attention and the MLP that restore most at one class of positions.
+
+    Says: Of what a single attention (MLP) adds, that of block L at the last token restores most: E.
+    Needs: the largest effect; whether it is beyond chance: Student's test over pairs, corrected by Holm's method over
+    all cells of the model and task, at .05
+    """
+    branches: tuple[Kind, ...] = ("attention", "mlp")
+    for task, kind in ((task, kind) for task in tasks if task.told for kind in branches):
+        if best := _largest([cell for cell in task.of("denoise", kind) if cell.position != "all"]):
+            place = f"that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]}"
+            adds = f"Of what a single {wording.UNIT_NAMES[kind]} adds, {place} restores most"
+            yield Claim((f"{adds}: {_effect(best, task)}.",), ((task, best),), subject(task, tasks))
+
+
+@rule
+def which_heads(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
+    """The heads that restore and that take away most, each at its strongest class of positions but `all`.
+
+    Says: N of M single heads restore a share (take a share away) beyond chance, most H. | No single head of M is shown
+    to move the difference.
+    Needs: Student's test over pairs, corrected by Holm's method over all cells of the model and task, at .05
+    """
+    for task in (task for task in tasks if task.told):
+        every = task.of("denoise", "head")
+        cells = [cell for cell in every if cell.position != "all"] or list(every)
+        heads = len({(cell.layer, cell.head) for cell in cells})
+        sentences, rows = [], []
+        for sign, verb in ((1, "restore a share"), (-1, "take a share away")):
+            own = [cell for cell in cells if cell.is_shown and sign * (cell.effect.value or 0.0) > 0]
+            largest = sorted(own, key=lambda cell: -cell.size)[:NAMED]
+            if largest:
+                moved, named = len({(cell.layer, cell.head) for cell in own}), wording.listed(list(map(_head, largest)))
+                sentences.append(f"{moved} of {heads} single heads {verb} beyond chance, most {named}.")
+                rows += [(task, cell) for cell in largest]
+        if cells:
+            none = f"No single head of {heads} is shown to move the difference."
+            yield Claim(tuple(sentences or [none]), tuple(rows) or (task,), subject(task, tasks))
+
+
+def _head(cell: PatchedCell) -> str:
+    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({WHOLE_SHARE.text(cell.effect)})"
+
+
+READING = (
     "Every item has a clean and a corrupted prompt of as many tokens, whose right answers differ. Denoising puts values"
     " of the clean run into the corrupted run: what restores the clean answer is sufficient for it there. Noising puts"
-    " corrupted values into the clean run: what breaks the answer is necessary for it."
-)
-READING = (
+    " corrupted values into the clean run: what breaks the answer is necessary for it. The two need not agree"
+    " (Heimersheim and Nanda 2024).",
     "Effect: how far a patch moves the mean logit difference (the clean prompt's answer minus the corrupted prompt's)"
-    " from one run to the other: 0 % nothing, 100 % all. The mean change is divided by the mean difference of the two"
-    " runs, never item by item, where the difference may be near 0. Below 0 % it moves away, above 100 % beyond.",
-    "A head is patched at the input of the attention's output matrix: the other heads and the bias stay as they are in"
-    " the run. Heads are named block.head, as 9.6.",
-    "The interval is that of a ratio of means over pairs (linearised, Student's quantile). p is Student's test that the"
-    " logit difference does not move, corrected by Holm's method over all cells of the model and task.",
-    "Before the first differing token both runs are the same, so nothing is patched there. The whole residual stream at"
-    " all tokens from there on restores everything by construction and is not measured; so does the last token after"
-    " the last block, of which nothing is claimed.",
-    "Denoising and noising need not agree: several places may each suffice and none be necessary (an OR), or all be"
-    " needed and none suffice (an AND). See Heimersheim and Nanda (2024).",
-    "After Meng et al. (2022) and Wang et al. (2023), with the symmetric replacement of tokens and the logit difference"
-    " that Zhang and Nanda (2024) recommend. Pairs that share a corrupted item are taken for independent.",
+    " from one run to the other: 0 % nothing, 100 % all; below 0 % it moves away, above 100 % beyond.",
+    "The whole residual stream at all tokens from the first differing one on restores everything by construction and is"
+    " not measured; so does the last token after the last block, of which nothing is claimed.",
 )
 CAPTIONS: dict[Direction, str] = {
     "denoise": "Denoising: the share of the mean logit difference that a clean value restores in the corrupted run.",
@@ -60,7 +158,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
 
     SUMMARY = PatchingSummary
     EYEBROW = "activation patching"
-    READING = (METHOD, *READING)
+    READING = READING
 
     @property
     def pairs(self) -> pd.DataFrame:
@@ -77,13 +175,12 @@ class PatchingResult(StudyResult[PatchingSummary]):
     @override
     def parts(self) -> tuple[Part, ...]:
         tasks = self.summary.tasks
-        own_claims = (*claims.where_it_is_carried(tasks), *claims.what_writes_it(tasks), *claims.which_heads(tasks))
+        own_claims = (*where_it_is_carried(tasks), *what_writes_it(tasks), *which_heads(tasks))
         names = wording.listed(list(dict.fromkeys(task.task for task in tasks)))
         records = [(task, cell) for task in tasks for cell in task.cells]
         patches = Rows(
             "patching", records, (Patched, PatchedCell), "Patches",
-            "Effect: share of the mean logit difference that the patch restores (denoise) or breaks (noise). p:"
-            " Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
+            "p: Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
         )  # fmt: skip
         return (
             Part(f"Where is the answer to {names} carried?", patches, _maps("denoise"), own_claims, wide=True),
@@ -94,32 +191,26 @@ class PatchingResult(StudyResult[PatchingSummary]):
     @property
     @override
     def basis(self) -> str:
-        first = self.summary.tasks[0]
-        number = decimals(2)
-        agree = [WHOLE_SHARE.text(share) for share in (first.clean_right, first.corrupted_right)]
+        first, number = self.summary.tasks[0], decimals(2)
+        right = [WHOLE_SHARE.text(share) for share in (first.clean_right, first.corrupted_right)]
         return (
-            f"{wording.counted(first.pairs, 'pair')} of prompts. The model prefers the right answer after"
-            f" {agree[0]} of the clean and {agree[1]} of the corrupted prompts (guessing: 50{wording.SPACE}%). The"
-            f" clean answer's logit minus the other's is {number.text(first.clean)} after clean prompts and"
-            f" {number.text(first.corrupted)} after corrupted ones."
+            f"{wording.counted(first.pairs, 'pair')} of prompts; the right answer is preferred after {right[0]} of the"
+            f" clean and {right[1]} of the corrupted ones (guessing: 50{wording.SPACE}%). Mean logit difference:"
+            f" {number.text(first.clean)} clean, {number.text(first.corrupted)} corrupted."
         )
 
     @override
     def checks(self) -> list[Check]:
-        few = [task for task in self.summary.tasks if task.pairs < FEW]
-        out = [task for task in self.summary.tasks if task.left_out]
-        checks = [
-            Check("bad", f"Only {wording.counted(task.pairs, 'pair')} of {task.task}, so chance decides much.")
-            for task in few
-        ]
-        return checks + [
-            Check(
-                "open",
-                f"{wording.counted(len(task.left_out), 'item')} of {task.task} left out: no other prompt has as many"
-                " tokens and another answer.",
-            )
-            for task in out
-        ]
+        checks = []
+        for task in self.summary.tasks:
+            if task.pairs < FEW:
+                text = f"Only {wording.counted(task.pairs, 'pair')} of {task.task}, so chance decides much."
+                checks.append(Check("bad", text))
+            if task.left_out:
+                items = f"{wording.counted(len(task.left_out), 'item')} of {task.task}"
+                text = f"{items} left out: no other prompt has as many tokens and another answer."
+                checks.append(Check("open", text))
+        return checks
 
     @override
     def done(self) -> list[str]:

@@ -122,14 +122,6 @@ class PatchedTask(Patched):
         """The cells of a direction and kind of place."""
         return [cell for cell in self.cells if cell.direction == direction and cell.place == place]
 
-    def at(
-        self, direction: Direction, place: Kind, layer: int, position: str, head: int | None = None
-    ) -> PatchedCell | None:
-        """The cell there; None where no pair has such positions or the block was not patched."""
-        cells = self.of(direction, place)
-        wanted = (layer, head, position)
-        return next((cell for cell in cells if (cell.layer, cell.head, cell.position) == wanted), None)
-
 
 class PatchingSummary(Summary):
     """All numbers of the study: what `summary.json` holds."""

@@ -90,9 +90,9 @@ class _Work:
         layers: Sequence[int],
     ) -> None:
         """One model on one task, with the summary written at the end."""
-        found = {item.id: pair_of(model, task, item, style) for item in items}
-        pairs = [pair for pair in found.values() if pair is not None]
-        left_out = [identity for identity, pair in found.items() if pair is None]
+        pair_by_item = {item.id: pair_of(model, task, item, style) for item in items}
+        pairs = [pair for pair in pair_by_item.values() if pair is not None]
+        left_out = [identity for identity, pair in pair_by_item.items() if pair is None]
         if not pairs:
             raise UsageError(
                 f"None of {wording.counted(len(items), 'item')} of {choice.name} has a corrupted prompt of as many"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,19 @@ from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Block, Check, Folded, entries
 from lesion.report.checks import FEW
-from lesion.report.forms import POINTS
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import CHANGE, NATS, POINTS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.marks import Bars, Curves, Map, Mark
-from lesion.report.parts import Part
-from lesion.report.rows import Rows
-from lesion.report.story import Chapter
+from lesion.report.parts import Chapter, Part
+from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
 from lesion.report.values import Estimate
+from lesion.report.wording import ALPHA, counted
 from lesion.statistics.detectable import smallest_drop
-from lesion.studies.truncation import claims
 from lesion.studies.truncation.result import (
     BEST,
     FORCED,
+    UNEDITED,
     CellState,
     Compared,
     EditOf,
@@ -41,19 +42,203 @@ from lesion.studies.truncation.result import (
     Unedited,
 )
 
+VERBS = {1: "raises", -1: "lowers", 0: "takes"}
+
+
+@rule
+def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
+    """What the edit that the search leaves behind does on the test items of every task, beside forbidding tokens.
+
+    Says: Keeping C raises T from A to B on test items, but forbidding N first tokens gives D. | Keeping C raises T from
+    A to B on test items, more than any of its N rivals. | Keeping C lowers T from A to B on test items. | Keeping C
+    takes T from A to B on test items: not shown to be a change. | Keeping C gives nearly always one answer on T. | No
+    truncation was better than the unedited model on validation items.
+    Needs: an interval on test items that excludes 0, and of accuracy an exact paired p of at most .05, not corrected
+    for several tasks; rivals are beaten by the same test of the difference
+    """
+    if summary.chosen is None or summary.kept is None:
+        yield Claim((summary.nothing or "Nothing was chosen.", *_single_edit(summary)))
+        return
+    gains_first = {1: 0, -1: 1, 0: 2}
+    for test in sorted(summary.kept_tests, key=lambda test: gains_first[direction(summary, test)]):
+        sentences = [_moves(summary, test, summary.kept), _size(test), *_form(summary, test)]
+        yield Claim(tuple(sentences), ((EditOf(what=summary.role(summary.kept), edit=summary.kept), test),))
+
+
+def direction(summary: TruncationSummary, test: Tested) -> int:
+    """1 for a gain, −1 for a loss: the objective's interval on test items lies beyond 0 (and p is small); else 0."""
+    if test.collapsed:
+        return 0
+    return test.gold_gain.side if summary.by_gold else _shown(test.gain)
+
+
+def _shown(change: Estimate) -> int:
+    """The side of 0 on which an interval lies, where p is small as well."""
+    return change.side if (change.p or 0.0) <= ALPHA else 0
+
+
+def rivals_of(summary: TruncationSummary, task: str) -> list[Rival]:
+    """The rivals of the cut on a task; of forbidden tokens as many as validation items choose."""
+    return [rival for rival in summary.rivals if rival.task == task and (rival.what != "forbidden" or rival.fitted)]
+
+
+def _fitted(summary: TruncationSummary, task: str) -> Rival | None:
+    return next((rival for rival in rivals_of(summary, task) if rival.what == "forbidden"), None)
+
+
+def _moves(summary: TruncationSummary, test: Tested, edit: str) -> str:
+    kept = f"Keeping {summary.name(edit)}"
+    if test.collapsed:
+        share = WHOLE_SHARE.text(test.label_share)
+        return f"{kept} gives one answer to {share} of {test.task}: its accuracy says nothing."
+    side = direction(summary, test)
+    text = f"{kept} {VERBS[side]} {test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
+    if summary.by_gold:
+        gain = NATS.text(test.gold_gain.value)
+        text = f"{kept} {VERBS[side]} the log-probability of gold answers of {test.task} by {gain}"
+    rivals = rivals_of(summary, test.task)
+    unbeaten = [rival for rival in rivals if not rival.beaten]
+    forbidding = _fitted(summary, test.task)
+    further = ": not shown to be a change" * (side == 0)
+    if side == 1 and forbidding in unbeaten and forbidding is not None:
+        tokens = counted(len(forbidding.forbidden), "first token")
+        further = f", but forbidding {tokens} gives {SHARE.text(forbidding.accuracy.value)}"
+    elif side == 1 and unbeaten:
+        further = f", but not shown to be more than {unbeaten[0].name}"
+    elif side == 1 and rivals:
+        further = f", more than any of its {len(rivals)} rivals"
+    return f"{text} on test items{further}."
+
+
+def _size(test: Tested) -> str:
+    """The change with its interval and test, and what is surely changed beside what the search maximises."""
+    changes = [f"Accuracy changes by {_change(test)}"]
+    if test.gold_gain.side:
+        changes.append(f"log-probability of gold answers by {NATS.text(test.gold_gain)}")
+    tokens = {"right": test.right_gain, "tempting": test.tempting_gain}
+    changes += [f"probability of the {role} token by {CHANGE.text(g)}" for role, g in tokens.items() if g and g.side]
+    return f"{wording.listed(changes)} ({counted(test.items, 'test item')})."
+
+
+def _change(test: Tested) -> str:
+    return f"{CHANGE.text(test.gain)} ({p_text(test.gain)})".removesuffix(" ()")
+
+
+def _form(summary: TruncationSummary, test: Tested) -> list[str]:
+    """What the cut adds to forbidding tokens, and whether the forced choice moves: the form of the answer aside."""
+    texts = []
+    forbidding = _fitted(summary, test.task)
+    if forbidding is not None and forbidding.beyond is not None:
+        texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(forbidding.beyond)}")
+    elif any(rival.what == "forbidden" and rival.task == test.task for rival in summary.rivals):
+        texts.append("forbidding its frequent wrong first tokens does not help the unedited model")
+    for forced in rivals_of(summary, test.task):
+        if forced.what in FORCED and forced.edited is not None and forced.beyond is not None:
+            moved = f"{CHANGE.text(forced.beyond)}{'' if _shown(forced.beyond) else ', not shown to move'}"
+            ends = " to ".join(SHARE.text(share.value) for share in (forced.accuracy, forced.edited))
+            texts.append(f"the {forced.name} goes from {ends} ({moved})")
+    return [f"{wording.capital('; '.join(texts))}."] if texts else []
+
+
+def _single_edit(summary: TruncationSummary) -> list[str]:
+    """What the best cell does on test items, where another edit or none is left behind."""
+    if summary.best is None or summary.best == summary.kept:
+        return []
+    return [
+        f"The best single edit, {summary.name(summary.best)}, changes accuracy of {test.task} by {_change(test)} on"
+        " test items."
+        for test in summary.best_tests[:2]
+    ]
+
+
+@rule
+def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
+    """Whether a cut beats what stands in its place: random subspaces of its rank, deletion, and a constant factor.
+
+    Says: Nothing in the spectrum of C is shown to matter: random subspaces of its rank give A to B, deletion D. | The
+    cut beats all N of its rivals.
+    Needs: a gain on test items; an exact paired p of at most .05 and an interval above 0 for the cut over each rival
+    """
+    for test in summary.kept_tests:
+        rivals = rivals_of(summary, test.task)
+        placed = [rival for rival in rivals if rival.what not in (*FORCED, "forbidden")]
+        side = direction(summary, test)
+        if side == 0 or not placed:
+            continue
+        drawn = [rival.accuracy.value or 0.0 for rival in placed if rival.what == "subspace"]
+        levels = [f"{rival.name} {SHARE.text(rival.accuracy.value)}" for rival in placed if rival.what != "subspace"]
+        if drawn:
+            ends = f"{SHARE(min(drawn))} to {SHARE.text(max(drawn))}"
+            levels.insert(0, f"{len(drawn)} random subspaces of that rank {ends}")
+        first = ["Nothing in the spectrum is shown to matter."] * (side == 1)
+        if side == 1 and all(rival.beaten for rival in rivals):
+            first = [f"The cut beats all {len(rivals)} of its rivals."]
+        cut = f"On {test.task} the cut gives {SHARE.text(test.accuracy)}"
+        sentences = [*first, f"{cut}; in its place {wording.listed(levels)}."]
+        yield Claim(tuple(sentences), tuple(placed))
+
+
+@rule
+def what_was_composed(summary: TruncationSummary) -> Iterable[Claim]:
+    """How many steps of the composition stayed.
+
+    Says: Composing over matrices kept N of M steps: C.
+    Needs: a composition; a step stays where the validation score gets better
+    """
+    if summary.path:
+        stayed = sum(step.accepted for step in summary.path)
+        text = f"Matrix by matrix, {stayed} of {counted(len(summary.path), 'step')} stayed"
+        yield Claim((f"{text}: {summary.name(summary.composed or '')}.",), summary.path)
+
+
+@rule
+def how_the_two_tokens_move(summary: TruncationSummary) -> Iterable[Claim]:
+    """Per task and edit, both tokens' mean probabilities before and after, on the model that was searched.
+
+    Says: Under E the right token goes from A to B, the tempting one from C to D.
+    Needs: a contrast task
+    """
+    unedited = {tokens.task: tokens for tokens in summary.searched_tokens if tokens.edit == UNEDITED}
+    for after in (tokens for tokens in summary.searched_tokens if tokens.edit != UNEDITED):
+        before = unedited[after.task]
+        right = f"the right token goes from {SHARE.text(before.p_right)} to {SHARE.text(after.p_right)}"
+        tempting = f"the tempting one from {SHARE.text(before.p_tempting)} to {SHARE.text(after.p_tempting)}"
+        mean = f"mean probability, {counted(after.items, 'item')}"
+        text = f"{after.task}, {summary.name(after.edit)}: {right}, {tempting} ({mean})."
+        yield Claim((text,), (before, after))
+
+
+@rule
+def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
+    """The best cell on validation items, and the screen where there was one.
+
+    Says: C is the best of N cells on validation items; there, partly by luck, accuracy changes by X. | The screen left
+    the best K and R random others of N cells; its rank correlation with the full evaluation is ρ.
+    Needs: counts; the rank correlation of the screen has an interval by resampling cells
+    """
+    sentences, best = [], summary.by_edit.get(summary.best or "")
+    if best is not None:
+        objective = "log-probability of gold answers" if summary.by_gold else "accuracy"
+        changes = wording.listed([CHANGE.text(outcome.gain) for outcome in best.outcomes])
+        most = f"{wording.capital(best.name)} is the best of {counted(summary.complete, 'cell')} by {objective}"
+        sentences = [f"{most} on validation items; there, partly by luck, accuracy changes by {changes}."]
+    if screen := summary.screen:
+        others = f"{screen.random:,} random others of {counted(len(summary.cells), 'cell')}"
+        correlation = f"its rank correlation with the full evaluation is {decimals(2).text(screen.rank_correlation)}"
+        sentences.append(f"The screen left the best {screen.best:,} and {others}; {correlation}.")
+    if sentences:
+        yield Claim(tuple(sentences), () if best is None else (best,))
+
+
 FULL_POINTS, FULL_NATS = 0.2, 1.0
 """At this change the colour of a map is full: small gains beside much larger losses stay visible."""
 READING = (
     "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest (bottom),"
-    " keep being the fraction of the rank. Everything else of the model stays as it is.",
-    "The cut is chosen on validation items only, and tested on test items. A gain on validation items alone is what"
-    " choosing the best of many gives also where there is nothing to find. Intervals are not corrected.",
+    " keep being the fraction of the rank. A gain on validation items alone is what choosing the best of many gives"
+    " also where there is nothing to find. Intervals are not corrected.",
     "That a removal helps does not show that the removed part of the spectrum is special: it must be better than all of"
-    " its rivals, which are measured on the same test items. First tokens are forbidden at decoding, those of the"
-    " unedited model's most frequent wrong answers on validation items; random subspaces, a deleted branch and a"
-    " constant factor stand in the place of the cut.",
-    "Where accuracy gains and the log-probability of gold answers does not, or the other way round, read the answers."
-    " Where a model gives one answer nearly always, accuracy says how frequent that answer is among the items.",
+    " its rivals. First tokens are forbidden at decoding, those of the unedited model's most frequent wrong answers on"
+    " validation items; random subspaces, a deleted branch and a constant factor stand in the place of the cut.",
 )
 METHOD = "Truncations are tried on validation items; the best is tested on items that the search never saw."
 
@@ -123,7 +308,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         f"Does removing a part of a matrix make {summary.model.name} better at {tasks}?",
         Rows(
             "", list(_compared(summary)), (Compared,), "On test items",
-            "Gain: minus the unedited model, on the same items. p: McNemar's exact test of the cut against the rival.",
+            "p: McNemar's exact test of the cut against the rival.",
         ),
         (
             Bars(
@@ -132,12 +317,12 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
                 " partly luck.",
             ),
         ),
-        (*claims.what_the_cut_does(summary), *claims.whether_the_spectrum_matters(summary)),
+        (*what_the_cut_does(summary), *whether_the_spectrum_matters(summary)),
         own=tuple(Folded(rows.title, (Table.of(rows),)) for rows in _tables(summary) if rows.records),
         wide=True,
     )  # fmt: skip
     yield Part(
-        "Which matrices, layers and ranks?", _cells(summary), _maps(summary), claims.how_the_search_went(summary),
+        "Which matrices, layers and ranks?", _cells(summary), _maps(summary), how_the_search_went(summary),
         short="Search", own=_spectra(summary), wide=True,
     )  # fmt: skip
     if summary.tokens:
@@ -150,9 +335,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         marks = tuple(
             Bars(value, bars, panel="task", name=f"tokens-{value}") for value in ("margin", "p_right", "p_tempting")
         )
-        yield Part(
-            "The right and the tempting token", rows, marks, claims.how_the_two_tokens_move(summary), short="Tokens"
-        )
+        yield Part("The right and the tempting token", rows, marks, how_the_two_tokens_move(summary), short="Tokens")
     if summary.revisions:
         outcomes = [(_edit(summary, each.edit), each) for each in summary.revisions]
         yield Part(
@@ -166,7 +349,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         yield Part(
             "Do cuts of several matrices add up?",
             Rows("composition", steps, (Step, Score), "Steps of the composition", "On validation items."),
-            claims=claims.what_was_composed(summary),
+            claims=what_was_composed(summary),
             short="Composition",
         )
 
@@ -196,8 +379,7 @@ def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
     return (
         Rows(
             "test", tested, (EditOf, Tested), "Every edit on test items",
-            "Gains: edited minus unedited on the same items; p: McNemar's exact test. Gold: mean log-probability of the"
-            " gold answers.",
+            "p: McNemar's exact test. Gold: mean log-probability of the gold answers.",
         ),
         Rows(
             "rivals", summary.rivals, (Rival,), "Every rival on test items",
@@ -215,7 +397,7 @@ def _compared(summary: TruncationSummary) -> Iterator[Compared]:
     for test in summary.kept_tests or summary.best_tests:
         task = test.task
         yield Compared(task=task, name=summary.name(edit), what="the cut", accuracy=test.accuracy, gain=test.gain)
-        for rival in claims.rivals_of(summary, task):
+        for rival in rivals_of(summary, task):
             if rival.what not in FORCED:
                 what = "form of the answer" if rival.what == "forbidden" else "in its place"
                 gain = rival.gain or Estimate(value=None)
@@ -239,8 +421,8 @@ def _cells(summary: TruncationSummary) -> Rows:
             lines.append((cell, outcome, CellState(gold_gain=gold_gain, chosen=chosen, state=_state(summary, cell))))
     return Rows(
         "cells", lines, (TruncatedMatrix, Outcome, CellState), "All cells on the validation items",
-        "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors instead of"
-        " the matrix; below 0 that would be more.", marked="chosen", hidden=frozenset({"items", "gold", "collapsed"}),
+        "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors.",
+        marked="chosen", hidden=frozenset({"items", "gold", "collapsed"}),
     )  # fmt: skip
 
 
@@ -291,8 +473,8 @@ def _checks(summary: TruncationSummary) -> Iterator[Check]:
         further = () if summary.study.compose else ("truncate", "--compose")
         yield Check("good", "Chosen on other items than it is tested on.", *further)
     for test in summary.kept_tests:
-        rivals = claims.rivals_of(summary, test.task)
-        if not rivals or claims.direction(summary, test) != 1:
+        rivals = rivals_of(summary, test.task)
+        if not rivals or direction(summary, test) != 1:
             continue
         unbeaten, number = sum(not rival.beaten for rival in rivals), wording.counted(len(rivals), "rival")
         if unbeaten:

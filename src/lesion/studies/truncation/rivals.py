@@ -191,18 +191,18 @@ class Rivals:
         study, model = self.search.study, self.search.cache.model
         right = self._right(choice, items)
         wrong = {choice: [item for item, is_right in zip(items, right, strict=True) if not is_right]}
-        asked = pending_cells(study, study.model, model, {choice: task}, wrong, ())
+        pending = pending_cells(study, study.model, model, {choice: task}, wrong, ())
         key = cells.key_of(
-            {"first tokens": [model.fingerprint, *((c.prompt, str(c.decoding)) for c in asked.values())]}
+            {"first tokens": [model.fingerprint, *((c.prompt, str(c.decoding)) for c in pending.values())]}
         )
         first = cells.read(self.folder, key, FirstTokens)
         if first is None:
             requests = [
                 Request(name, cell.prompt, BASELINE, replace(cell.decoding, max_new_tokens=1, thinking_tokens=0))
-                for name, cell in asked.items()
+                for name, cell in pending.items()
             ]
             responses = {response.key: response for response in self.evaluation.engine(model).answer(requests)}
-            first = FirstTokens(tokens=tuple(next(iter(responses[name].token_ids), None) for name in asked))
+            first = FirstTokens(tokens=tuple(next(iter(responses[name].token_ids), None) for name in pending))
             cells.write(self.folder, key, first)
         counts = Counter(token for token in first.tokens if token is not None)
         return sorted(counts, key=lambda token: (-counts[token], token))

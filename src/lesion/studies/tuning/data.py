@@ -95,8 +95,8 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
     pool = getattr(task, "calibration", tuple)
     evaluated = list(task.load())
     # Some tasks have nothing else to observe a model on than what is evaluated: that must never be trained on.
-    ids, asked = {item.id for item in evaluated}, {value(task.name, item) for item in evaluated}
-    items = [item for item in pool() if item.id not in ids and value(task.name, item) not in asked]
+    ids, texts = {item.id for item in evaluated}, {value(task.name, item) for item in evaluated}
+    items = [item for item in pool() if item.id not in ids and value(task.name, item) not in texts]
     if not items:
         raise UsageError(
             f"{study.task} has no training items apart from those that it asks; these have: {', '.join(TRAINABLE)}."

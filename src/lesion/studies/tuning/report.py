@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,12 @@ from lesion.core import cost
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import checks, wording
 from lesion.report.blocks import Check, entries
-from lesion.report.endings import Endings
-from lesion.report.forms import SHARE
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import CHANGE, SHARE
 from lesion.report.marks import Bars, Curves, Profile
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Endings, Rows
 from lesion.report.table import Table
-from lesion.studies.tuning import claims
 from lesion.studies.tuning.result import (
     Against,
     ArmResult,
@@ -30,15 +30,102 @@ from lesion.studies.tuning.result import (
     Tuned,
     TuningSummary,
 )
+from lesion.studies.tuning.study import ALL_FULL, CRITICAL, RANDOM
+
+FEW = 10
+"""So many different choices of random blocks or fewer are said to be few."""
+UNKNOWN = "Whether tuning the critical blocks pays cannot be told"
+
+
+@rule
+def does_it_pay(summary: TuningSummary) -> Iterable[Claim]:
+    """The verdict with the comparison that decided it, then the other comparisons.
+
+    Says: Tuning the critical blocks pays: D points against random blocks. | Tuning the critical blocks does not pay: D
+    points against random blocks, at best less than a point. | Whether tuning the critical blocks pays cannot be told:
+    nothing was learned, no gain is sure, or both may be.
+    Needs: critical and random blocks, tuned on the same items by the same steps. It pays where critical minus random
+    blocks and the gain of critical blocks lie above 0 by their intervals (over items and seeds); it does not where the
+    former lies below +1.0 points
+    """
+    main, gain, full = summary.against(RANDOM), summary.arm(CRITICAL), summary.arm(ALL_FULL)
+    if summary.verdict is None or main is None or gain is None:
+        return
+    # Where too few others are left, random blocks are drawn from all.
+    everywhere = len(summary.random_from or ()) == summary.model.blocks
+    compared = f"{CHANGE.text(main)} against random blocks{'' if everywhere else ' that are not critical'}"
+    nothing = "" if full is None else f"even all blocks in full have no clear gain, {CHANGE.text(full.gain)}"
+    first = {
+        "better": f"Tuning the critical blocks pays: {compared}.",
+        "no better": f"Tuning the critical blocks does not pay: {compared}, at best less than a point.",
+        "nothing learned": f"{UNKNOWN}: {nothing}.",
+        "no gain": f"{UNKNOWN}: {compared}, but no clear gain, {CHANGE.text(gain.gain)}.",
+        "undecided": f"{UNKNOWN}: {compared}.",
+    }[summary.verdict.reason]
+    lines = [line for line in summary.difference_lines if line.other != summary.difference_lines[0].other]
+    others = wording.listed([f"{CHANGE.text(line.difference)} against {line.other}" for line in lines])
+    few = f"Random blocks are one of only {summary.random_choices or 0} choices, which says little of others."
+    sentences = [first, *[f"Critical blocks have {others}."] * bool(others)]
+    sentences += [few] * ((summary.random_choices or 0) <= FEW)
+    yield Claim(tuple(sentences), tuple(summary.difference_lines))
+
+
+@rule
+def what_is_gained(summary: TuningSummary) -> Iterable[Claim]:
+    """What the only arm gains on the studied task, or which of several do.
+
+    Says: Tuning blocks B helps on T: D points. | Tuning blocks B harms T: D points. | Tuning makes no clear difference
+    on T: D points. | N of M choices of blocks gain on T: A and B. | None of M choices of blocks is shown to gain on T.
+    Needs: an interval of the change on the same test items that lies on that side of 0, over items and seeds
+    """
+    task, arms = summary.baseline[0].task, summary.arms
+    rows = tuple(line for line in summary.arm_lines if line[1].task == task)
+    if len(arms) == 1:
+        change, label = arms[0].gain, arms[0].label
+        helps = "helps on" if change.low > 0 else "harms" if change.high < 0 else "makes no clear difference on"
+        before, after = SHARE.text(summary.baseline[0].accuracy, False), SHARE.text(arms[0].tasks[0].accuracy)
+        yield Claim((f"Tuning {label} {helps} {task}: {CHANGE.text(change)}, {before} → {after}.",), rows)
+        return
+    gaining, harmed = [arm for arm in arms if arm.gain.low > 0], [arm for arm in arms if arm.gain.high < 0]
+    none = f"None of {len(arms)} choices of blocks is shown to gain on {task}."
+    some = f"{len(gaining)} of {len(arms)} choices of blocks gain on {task}: {_named(gaining)}."
+    most = max(arms, key=lambda arm: arm.gain.value)
+    strongest = f"Most is gained by {most.label}: {CHANGE.text(most.gain)}."
+    yield Claim((some if gaining else none, strongest, *[f"Harmed: {_named(harmed)}."] * bool(harmed)), rows)
+
+
+def _named(arms: Sequence[ArmResult]) -> str:
+    return wording.listed([arm.label for arm in arms])
+
+
+@rule
+def what_it_costs(summary: TuningSummary) -> Iterable[Claim]:
+    """What the controls lost: the largest loss that is shown, or how large one could be.
+
+    Says: Tuning costs accuracy on T (blocks B): D points. | No loss on T is shown; at worst D points (blocks B).
+    Needs: an interval of the change on the control that lies below 0, over items and seeds; the worst that no interval
+    excludes
+    """
+    changes = [(arm, task) for arm in summary.arms for task in arm.tasks[1:]]
+    damaged = [(arm, task) for arm, task in changes if task.change.high < 0]
+    if damaged:
+        arm, task = min(damaged, key=lambda pair: pair[1].change.value)
+        many = f"A loss is shown in {len(damaged)} of {len(changes)} pairs of tuned blocks and controls."
+        first = f"Tuning {arm.label} costs accuracy on {task.task}: {CHANGE.text(task.change)}."
+        sentences = [first, *[many] * (len(changes) > 1)]
+    else:
+        arm, task = min(changes, key=lambda pair: pair[1].change.low)
+        names = wording.listed([each.task for each in summary.baseline[1:]], "or")
+        worst = f"{CHANGE.text(task.change.low)} ({arm.label} on {task.task})"
+        sentences = [f"No loss on {names} is shown; at worst {worst}."]
+    yield Claim(tuple(sentences), tuple(damaged) or ((arm, task),))
+
 
 READING = (
     "Every choice of blocks is trained for the same steps on the same items in the same order, under each learning"
     " rate. The rate that is best on held-out training items is chosen, and only that one meets the test items.",
-    "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone. An"
-    " interval that holds 0 does not show that there is no effect: it says how large one could be.",
-    "It pays if critical minus random blocks and the gain of critical blocks lie above 0 by their intervals, not if the"
-    " former lies below one point. Random blocks are drawn from those that are not called critical, as long as enough"
-    " are left.",
+    "Random blocks are drawn from those that are not called critical, as long as enough are left. An interval that"
+    " holds 0 does not show that there is no effect: it says how large one could be.",
 )
 OPTIMISERS = {
     "loss": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
@@ -128,7 +215,7 @@ class TuningResult(StudyResult[TuningSummary]):
     def parts(self) -> tuple[Part, ...]:
         summary = self.summary
         task, lines = summary.baseline[0].task, summary.arm_lines
-        verdict = claims.does_it_pay(summary)
+        verdict = does_it_pay(summary)
         title = "Does it pay to tune the critical blocks only?" if verdict else f"What does tuning gain on {task}?"
         level = f"{100 * summary.study.level:g}{wording.SPACE}%"
         doubts = "items and seeds; small dots: single seeds" if len(summary.study.seeds) > 1 else "items"
@@ -153,7 +240,7 @@ class TuningResult(StudyResult[TuningSummary]):
                 title,
                 arms,
                 (bars({"task": task}, "tuning"),),
-                (*verdict, *claims.what_is_gained(summary)),
+                (*verdict, *what_is_gained(summary)),
             ),
             Part(
                 "By how much do critical blocks differ from the others?",
@@ -168,7 +255,7 @@ class TuningResult(StudyResult[TuningSummary]):
                 "What does it cost elsewhere?",
                 arms,
                 (bars({"task": controls}, "costs"),),
-                claims.what_it_costs(summary) if controls else (),
+                what_it_costs(summary) if controls else (),
                 short="Costs",
                 table=False,
             ),

@@ -83,11 +83,11 @@ class Reward:
     @property
     def identity(self) -> list[Any]:  # noqa: D102
         drawn = [self.generations, self.temperature, self.max_new_tokens, list(self.task.stop), SAMPLING]
-        asked = [
+        fitting = [
             [list(prompt), item.gold, list(item.aliases)]
             for prompt, item in zip(self.prompts, self.practised, strict=True)
         ]
-        return [REWARD, self.task.name, self.steps, self.rows, drawn, asked]
+        return [REWARD, self.task.name, self.steps, self.rows, drawn, fitting]
 
     def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
         """Train an arm in place, or go on in `out`; the curve of the training.
@@ -131,11 +131,11 @@ def training_of(study: TuningStudy, model: Model, data: Data, note: Callable[[st
     assert study.rollout_temperature is not None
     room = study.max_new_tokens or task.max_new_tokens
     # To train on an answer, its last token has to be read too.
-    asked = _fitting(study, data, lambda item: encode(model, task, item, style, room + 1), note)
+    fitting = _fitting(study, data, lambda item: encode(model, task, item, style, room + 1), note)
     return Reward(
         task,
-        [item for item, _ in asked],
-        [prompt for _, prompt in asked],
+        [item for item, _ in fitting],
+        [prompt for _, prompt in fitting],
         style,
         study.steps,
         study.rows,

@@ -28,7 +28,7 @@ def test_what_was_decided_after_how_many_answers_is_claimed_and_of_a_full_table_
     text = told(stopped()[0])
     assert "exceeds the effect for sums" in text
     assert "critical for" not in text
-    assert "only a full table shows which places are critical" in text
+    assert "Only a full table shows which places are critical" in text
     assert "answers were evaluated" in text
     assert "full table" not in told(study()[0])
 

@@ -80,12 +80,13 @@ def part(material: Material) -> Part | None:
     return Part("Which tasks come apart", rows, (), come_apart(pairs), about, "Dissociation")
 
 
-@rule(
-    "A and B come apart in both directions: block L is critical for A and spares B; block M the other way round.",
-    needs="a place that is critical for the one task and spares the other, by its two tests, in both directions",
-)
+@rule
 def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
-    """The double dissociations, the first ones of every model."""
+    """The double dissociations, the first ones of every model.
+
+    Says: A and B come apart in both directions: block L is critical for A and spares B; block M the other way round.
+    Needs: a place that is critical for the one task and spares the other, by its two tests, in both directions
+    """
     for model in dict.fromkeys(pair.model for pair in pairs):
         for pair in [pair for pair in pairs if pair.model == model and pair.double][:MOST]:
             yield Claim(

@@ -129,12 +129,13 @@ def part(material: Material) -> Part | None:
     return Part("Dose and response", table, (), half_left(lines), about, "Doses", own)
 
 
-@rule(
-    "Half of the accuracy [above guessing] on A is left at ×f of block L.",
-    needs=f"blocks that are critical under some factor of at least {FEWEST}; the interval is a bootstrap over items",
-)
+@rule
 def half_left(rows: Sequence[HalfRow]) -> Iterable[Claim]:
-    """Where half is left, the block that needs the least dose first."""
+    """Where half is left, the block that needs the least dose first.
+
+    Says: Half of the accuracy [above guessing] on A is left at ×f of block L.
+    Needs: blocks that are critical under some factor of at least 3; the interval is a bootstrap over items
+    """
     for model, task, unit in dict.fromkeys((row.model, row.task, row.unit) for row in rows):
         own = [row for row in rows if (row.model, row.task, row.unit) == (model, task, unit)]
         known = sorted((row for row in own if row.half.value is not None), key=lambda row: -(row.half.value or 0.0))

@@ -28,14 +28,11 @@ MOST = 5
 """So many parts of blocks are named in a clause."""
 QUESTION = "Does the verdict survive the kind of ablation?"
 STANDS_IN = {
-    "zero": "zero: the place adds nothing",
-    "mean": "mean: it adds its mean over texts of the task, at the first token that over first tokens, at every other"
-    " token that over the others",
-    "position": "position: at every position it adds its mean over these texts at that position",
-    "resample": "resample: at every position it adds what it added at that position of another of these texts; of"
-    " several draws all have to agree",
-    "optimal": "optimal: it adds its mean at the first token, and at every other token the constant that changes the"
-    " model's predictions least, fitted on other texts than the items",
+    "zero": "nothing",
+    "mean": "its mean over texts of the task (first and other tokens apart)",
+    "position": "its mean over these texts at the same position",
+    "resample": "what it added at the same position of another of these texts (of several draws all have to agree)",
+    "optimal": "the constant that changes the model's predictions least, fitted on other texts than the items",
 }
 """What each kind of ablation puts in the place of what a place adds."""
 
@@ -129,13 +126,13 @@ def part(material: Material) -> Part | None:
     if not every:
         return None
     kinds = dict.fromkeys(kind for of in every for kind in of.curves)
-    about = f"What stands in for a place: {'; '.join(STANDS_IN[kind] for kind in kinds)}."
+    about = f"What a place adds instead: {'; '.join(f'{kind}: {STANDS_IN[kind]}' for kind in kinds)}."
     shown = [curve.record(cell) for of in every for own in of.curves.values() for curve in own for cell in curve.cells]
     figure = Map("drop", "layer", "factor", "marked", panel=("model", "task", "unit"), wide=True).figure(shown, "kinds")
     rows = Rows(
         "kinds", [row for of in every for row in _rows(of)], (KindRow,), "Every place under every kind of ablation",
-        "Drops in points. Kinds that differ: exact paired tests on the same items, Holm-corrected over places and pairs"
-        " of kinds (p in the file).", "all", "critical under all kinds",
+        "Kinds that differ: exact paired tests on the same items, Holm-corrected over places and pairs of kinds.",
+        "all", "critical under all kinds",
     )  # fmt: skip
     own = tuple(filter(None, (figure,)))
     return Part(QUESTION, rows, (), survive(every), about, "Kinds", own, wide=True)
@@ -159,16 +156,16 @@ def _drop(cells: Sequence[Cell]) -> float | None:
     return fmean(drops) if len(drops) == len(cells) else None
 
 
-@rule(
-    "Blocks L are critical for A under zero, mean and resample alike; block M under zero [alone].",
-    "No block is shown to be critical for A under zero, mean or resample.",
-    "Accuracy differs between kinds at block L (zero costs more than mean).",
-    "At no block accuracy is shown to differ between kinds.",
-    needs="each kind's own verdicts, corrected over its places; under one kind alone: spared under every other; kinds"
-    " differ by exact paired tests, Holm-corrected over places and pairs of kinds",
-)
+@rule
 def survive(every: Sequence[Kinds]) -> Iterable[Claim]:
-    """What stays critical whatever the kind, and what does not."""
+    """What stays critical whatever the kind, and what does not.
+
+    Says: Blocks L are critical for A under zero, mean and resample alike; block M under zero [alone]. | No block is
+    shown to be critical for A under zero, mean or resample. | Accuracy differs between kinds at block L (zero costs
+    more than mean). | At no block accuracy is shown to differ between kinds.
+    Needs: each kind's own verdicts, corrected over its places; under one kind alone: spared under every other; kinds
+    differ by exact paired tests, Holm-corrected over places and pairs of kinds
+    """
     curves = [of.first for of in every]
     for of in every:
         unit = f", {wording.UNIT_NAMES[of.first.unit]}" * (len({curve.unit for curve in curves}) > 1)

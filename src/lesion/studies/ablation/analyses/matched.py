@@ -184,42 +184,35 @@ def part(material: Material) -> Part | None:
     return Part("Is it more than a difference in difficulty?", table, (), at_equal_difficulty(every), ABOUT, "Matched")
 
 
-@rule(
-    "At equal difficulty block L is critical for A and spares B.",
-    "At equal difficulty it is not shown that block L is critical for A and spares B.",
-    "No comparison at equal difficulty: only n pairs of items are alike.",
-    needs=f"at least {FEWEST} pairs of items with log-odds within {CALIPER:g} nats; both exact tests on these items,"
-    " Holm-corrected over the blocks of the pair of tasks",
-)
+@rule
 def at_equal_difficulty(every: Sequence[Comparison]) -> Iterable[Claim]:
-    """What stands on matched items; of several factors, of places switched off alone."""
+    """What stands on matched items; of several factors, of places switched off alone.
+
+    Says: At equal difficulty block L is critical for A and spares B. | At equal difficulty it is not shown that block L
+    is critical for A and spares B. | No comparison at equal difficulty: only n pairs of items are alike.
+    Needs: at least 8 pairs of items with log-odds within 0.5 nats; both exact tests on these items, Holm-corrected over
+    the blocks of the pair of tasks
+    """
     zero = {(tasks.model, tasks.unit) for tasks, _ in every if tasks.factor == 0}
     for tasks, own in every:
         if tasks.factor != 0 and (tasks.model, tasks.unit) in zero:
             continue
         alike_items = wording.counted(tasks.pairs, "pair")
-        sentences: tuple[str, ...] = (
-            f"{tasks.skill} and {tasks.other}: no comparison, since only {alike_items} of items are alike.",
-        )
+        few = f"{tasks.skill} and {tasks.other}: no comparison, since only {alike_items} of items are alike."
+        sentences: tuple[str, ...] = (few,)
         if own:
             standing = [place.layer for place in own if place.stands]
-            several = plural(tasks.unit, len(standing))
-            verdict = (
-                f"{places(tasks.unit, standing)} {wording.called(False, 1 + several)} for {tasks.skill} and"
-                f" spare{'s' * (not several)} {tasks.other}"
+            layers = standing or [place.layer for place in own]
+            several = plural(tasks.unit, len(layers))
+            spare = (
+                f"{wording.called(False, 1 + several)} for {tasks.skill} and spare{'s' * (not several)} {tasks.other}"
             )
-            if not standing:
-                layers = [place.layer for place in own]
-                several = plural(tasks.unit, len(layers))
-                verdict = (
-                    f"it is not shown that {places(tasks.unit, layers)} {wording.called(False, 1 + several)} for"
-                    f" {tasks.skill} and spare{'s' * (not several)} {tasks.other}"
-                )
+            verdict = f"{'it is not shown that ' * (not standing)}{places(tasks.unit, layers)} {spare}"
             best = max(own, key=lambda place: (place.stands, place.difference.value or 0.0))
-            lost, other_lost = POINTS.text(best.lost.value), POINTS.text(best.other_lost.value)
+            lost = f"{POINTS.text(best.lost.value)} of {tasks.skill} and {POINTS.text(best.other_lost.value)}"
             sentences = (
                 f"At equal difficulty ({alike_items} of items) {verdict}.",
-                f"Block{wording.SPACE}{best.layer} takes {lost} of {tasks.skill} and {other_lost} of {tasks.other},"
-                f" difference {POINTS.text(best.difference)}.",
+                f"Block{wording.SPACE}{best.layer} takes {lost} of {tasks.other}, difference"
+                f" {POINTS.text(best.difference)}.",
             )
         yield Claim(sentences, subject=tasks.model * (len({other.model for other, _ in every}) > 1))

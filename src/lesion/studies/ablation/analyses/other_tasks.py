@@ -13,7 +13,6 @@ from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
 from lesion.studies.ablation.analyses.invariance import STANDING
 from lesion.studies.ablation.invariance.judged import between_claimed
-from lesion.studies.ablation.invariance.measured import FAR
 from lesion.studies.ablation.invariance.result import BetweenTasks, FamilyResult
 from lesion.studies.ablation.result import Material
 
@@ -31,15 +30,15 @@ class InModel(Row):
     claimed: bool
 
 
-@rule(
-    "Cutting a block critical for A costs it S % of its accuracy on average, other tasks T %.",
-    "… nearly all of it through blocks that are critical for both.",
-    "Whether others lose less than half as much cannot be told.",
-    needs=f"what the other task loses ÷ what A loses, at the blocks critical for A: below {FAR:g} by its bootstrap"
-    " interval over items in every model and task (far less), above it in one (not)",
-)
+@rule
 def less_elsewhere(families: Sequence[FamilyResult]) -> Iterable[Claim]:
-    """What the tasks that a family's word is about lose at their critical blocks, against what other tasks do."""
+    """What the tasks that a family's word is about lose at their critical blocks, against what other tasks do.
+
+    Says: Cutting a block critical for A costs it S % of its accuracy on average, other tasks T %. | … nearly all of it
+    through blocks that are critical for both. | Whether others lose less than half as much cannot be told.
+    Needs: what the other task loses ÷ what A loses, at the blocks critical for A: below 0.5 by its bootstrap interval
+    over items in every model and task (far less), above it in one (not)
+    """
     for family in families:
         entries = between_claimed(family.tasks, family.between_tasks)
         if not entries or family.verdict.between is None:

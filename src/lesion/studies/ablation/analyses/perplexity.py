@@ -67,13 +67,14 @@ def rows(summary: AblationSummary) -> Rows:
     )  # fmt: skip
 
 
-@rule(
-    "The perplexity of T is multiplied by N without block L and by M without block K.",
-    "It is not a finite number without block K.",
-    needs="the largest ratios, with their intervals from the spread between texts",
-)
+@rule
 def what_raises_it(every: Sequence[Sweep]) -> Iterable[Claim]:
-    """The places without which a text is hardest to predict."""
+    """The places without which a text is hardest to predict.
+
+    Says: The perplexity of T is multiplied by N without block L and by M without block K. | It is not a finite number
+    without block K.
+    Needs: the largest ratios, with their intervals from the spread between texts
+    """
     scored = [of for of, *_ in every]
     edits = {(cells[0].unit, cells[0].factor) for *_, cells in every}
     for of, text, cells in every:

@@ -17,14 +17,17 @@ from lesion.studies.ablation.plan.result import Outcome, Planned, Prospect
 from lesion.studies.ablation.result import Material
 
 
-@rule(
-    "Confirmed: N of M expectations written down before any answer (K not measured yet).",
-    "Confirmed: N of M expectations; they were written down after K answers, so that they are no plan.",
-    "Not confirmed: block L is critical for A; a loss of S % or more would have been called critical.",
-    needs=RULE,
-)
+@rule
 def planned(plan: Planned) -> Iterable[Claim]:
-    """How many expectations are confirmed, the clearest of them, and what the test of one that is not could find."""
+    """How many expectations are confirmed, the clearest of them, and what the test of one that is not could find.
+
+    Says: Confirmed: N of M expectations written down before any answer (K not measured yet). | Confirmed: N of M
+    expectations; they were written down after K answers, so that they are no plan. | Not confirmed: block L is critical
+    for A; a loss of S % or more would have been called critical.
+    Needs: critical: an exact paired test rejects a loss of 50 % of the baseline's accuracy or less (where answers are
+    chosen: of what it has above chance); spared: one rejects a loss of 25 % or more; p Holm-corrected over the plan's
+    tests, at most 0.05
+    """
     known = [outcome for outcome in plan.outcomes if outcome.confirmed is not None]
     confirmed = [outcome for outcome in known if outcome.confirmed]
     pending = len(plan.outcomes) - len(known)

@@ -56,14 +56,14 @@ def part(material: Material) -> Part | None:
     return Part("What could have been found", table, (), over_clusters(material), short="Power")
 
 
-@rule(
-    "Items of A share n templates; over these, intervals of drops are up to w times as wide.",
-    "Over templates the verdict would not stand for block L.",
-    needs=f"at least {clustered_intervals.FEWEST} clusters, and intervals over them at least"
-    f" {clustered_intervals.MATERIAL:g} times as wide as over items",
-)
+@rule
 def over_clusters(material: Material) -> Iterable[Claim]:
-    """Whether verdicts stand if templates, relations or subjects were drawn, not items."""
+    """Whether verdicts stand if templates, relations or subjects were drawn, not items.
+
+    Says: Items of A share n templates; over these, intervals of drops are up to w times as wide. | Over templates the
+    verdict would not stand for block L.
+    Needs: at least 5 clusters, and intervals over them at least 1.1 times as wide as over items
+    """
     models: dict[tuple[str, ...], list[str]] = {}
     for own in alike((curve for curve in material.curves if not curve.stopped), "model", "task"):
         result = own[0].result

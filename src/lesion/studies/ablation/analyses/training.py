@@ -18,14 +18,14 @@ from lesion.studies.ablation.invariance.result import FamilyResult, Onset, axes,
 from lesion.studies.ablation.result import Material
 
 
-@rule(
-    "In the training of M, A is learned between step S and step T, with blocks L critical by then.",
-    "Later block L becomes critical.",
-    "At the end of the training of M no block is shown to be critical for A.",
-    needs="critical at a checkpoint and at all later ones, where the model can do the task",
-)
+@rule
 def over_training(families: Sequence[FamilyResult]) -> Iterable[Claim]:
-    """When a training learned a task, and since when the blocks that are critical at its end are."""
+    """When a training learned a task, and since when the blocks that are critical at its end are.
+
+    Says: In the training of M, A is learned between step S and step T, with blocks L critical by then. | Later block L
+    becomes critical. | At the end of the training of M no block is shown to be critical for A.
+    Needs: critical at a checkpoint and at all later ones, where the model can do the task
+    """
     about = [
         (InFamily(family=family.family, task=task.task), source, [each for each in task.onset if each.source == source])
         for family in families

@@ -22,17 +22,12 @@ from lesion.studies.ablation.sweep import Factor
 MOST = 5
 """So many parts are named in a sentence."""
 MARGIN = decimals(3, "nats")
-HEADS = (
-    "A head is removed or replaced at the input of the attention's output matrix: the other heads and the bias stay."
-    " Heads are named block.head, as 9.6"
-)
+HEADS = "A head is removed or replaced at the input of the attention's output matrix; named block.head, as 9.6"
 WHAT: dict[Unit, str] = {
     "head": HEADS,
     "group": HEADS,
-    "neuron": "A neuron is removed at the input of the MLP's last matrix: the other neurons and the bias stay. Neurons"
-    " are named block.neuron, as 9.306",
-    "expert": "An expert is removed where the router chose it: the routing weights of the others stay as they are, and"
-    " no other expert takes its place. Experts are named block.expert, as 9.6",
+    "neuron": "A neuron is removed at the input of the MLP's last matrix; named block.neuron, as 9.306",
+    "expert": "An expert is removed where the router chose it; no other takes its place; named block.expert, as 9.6",
     "matrix": "A matrix is multiplied, its bias left alone",
 }
 
@@ -62,22 +57,21 @@ def rows(material: Material) -> Rows:
     records = [(Swept.of(curve), *curve.columns(cell)) for curve in material.maps for cell in curve.cells]
     return Rows(
         "parts", records, (Swept, Unedited, Forced, OverClusters, Cell), "Every part",
-        "The corrections are Holm's over all parts of one kind, of one model, task and factor, those too that have no"
-        " answers yet.",
+        "Corrected by Holm's method over all parts of one kind that the study plans.",
         "marked", f"only what {wording.call(True)}" if material.summary.stopped else "critical only", most="size",
         brief=("model", "task", "unit", "factor", "layer", "part", "accuracy", "drop", "outcome", "decided"),
     )  # fmt: skip
 
 
-@rule(
-    "Head L.H is critical for A, of N heads [; heads … change the accuracy].",
-    "No head of N is shown to be critical for A [; it cannot be told].",
-    "The largest drop is D points, at head L.H.",
-    "The difference log p(right) − log p(rival) falls most without head L.H, and rises most without head M.I.",
-    needs="as for blocks, Holm-corrected over all parts of one kind that the study plans",
-)
+@rule
 def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
-    """Which parts are critical and which change anything; of tasks that compare tokens, which move the difference."""
+    """Which parts are critical and which change anything; of tasks that compare tokens, which move the difference.
+
+    Says: Head L.H is critical for A, of N heads [; heads … change the accuracy]. | No head of N is shown to be critical
+    for A [; it cannot be told]. | The largest drop is D points, at head L.H. | The difference log p(right) − log
+    p(rival) falls most without head L.H, and rises most without head M.I.
+    Needs: as for blocks, Holm-corrected over all parts of one kind that the study plans
+    """
     every = [Swept.of(curve) for curve in curves]
     several = len({(curve.unit, curve.factor) for curve in curves}) > 1
     for swept, curve in zip(every, curves, strict=True):

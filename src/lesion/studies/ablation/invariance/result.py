@@ -165,12 +165,6 @@ class Pair(Row):
     top_share: Number
     top_two: int
 
-    @property
-    def shown(self) -> bool:
-        """Whether the orders agree beyond chance, and noise and ties leave an order to compare."""
-        p = self.rho.p_corrected
-        return p is not None and p <= wording.ALPHA and self.true.low is not None
-
 
 class Overlap(Row):
     """The critical layers of two models against chance (`statistics.agreement.Overlap`).
