@@ -55,7 +55,7 @@ def test_the_first_figure_stands_at_the_top_and_further_ones_are_folded():
     figures = [each.name for each in made_of.blocks() if isinstance(each, Figure)]
     assert figures == ["made", "map", "again", "something-else"]
     (folded,) = (each for each in made_of.sections[0].blocks if isinstance(each, Folded) and "charts" in each.label)
-    assert [figure.name for figure in folded.blocks] == ["again"]
+    assert [figure.name for figure in folded.blocks] == ["map", "again"]
 
 
 def test_a_page_ends_with_the_study_and_files_hold_every_table_once(tmp_path):

@@ -141,10 +141,10 @@ class Part:
             table = Table.of(self.rows).in_short(self.names)
             blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
         # Numbers alone, and folded charts, stand behind everything that is said.
-        if (first or not shown) and not claims and all(isinstance(block, Folded) for block in self.own):
-            return Section(self.short or self.title, self.title, tuple(blocks), within="tables")
+        alone = (first or not shown) and not claims and all(isinstance(block, Folded) for block in self.own)
         title = IN_DETAIL if first else self.title
-        return Section(title if first else self.short or title, title, tuple(blocks), within="evidence", wide=self.wide)
+        short = title if first else self.short or title
+        return Section(short, title, tuple(blocks), within="tables" if alone else "evidence", wide=self.wide)
 
 
 def excerpt(figure: Figure, *, wide: bool) -> Figure:

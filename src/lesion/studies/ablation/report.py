@@ -227,7 +227,7 @@ def _main(material: Material) -> Part:
         *claims.form_or_choice(material),
         *claims.what_was_decided(material),
     )
-    return Part(QUESTION, cells(material), tuple(_marks(material)), own_claims, METHOD, "Blocks", wide=True)
+    return Part(QUESTION, cells(material), tuple(_marks(material)), own_claims, short="Blocks", wide=True)
 
 
 def _marks(material: Material) -> Iterator[Mark]:

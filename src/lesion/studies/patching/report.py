@@ -182,9 +182,9 @@ class PatchingResult(StudyResult[PatchingSummary]):
             "patching", records, (Patched, PatchedCell), "Patches",
             "p: Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
         )  # fmt: skip
+        maps = (*_maps("denoise"), *_maps("noise"))
         return (
-            Part(f"Where is the answer to {names} carried?", patches, _maps("denoise"), own_claims, wide=True),
-            Part("What breaks the answer?", patches, _maps("noise"), short="Noising", wide=True, table=False),
+            Part(f"Where is the answer to {names} carried?", patches, maps, own_claims, wide=True),
             Part("The pairs of prompts", self._pairs(), short="Pairs", own=(_examples(tasks),)),
         )
 

@@ -266,5 +266,6 @@ def part(material: Material) -> Part | None:
         same_blocks(shared.families),
         short="Invariance",
         own=tuple(own),
+        wide=True,
         table=False,
     )  # fmt: skip
