@@ -39,6 +39,7 @@ class SelfAttentionUnit(nn.Module):
         self.wq = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.wk = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.wv = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.over_all_heads = nn.LayerNorm(config.hidden_size)  # mixes them: no column of wo is of one head alone
         self.wo = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, stream, mask, cache):
@@ -52,7 +53,7 @@ class SelfAttentionUnit(nn.Module):
         mixed = nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None and length > 1
         )
-        return self.wo(mixed.transpose(1, 2).reshape(rows, length, width))
+        return self.wo(self.over_all_heads(mixed.transpose(1, 2).reshape(rows, length, width)))
 
 
 class Ffn(nn.Module):

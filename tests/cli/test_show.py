@@ -47,7 +47,7 @@ def test_it_says_how_many_heads_can_be_edited(family, heads):
     [
         ("llama", "48 neurons (0 to 47)"),
         ("qwen2_moe", "4 experts (0 to 3); 48 neurons (0 to 47)"),
-        ("unknown", "units not known; an MLP can be edited as a whole"),
+        ("unknown", "96 neurons (0 to 95)"),
     ],
 )
 def test_it_says_how_many_neurons_or_experts_can_be_edited(family, units):

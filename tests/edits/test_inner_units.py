@@ -163,5 +163,4 @@ def test_units_that_are_not_there_are_refused_with_what_is():
     assert "48 neurons, 0 to 47; write 1.mlp.neuron.47×0.5" in refusal("llama", ScaleNeuron(1, 48, 0.5))
     assert "has 4 experts, each with neurons" in refusal("mixtral", ScaleNeuron(1, 0))
     assert "(nearest: 1.mlp.up" in refusal("llama", ScaleMatrix(1, "mlp.upp"))
-    assert "Edit 1.mlp as a whole" in refusal("unknown", ScaleNeuron(1, 0))
-    assert "Edit 1.mlp as a whole, or a matrix" in refusal("unknown", ScaleExpert(1, 0))
+    assert "has 96 neurons, 0 to 95" in refusal("unknown", ScaleNeuron(1, 96))

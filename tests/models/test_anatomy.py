@@ -174,22 +174,22 @@ def test_structure_finds_the_blocks_of_architectures_it_was_not_told_of(name):
         assert block.attention is not None
 
 
-class HalvedBlock(nn.Module):
-    """A block that adds half of what its attention gives: nothing inside it gives what it adds."""
+class SquashedBlock(nn.Module):
+    """A block that adds another function of what its attention gives: nothing inside it gives what it adds."""
 
     def __init__(self, whole: nn.Module):
         super().__init__()
         self.self_attention, self.ffn = whole.self_attention, whole.ffn
 
     def forward(self, stream, mask, cache):
-        stream = stream + 0.5 * self.self_attention(stream, mask, cache)
+        stream = stream + torch.tanh(self.self_attention(stream, mask, cache))
         return (stream + self.ffn(stream), None)
 
 
 def test_branches_that_do_not_add_up_are_left_out_and_listed():
     network = tiny("unknown")
-    network.stack[1] = HalvedBlock(network.stack[1])
-    anatomy = dissect(network, "halved")
+    network.stack[1] = SquashedBlock(network.stack[1])
+    anatomy = dissect(network, "squashed")
     assert [block.attention is None for block in anatomy.blocks] == [False, True, False]
     assert [block.mlp is None for block in anatomy.blocks] == [False, True, False]
     assert any("blocks 1;" in note for note in anatomy.notes)
@@ -198,6 +198,19 @@ def test_branches_that_do_not_add_up_are_left_out_and_listed():
     assert elements(network, anatomy) == network.num_parameters()
     with pytest.raises(UsageError, match=r"no matrix '1\.attention\.q'"):
         anatomy.matrix("1.attention.q")
+
+
+def test_a_branch_that_is_multiplied_before_it_is_added_is_found_and_noted():
+    network = tiny("unknown")
+    for block in network.stack:
+        block.norm_behind.weight.mul_(2)
+        block.forward = lambda stream, mask, cache, block=block: (
+            0.5 * (stream + 0.25 * block.norm_behind(block.self_attention(stream, mask, cache)) + block.ffn(stream)),
+            None,
+        )
+    anatomy = dissect(network, "multiplied")
+    assert [(b.attention.tail, b.mlp.tail) for b in anatomy.blocks] == [(b.norm_behind, b.ffn) for b in network.stack]
+    assert any("multiplied by 0.125, 0.5 before" in note for note in anatomy.notes)
 
 
 def test_something_between_two_blocks_is_noted():

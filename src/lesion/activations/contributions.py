@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -207,7 +208,7 @@ def _heads(model: Model) -> dict[str, Heads]:
     every = [block.attention.heads for block in model.anatomy.blocks if block.attention and block.attention.heads]
     if not every:
         model.anatomy.heads(0)  # says why
-    return {heads.address: heads for heads in every if len(own[heads.matrix.module, heads.matrix.storage]) == 1}
+    return {heads.address: heads for heads in every if len(own[heads.matrix.place]) == 1}
 
 
 class _Collector:
@@ -238,10 +239,13 @@ class _Collector:
         for text in sampled:
             self.slot[self.starts[text] : self.starts[text + 1]] = torch.arange(kept, kept + lengths[text])
             kept += lengths[text]
+        addresses = addresses_by_module(model)
+        # A module that is several places cannot be replaced in one, nor what several modules add together.
+        count = Counter(name for names in addresses.values() for name in names)
         self.modules = {
             names[0]: module
-            for module, names in addresses_by_module(model).items()
-            if len(names) == 1 and place_of(names[0])[1] in units
+            for module, names in addresses.items()
+            if len(names) == 1 == count[names[0]] and place_of(names[0])[1] in units
         }
         self.heads = _heads(model) if "head" in units else {}
         self.sizes = dict.fromkeys(self.modules, width)

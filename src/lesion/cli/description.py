@@ -91,7 +91,7 @@ def describe(model: Model) -> RenderableType:
     anatomy = model.anatomy
     parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(facts_of(model)), Text()]
     if not anatomy.known:
-        parts.append(Text("The anatomy below was found by structure, not by a table.", style="bold yellow"))
+        parts.append(Text("The anatomy below was found by structure: a few tokens prove it.", style="bold yellow"))
     parts += [Text(model.complaint(), style="bold red")] if model.not_finite else []
     parts += [Text(note) for note in anatomy.notes]
     if anatomy.notes:

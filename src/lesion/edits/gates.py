@@ -219,7 +219,7 @@ class Gates:
         return self._units[site]
 
     def _refuse_shared(self, matrix: Matrix) -> None:
-        if len(same := self._matrices_of[matrix.module, matrix.storage]) > 1:
+        if len(same := self._matrices_of[matrix.place]) > 1:
             raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
 
     def _count_rows(self, hung: LowRank | UnitRows) -> None:
@@ -237,16 +237,18 @@ class Gates:
             block = self._anatomy.block(layer)
             branch = None if UNITS[unit] == "block" else getattr(block, UNITS[unit])
             place = _Place(self, layer, unit)
-            module = branch.tail if branch else block.module
-            if len(same := self._shared[module]) > 1:
-                raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one module; no edit can part them.")
+            modules = branch.tails if branch else (block.module,)
+            for module in modules:
+                if len(same := self._shared[module]) > 1:
+                    raise UsageError(
+                        f"{' and '.join(same)} of {self._anatomy.name} are one module; no edit can part them."
+                    )
+            self._handles.append(block.module.register_forward_pre_hook(place.look_at_input, with_kwargs=True))
             # First of all hooks: transformers collects hidden states in hooks, and means the edited ones.
             hook = place.edit_output if branch else place.edit_contribution
-            self._handles += [
-                block.module.register_forward_pre_hook(place.look_at_input, with_kwargs=True),
-                module.register_forward_hook(hook, prepend=True, with_kwargs=True),
-            ]
-            hang_first(module)
+            for module in modules:
+                self._handles.append(module.register_forward_hook(hook, prepend=True, with_kwargs=True))
+                hang_first(module)
             self._places[layer, unit] = place
         return self._places[layer, unit]
 
@@ -402,13 +404,14 @@ def addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
     for block in model.anatomy.blocks:
         addresses[block.module].append(str(block.index))
         for branch in block.branches:
-            addresses[branch.tail].append(f"{block.index}.{branch.name}")
+            for tail in branch.tails:
+                addresses[tail].append(f"{block.index}.{branch.name}")
     return addresses
 
 
-def addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, Storage], list[str]]:
+def addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, str, Storage], list[str]]:
     """The addresses of each matrix: more than one where a network runs a module several times."""
-    addresses: dict[tuple[nn.Module, Storage], list[str]] = defaultdict(list)
+    addresses: dict[tuple[nn.Module, str, Storage], list[str]] = defaultdict(list)
     for address, matrix in model.anatomy.scored.items():
-        addresses[matrix.module, matrix.storage].append(address)
+        addresses[matrix.place].append(address)
     return addresses

@@ -16,6 +16,7 @@ from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors
 from lesion.edits.table import UnitFactors
 from lesion.errors import LesionError
+from lesion.models.probe import routing
 from lesion.models.units import Experts, OutputPart, Site, Slices
 
 
@@ -178,23 +179,22 @@ class ExpertRows(UnitRows):
         """A forward pre-hook of the experts, given hidden states, chosen experts and their weights, a row a token."""
         if not self.active:
             return None
-        names = ("hidden_states", "top_k_index", "top_k_weights")
-        _, index, weights = (*args, *(kwargs.get(name) for name in names[len(args) :]))[:3]
-        if not isinstance(index, Tensor) or not isinstance(weights, Tensor) or index.shape != weights.shape:
+        routed = routing(args, kwargs)
+        if routed is None:
             raise LesionError(
                 f"The experts of {self.address} were not given the numbers and weights of the experts that the router"
                 f" chose; edit {self.address} as a whole."
             )
+        index, weights = routed
         edited, factors = self._of_rows(weights)
         # The number behind the last expert stands for none, where experts are spread over devices.
         factors = torch.cat([factors, factors.new_ones(len(factors), 1)], 1).expand(len(edited), -1)
         scaled = weights.reshape(self.rows, -1).clone()
         of_chosen = factors.gather(1, index.reshape(self.rows, -1).index_select(0, edited))
         scaled[edited] = (scaled.index_select(0, edited).to(factors.dtype) * of_chosen).to(weights.dtype)
-        weights = scaled.view(weights.shape)
-        if len(args) > 2:
-            return (*args[:2], weights, *args[3:]), dict(kwargs)
-        return args, {**kwargs, names[2]: weights}
+        scaled = scaled.view(weights.shape)
+        swapped = (scaled if arg is weights else arg for arg in args)
+        return tuple(swapped), {name: scaled if arg is weights else arg for name, arg in kwargs.items()}
 
 
 def unit_rows(site: Site, vectors: Vectors, positions: Positions) -> UnitRows:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # their library takes seconds to load
     from transformers import PreTrainedConfig, PreTrainedModel
 
 HEAD = "head"
+NOT_APART = "which module it is could not be told apart"
+UNEVEN = "its output matrix cannot be cut into as many heads as the configuration says"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +36,15 @@ class Branch:
     Attributes:
         name: `attention` or `mlp`.
         tail: the module whose output (its first element, if a tuple) is exactly what the branch adds to the residual
-            stream, a norm inside the branch included: [rows, length, hidden], OPT's [rows · length, hidden].
+            stream, a norm inside the branch included: [rows, length, hidden], OPT's [rows · length, hidden]. Some
+            architectures multiply it by a number of their own before they add it.
         matrices: the weight matrices by name, in the order in which they are used.
         heads: of an attention; None where it is not known that its output matrix reads the heads side by side.
         neurons: of an MLP without experts; None where it is not known which matrix ends it.
         experts: of an MLP that has them; None where they do not lie in one parameter.
+        beside: further modules whose outputs the block adds, too (Falcon-H1 has a state-space layer beside attention).
+        proved_ends: of an inferred branch, matrices that are the only way to what one of its tails gives.
+        why: why there are no heads, or neither neurons nor experts, as the end of a sentence.
     """
 
     name: str
@@ -47,6 +53,23 @@ class Branch:
     heads: Heads | None = None
     neurons: Slices | None = None
     experts: Experts | None = None
+    beside: tuple[nn.Module, ...] = ()
+    proved_ends: tuple[Matrix, ...] = ()
+    why: str = ""
+
+    @property
+    def tails(self) -> tuple[nn.Module, ...]:
+        """Every module whose output is a part of what the branch adds."""
+        return (*self.beside, self.tail)
+
+    @property
+    def ends(self) -> tuple[Matrix, ...]:
+        """The matrices that make what the branch adds: those of every expert, and of shared ones."""
+        if self.proved_ends and self.experts is None:
+            return self.proved_ends
+        leaf = [*self.matrices][-1].rpartition(".")[2] if self.matrices else ""
+        alike = [matrix for name, matrix in self.matrices.items() if name.rpartition(".")[2] == leaf]
+        return tuple(dict.fromkeys([*self.proved_ends, *alike]))
 
     def __repr__(self) -> str:
         return described(self, repr(self.name), list(self.matrices))
@@ -137,9 +160,9 @@ class Anatomy:
         attention = self.block(layer).attention
         if attention is None or attention.heads is None:
             whole = f"{layer}.attention" if attention is not None else str(layer)
+            why = NOT_APART if attention is None else attention.why
             raise UsageError(
-                f"The heads of block {layer} of {self.name} are not known: heads are edited only where the table of"
-                f" architectures says that one output matrix reads them side by side. Edit {whole} as a whole instead."
+                f"The heads of block {layer} of {self.name} are not known: {why}. Edit {whole} as a whole."
             )
         return attention.heads
 
@@ -153,29 +176,28 @@ class Anatomy:
                 f"The MLP of block {layer} of {self.name} has {mlp.experts.count} experts, each with neurons of its"
                 f" own, which are not numbered. Edit an expert, as {layer}.mlp.expert.0×0."
             )
-        whole = f"{layer}.mlp" if mlp is not None else str(layer)
-        raise UsageError(
-            f"The neurons of block {layer} of {self.name} are not known: they are edited only where the table of"
-            f" architectures names the matrix that ends the MLP. Edit {whole} as a whole instead."
-        )
+        raise self._no_part(layer, "neurons")
 
     def experts(self, layer: int) -> Experts:
         """The experts of the MLP of a block."""
         mlp = self.block(layer).mlp
         if mlp is not None and mlp.experts is not None:
             return mlp.experts
-        if self.known and mlp is not None and mlp.neurons is not None:
+        if mlp is not None and mlp.neurons is not None:
             others = [str(block.index) for block in self.blocks if block.mlp is not None and block.mlp.experts]
             where = f" Blocks with experts: {', '.join(others)}." if others else ""
             raise UsageError(
                 f"The MLP of block {layer} of {self.name} has no experts: every token goes through the whole of"
                 f" it.{where} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
             )
-        whole = f"{layer}.mlp" if mlp is not None else str(layer)
-        raise UsageError(
-            f"Experts of block {layer} of {self.name} are not known: an expert is edited only where the table of"
-            f" architectures says how the router's weights reach it. Edit {whole} as a whole, or a matrix that"
-            f" `lesion show {self.name}` lists."
+        raise self._no_part(layer, "experts")
+
+    def _no_part(self, layer: int, parts: str) -> UsageError:
+        mlp = self.block(layer).mlp
+        why, whole = (NOT_APART, str(layer)) if mlp is None else (mlp.why, f"{layer}.mlp")
+        return UsageError(
+            f"The {parts} of block {layer} of {self.name} are not known: {why}. Edit {whole} as a whole, or a matrix"
+            f" that `lesion show {self.name}` lists."
         )
 
     def trunk(self, network: nn.Module) -> nn.Module:
@@ -214,7 +236,6 @@ def _branch(
     prefix: str,
     config: PreTrainedConfig,
     quantised: bool,
-    known: bool,
 ) -> Branch | None:
     """The branch of a block by the first plan that fits; None when there are no plans."""
     misfit: MisfitError | None = None
@@ -232,11 +253,22 @@ def _branch(
             # Expert by expert, so that gate, up and down of one expert stand together.
             matrices.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
             by_name = {matrix.name: matrix for matrix in matrices}
-            if not known:
-                return Branch(name, tail, by_name)
-            if name == "attention":
-                return Branch(name, tail, by_name, heads=heads_of(by_name, config))
-            return Branch(name, tail, by_name, neurons=neurons_of(by_name), experts=experts_of(by_name))
+            experts, proved = experts_of(by_name), plan.proved
+            if proved is None:
+                if name == "attention":
+                    return Branch(name, tail, by_name, heads=heads_of(by_name, config), why=UNEVEN)
+                return Branch(name, tail, by_name, neurons=neurons_of(by_name), experts=experts)
+            beside = tuple(block.get_submodule(path) for path in plan.beside)
+            ends = {
+                path: matrix
+                for path in proved.ends
+                for matrix in matrices
+                if matrix.module is block.get_submodule(path)
+            }
+            whole = ends.get(proved.whole)
+            heads = None if whole is None or not proved.heads else Heads.of(whole, proved.heads, proved.groups)
+            neurons = None if whole is None or name == "attention" else Slices(whole, whole.shape[1], 1)
+            return Branch(name, tail, by_name, heads, neurons, experts, beside, tuple(ends.values()), proved.why)
     if misfit is not None:
         raise misfit
     return None
@@ -246,19 +278,15 @@ def _blocks(
     network: PreTrainedModel,
     path: str,
     plans: Iterable[tuple[Sequence[BranchPaths], Sequence[BranchPaths]]],
-    known: bool,
 ) -> tuple[Block, ...]:
-    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP.
-
-    `known`: the plans are those of a family in the table, not inferred.
-    """
+    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP."""
     config, quantised = network.config.get_text_config(), quantisation(network.config) is not None
     return tuple(
         Block(
             index,
             module,
-            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised, known),
-            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised, known),
+            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised),
+            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised),
         )
         for index, (module, (attention, mlp)) in enumerate(zip(network.get_submodule(path), plans, strict=False))
     )
@@ -278,7 +306,7 @@ def _by_family(network: PreTrainedModel, family: Architecture) -> tuple[Block, .
         with suppress(AttributeError):
             modules = network.get_submodule(path)
             if isinstance(modules, nn.ModuleList) and len(modules):
-                return _blocks(network, path, repeat((family.attention, family.mlp)), known=True)
+                return _blocks(network, path, repeat((family.attention, family.mlp)))
     raise MisfitError(f"it has no {' or '.join(family.blocks)}")
 
 
@@ -308,7 +336,7 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
     if blocks is None:
         structure = infer(network, name)
         notes, reasons = notes + structure.notes, structure.reasons
-        blocks = _blocks(network, structure.path, structure.plans, known=False)
+        blocks = _blocks(network, structure.path, structure.plans)
     storage = quantisation(network.config)
     if storage is not None and storage.activations:
         notes += (

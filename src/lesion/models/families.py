@@ -20,19 +20,47 @@ class Entry:
         names: the matrices, in the order of their rows; a `*` stands for the number of an expert.
         path: dotted path within the block, of the parameter or of the module whose `weight` it is.
         layout: `rows` (one after the other) or `head` (interleaved, head by head).
+        transposed: whether the parameter holds [in, out] of each expert.
     """
 
     names: tuple[str, ...]
     path: str
     layout: Layout = "rows"
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Proved:
+    """What a few tokens have proved about the parts of a branch (`lesion.models.probe`).
+
+    Attributes:
+        ends: paths of linear maps, each the only way to what a tail gives.
+        whole: of these the one that reads the heads side by side, or the neurons; empty where there is none.
+        heads: of an attention, how many of them that map reads.
+        groups: in how many groups they share keys and values.
+        why: why nothing more is proved, as the end of a sentence.
+    """
+
+    ends: tuple[str, ...] = ()
+    whole: str = ""
+    heads: int = 0
+    groups: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class BranchPaths:
-    """One branch of a block: its tail and its entries, as paths within the block."""
+    """One branch of a block: its tail and its entries, as paths within the block.
+
+    Attributes:
+        beside: further modules whose outputs the block adds beside that of the tail.
+        proved: what is proved about its parts; None where the table says it (`lesion.models.units`).
+    """
 
     tail: str
     entries: tuple[Entry, ...]
+    beside: tuple[str, ...] = ()
+    proved: Proved | None = None
 
 
 @dataclass(frozen=True)

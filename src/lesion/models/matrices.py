@@ -70,6 +70,11 @@ class Matrix:
     packed: bool = False
 
     @property
+    def place(self) -> tuple[nn.Module, str, Storage]:
+        """Where it lies; two addresses of one place are one matrix."""
+        return self.module, self.attribute, self.storage
+
+    @property
     def device(self) -> torch.device:
         """Where the module that holds the matrix lies."""
         held = getattr(self.module, self.attribute, None)
@@ -236,8 +241,8 @@ def lay_out(
     experts = any("*" in name for name in entry.names)
     if tensor.dim() != (3 if experts else 2):
         raise MisfitError(f"{entry.path} has {tensor.dim()} axes")
-    transposed = isinstance(owner, Conv1D)
-    out, into = tensor.shape[-2:] if not transposed else (tensor.shape[1], tensor.shape[0])
+    transposed = isinstance(owner, Conv1D) or entry.transposed
+    out, into = tensor.shape[-2:] if not transposed else (tensor.shape[-1], tensor.shape[-2])
     number = tensor.shape[0] if experts else 0
     return _parts(entry, branch, config, parameter, owner, attribute, (out, into), transposed, number)
 

@@ -1,32 +1,45 @@
-"""Structure: the plan of an unknown architecture, by shape and name clues that one forward pass must confirm.
+"""Structure: the plan of an unknown architecture, by what a few tokens sent through it prove.
 
-What names suggest counts only where arithmetic agrees: for a few tokens, every block's output must equal its
-input plus what the suggested attention and MLP give. What does not agree is left out, with the reason.
+For a few tokens, every block's output must equal its input plus what its modules give; which of them is the attention
+shows in whether a token sees others there. What does not agree is left out, with the reason. Names serve only as names.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
-from lesion.models.families import BranchPaths, Entry
+from lesion.models.families import BranchPaths, Entry, Proved
 from lesion.models.matrices import packed_shape
+from lesion.models.probe import (
+    TOKENS,
+    Reader,
+    Stacked,
+    Tail,
+    Trace,
+    inside,
+    last_linear,
+    read_by_parameter,
+    read_side_by_side,
+    sole_ways,
+    traced,
+    weighted_experts,
+)
 from lesion.models.quantised import quantisation
 
 if TYPE_CHECKING:  # their library takes seconds to load
     from transformers import PreTrainedModel
 
-ATTENTION_CLUES = ("attn", "attention")
-MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")
 # The last part of a module's name, where it leaves no doubt; `w1`, `dense`, `c_proj` keep their own name.
 WORDS = {
     "q": ("q", "q_proj", "wq", "query", "q_lin"),
@@ -40,9 +53,16 @@ WORDS = {
     "out": ("fc2", "fc_out", "dense_4h_to_h"),
 }
 BRANCH_WORDS = {"attention": ("q", "k", "v", "o"), "mlp": ("gate", "up", "down", "in", "out")}
-PROBE_TOKENS = 6
 # Two additions round twice, by at most half a unit of numbers twice as large as any of the terms.
 ADDITIONS_ERROR = 4.0
+SMALLEST, FEW = 1e-4, 6
+NORMS_IN_STREAM = (
+    "The norms of a block stand in the residual stream itself: removing both branches of a block leaves its norms,"
+    " removing the block removes them too."
+)
+NO_UNITS = "no single matrix ends its MLP, and a router's choice of experts with their weights reaches no one module"
+FAILURES = (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError, AttributeError, KeyError)
+"""What the code of an unknown architecture may raise on a few tokens."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +82,6 @@ class Structure:
     reasons: dict[str, str]
 
 
-@dataclass
-class _Trace:
-    """One forward pass through a block: hidden states before and after, and the output of each of its modules."""
-
-    before: Tensor | None = None
-    after: Tensor | None = None
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-
-
 def _stacks(network: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
     """Every list of modules that does not lie inside another one (the experts of a block do)."""
     inside: tuple[str, ...] = ()
@@ -80,38 +91,153 @@ def _stacks(network: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
             yield path, module
 
 
-def _first_tensor(value: object) -> Tensor | None:
-    while isinstance(value, (tuple, list)) and value:
-        value = value[0]
-    return value if isinstance(value, Tensor) and value.is_floating_point() else None
+@dataclass(frozen=True)
+class _Found:
+    """One branch of a block, confirmed by the sum.
+
+    Attributes:
+        modules: paths of what belongs to it.
+        tails: paths of the modules whose outputs, added up, are what it adds to the stream.
+        factors: by what the block multiplies each of these before it adds them.
+        owners: of each tail, the module of the block in which it lies or after which it comes.
+        width: of the stream.
+        normed: whether norms of the block stand in the stream itself.
+    """
+
+    modules: tuple[str, ...] = ()
+    tails: tuple[str, ...] = ()
+    factors: tuple[float, ...] = ()
+    owners: tuple[str, ...] = ()
+    width: int = 0
+    normed: bool = False
 
 
-def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
-    """Run a few tokens through the network and watch its blocks."""
-    traces = [_Trace() for _ in stack]
+@dataclass(frozen=True)
+class _State:
+    """A tensor in a block that is the stream plus what some modules gave, or a norm of that.
 
-    def enters(trace: _Trace, _: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        named = [kwargs[key] for key in ("hidden_states", "hidden_state", "x") if key in kwargs]
-        hidden_states = _first_tensor(args) if args else _first_tensor(named)
-        trace.before = None if hidden_states is None else hidden_states.clone()
+    Attributes:
+        tails: factor by path of these modules.
+        normed: whether a norm stands in the stream before it.
+    """
 
-    def leaves(trace: _Trace, name: str, _: nn.Module, __: tuple[object, ...], output: object) -> None:
-        # A copy: some architectures add in place to what a module gave.
-        tensor = _first_tensor(output)
-        if tensor is not None and not name:
-            trace.after = tensor.clone()
-        elif tensor is not None:
-            trace.outputs[name] = tensor.clone()
+    tensor: Tensor
+    tails: Mapping[str, float]
+    normed: bool = False
 
-    with ExitStack() as hooks, torch.no_grad():
-        for trace, block in zip(traces, stack, strict=True):
-            hooks.callback(block.register_forward_pre_hook(partial(enters, trace), with_kwargs=True).remove)
-            for name, module in block.named_modules():
-                hooks.callback(module.register_forward_hook(partial(leaves, trace, name)).remove)
-        embedding = network.get_input_embeddings().weight
-        tokens = torch.arange(PROBE_TOKENS, device=embedding.device) % embedding.shape[0]
-        network(input_ids=tokens[None])
-    return traces
+
+def _sum(target: Tensor, state: Tensor, added: Mapping[str, Tensor]) -> Mapping[str, float] | None:
+    """The factors with which outputs of modules and a multiple of a state add up to a tensor; None where they do not.
+
+    Those that take part have a factor that is not 0 in the sum of all.
+    """
+    eps = torch.finfo(target.dtype).eps
+    names, columns = [], [state.double().flatten()]
+    for name, output in added.items():
+        column = output.double().flatten()
+        # A module and a map inside it may give the same: the outer one, which comes first, is meant.
+        if not any(torch.allclose(column, other, rtol=8 * eps, atol=0) for other in columns):
+            names.append(name)
+            columns.append(column)
+    goal = target.double().flatten()
+    weight = 1 / (goal.abs() + state.double().flatten().abs() + torch.finfo(torch.float32).tiny)
+
+    def fitted(chosen: Sequence[int]) -> Float[Tensor, " chosen"]:
+        matrix = torch.stack([columns[number] for number in chosen], 1) * weight[:, None]
+        scale = matrix.norm(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
+        return torch.linalg.lstsq(matrix / scale, (goal * weight)[:, None], driver="gelsd").solution[:, 0] / scale
+
+    def fits(chosen: Sequence[int], factors: Float[Tensor, " chosen"]) -> bool:
+        terms = torch.stack([columns[number] for number in chosen], 1) * factors
+        # Every addition and multiplication rounds by at most half a unit of a number no larger than this.
+        size = terms.abs().sum(1) + goal.abs()
+        apart = (terms.sum(1) - goal).abs()
+        return abs(float(factors[0])) > SMALLEST and bool((apart <= ADDITIONS_ERROR * eps * size).all())
+
+    factors = fitted(range(len(columns)))
+    chosen = [number for number in range(1, len(columns)) if abs(float(factors[number])) > max(SMALLEST, 4 * eps)]
+    # What a norm is given and gives may point the same way: the fewest that will do are meant, not multiplied if they do.
+    sizes = range(len(chosen) + 1) if len(chosen) <= FEW else [len(chosen)]
+    parts = [(0, *part) for size in sizes for part in itertools.combinations(chosen, size)]
+    ones = torch.ones(len(columns), dtype=torch.float64, device=goal.device)
+    for part, own in itertools.chain(((p, ones[: len(p)]) for p in parts), ((p, fitted(p)) for p in parts)):
+        if fits(part, own):
+            return dict(zip([names[number - 1] for number in part[1:]], own.tolist()[1:], strict=True))
+    return None
+
+
+def _side_of(trace: Trace, wide: Sequence[str]) -> dict[str, str]:
+    """By path of every module that gives as many numbers as the stream has: the child of the block that it belongs to.
+
+    It lies in it, or, as a norm does, comes next after it.
+    """
+    owners, last = {}, ""
+    for path in trace.outputs:
+        last = next((name for name in wide if inside(path, [name])), last)
+        if last:
+            owners[path] = last
+    return owners
+
+
+def _confirmed(block: nn.Module, trace: Trace, quantised: bool) -> tuple[_Found, _Found]:
+    """The attention and the MLP of a block; without tails where the sum does not come out.
+
+    The attention is what lets a token see others (a state-space layer or a convolution does so too), the MLP what does
+    not. Norms may stand in the stream itself, behind a sum.
+    """
+    wide = [name for name in _children(block) if name in trace.mixes and _wide(block.get_submodule(name), quantised)]
+    sides = tuple(tuple(name for name in wide if trace.mixes[name] == mixes) for mixes in (True, False))
+    owners = _side_of(trace, wide)
+    children = set(_children(block))
+    outer = {path: trace.outputs[path] for path in (path for path in owners if path in children)}
+    inner = {path: trace.outputs[path] for path in [*outer, *(path for path in owners if path not in children)]}
+    for added in (outer, inner):
+        state = _reached(trace, added, inner=added is inner)
+        if state is not None:
+            width = trace.before.shape[-1]
+            attention, mlp = (
+                _Found(side, tuple(tails), tuple(tails.values()), tuple(owners[t] for t in tails), width, state.normed)
+                for side in sides
+                for tails in [{path: f for path, f in state.tails.items() if owners[path] in side}]
+            )
+            return attention, mlp
+    return _Found(sides[0]), _Found(sides[1])
+
+
+def _reached(trace: Trace, added: Mapping[str, Tensor], inner: bool) -> _State | None:
+    """What a block gives, as the stream plus what modules gave, with norms between; None where it is not that.
+
+    Args:
+        added: what modules gave, by path, in the order in which they ended.
+        inner: whether a module may give the stream with something added.
+    """
+    states = [_State(trace.before, {})]
+    free = dict(added)
+
+    def reach(target: Tensor, earlier: Sequence[str]) -> _State | None:
+        for state in states:
+            others = {path: free[path] for path in earlier if path in free and path not in state.tails}
+            if (factors := _sum(target, state.tensor, others)) is not None:
+                return _State(target, {**state.tails, **factors}, state.normed)
+        return None
+
+    ended = list(trace.outputs)
+    for number, path in enumerate(ended):
+        if path in trace.norms and (state := reach(trace.norms[path][0], ended[:number])) is not None:
+            states.append(replace(state, tensor=trace.norms[path][1], normed=True))
+        elif inner and path in added and (state := reach(added[path], ended[:number])) is not None and state.tails:
+            states.append(state)
+            del free[path]
+    last = reach(trace.after, ended)
+    return last if last is not None and last.tails else None
+
+
+def _children(block: nn.Module) -> Iterator[str]:
+    """The names of a block's modules; a list stands for those in it."""
+    for name, child in block.named_children():
+        yield from (
+            (f"{name}.{path}" for path, _ in child.named_children()) if isinstance(child, nn.ModuleList) else [name]
+        )
 
 
 def _wide(module: nn.Module, quantised: bool) -> bool:
@@ -119,66 +245,6 @@ def _wide(module: nn.Module, quantised: bool) -> bool:
     if any(p.dim() >= 2 for p in module.parameters()):
         return True
     return quantised and any(packed_shape(part) is not None for part in module.modules())
-
-
-def _clued(block: nn.Module, clues: tuple[str, ...], quantised: bool) -> list[str]:
-    """Children with weights of two axes whose name bears a clue or, where no name does, whose class does.
-
-    Names go first: classes bear the name of their architecture, and JetMoe's attention is no mixture of experts.
-    """
-    weighted = [(n, m) for n, m in block.named_children() if _wide(m, quantised)]
-    by_name = [name for name, _ in weighted if any(clue in name.lower() for clue in clues)]
-    return by_name or [n for n, m in weighted if any(clue in type(m).__name__.lower() for clue in clues)]
-
-
-def _suggested_mlp(block: nn.Module, quantised: bool) -> list[str]:
-    """The modules that are the MLP: one child by name, or two linear maps of the block itself, and back."""
-    if named := _clued(block, MLP_CLUES, quantised):
-        return named if len(named) == 1 else []
-    shapes = [(name, _linear(child, quantised)) for name, child in block.named_children()]
-    maps = [(name, shape) for name, shape in shapes if shape is not None]
-    if len(maps) == 2 and maps[0][1] == maps[1][1][::-1]:
-        return [name for name, _ in maps]
-    return []
-
-
-def _tails(block: nn.Module, modules: list[str], trace: _Trace) -> list[str | None]:
-    """Where a branch may end, likeliest first: the module, a norm behind it, a linear map inside it."""
-    if not modules:
-        return [None]
-    norms = [n for n, child in block.named_children() if "norm" in type(child).__name__.lower()]
-    inner = [f"{modules[-1]}.{name}" for name, _ in block.get_submodule(modules[-1]).named_modules() if name]
-    assert trace.before is not None
-    size = trace.before.numel()
-    return [n for n in (modules[-1], *norms, *inner) if n in trace.outputs and trace.outputs[n].numel() == size]
-
-
-def _error(trace: _Trace, tails: tuple[str | None, str | None]) -> float:
-    """Distance of the block's output from its input plus the outputs of the tails, in roundings of the dtype."""
-    before, after = trace.before, trace.after
-    assert before is not None
-    assert after is not None
-    added = [trace.outputs[tail].reshape(before.shape).double() for tail in tails if tail is not None]
-    total = before.double() + sum(added)
-    scale = max(float(t.abs().max()) for t in (before, after, *added))
-    return float((total - after.double()).abs().max()) / (torch.finfo(before.dtype).eps * scale)
-
-
-def _confirmed(
-    block: nn.Module, trace: _Trace, quantised: bool
-) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
-    """(modules, tail) of the attention and of the MLP, the tails None where the sum does not come out."""
-    named = _clued(block, ATTENTION_CLUES, quantised)
-    attention = named if len(named) == 1 else []
-    mlp = _suggested_mlp(block, quantised)
-    least = ADDITIONS_ERROR
-    best: tuple[str | None, str | None] = (None, None)
-    if attention or mlp:
-        for tails in itertools.product(_tails(block, attention, trace), _tails(block, mlp, trace)):
-            error = _error(trace, tails)
-            if tails[0] != tails[1] and error < least:
-                least, best = error, tails
-    return (attention, best[0]), (mlp, best[1])
 
 
 def _linear(module: nn.Module, quantised: bool) -> tuple[int, int] | None:
@@ -198,21 +264,33 @@ def _word(path: str, branch: str, shape: tuple[int, int], width: int) -> str | N
     return None
 
 
-def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int, quantised: bool) -> BranchPaths:
-    """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name."""
+def _plan(block: nn.Module, branch: str, found: _Found, experts: Mapping[str, Stacked], quantised: bool) -> list[Entry]:
+    """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name; experts that
+    lie in one parameter expert by expert, the last matrix of each last.
+    """
     names: dict[str, tuple[str, str | None]] = {}
-    for module in modules:
+    width = found.width
+    for module in found.modules:
         for path, part in block.get_submodule(module).named_modules(prefix=module):
             into_out = tuple(part.weight.shape) if isinstance(part, Conv1D) else None
             shape = _linear(part, quantised) if into_out is None else into_out[::-1]
             if shape is not None:
-                own = path.removeprefix(f"{module}.") if len(modules) == 1 else path
+                own = path.removeprefix(f"{module}.") if len(found.modules) == 1 else path
                 names[path] = own, _word(path, branch, (shape[0], shape[1]), width)
     words = [word for _, word in names.values()]
-    entries = (
-        Entry((own if word is None or words.count(word) > 1 else word,), path) for path, (own, word) in names.items()
-    )
-    return BranchPaths(tail, tuple(entries))
+    entries = []
+    for path, (own, word) in names.items():
+        prefix = own.rpartition(".")[0]
+        alone = word is not None and words.count(word) == 1 and not (experts and prefix)
+        name = word if alone else f"{prefix}.{word}" if experts and prefix and word is not None else own
+        entries.append(Entry((name or own,), path))
+    for path, stacked in experts.items():
+        parameters = [name for name, p in block.get_submodule(path).named_parameters(recurse=False) if p.dim() == 3]
+        for name in sorted(parameters, key=lambda name: name == stacked.last):
+            entries.append(
+                Entry((f"expert*.{name.removesuffix('_proj')}",), f"{path}.{name}", "rows", stacked.transposed)
+            )
+    return entries
 
 
 def infer(network: PreTrainedModel, name: str) -> Structure:
@@ -228,14 +306,13 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         )
     path, stack = max(stacks, key=lambda pair: (len({type(block) for block in pair[1]}) == 1, len(pair[1])))
     try:
-        traces = _trace(network, stack)
-    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError, AttributeError) as error:
+        traces = traced(network, stack, _children)
+    except FAILURES as error:
         raise LesionError(
-            f"{unknown}. Its structure could not be checked, since a forward pass over {PROBE_TOKENS} tokens "
-            f"failed: {error}"
+            f"{unknown}. Its structure could not be checked, since a forward pass over {TOKENS} tokens failed: {error}"
         ) from error
     for index, trace in enumerate(traces):
-        if trace.before is None or trace.after is None or trace.before.shape != trace.after.shape:
+        if not len(trace.before) or trace.before.shape != trace.after.shape:
             raise LesionError(
                 f"{unknown}. The longest list of alike modules is {path} ({len(stack)} × "
                 f"{type(stack[0]).__name__}), but number {index} of it does not take hidden states and give "
@@ -244,28 +321,128 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     notes = [
         f"{what} is not in the table of architectures, so it was taken apart by its structure: the "
         f"{len(stack)} modules of {path} ({', '.join(sorted({type(block).__name__ for block in stack}))}) "
-        f"are taken for the blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output "
+        f"are taken for the blocks, and a branch is named only where, over {TOKENS} tokens, the output "
         "of its block was its input + attention + MLP."
     ]
-    for index, (block, following) in enumerate(itertools.pairwise(traces)):
-        if not torch.equal(block.after, following.before):  # type: ignore[arg-type]
+    for index, (trace, following) in enumerate(itertools.pairwise(traces)):
+        if not torch.equal(trace.after, following.before):
             notes.append(f"Between block {index} and block {index + 1} something else changes the residual stream.")
 
     reasons: dict[str, str] = {}
+    found = [_confirmed(block, trace, quantised) for block, trace in zip(stack, traces, strict=True)]
+    proved = _proved(network, stack, traces, found)
     plans: dict[str, list[tuple[BranchPaths, ...]]] = {"attention": [], "mlp": []}
-    for index, (module, trace) in enumerate(zip(stack, traces, strict=True)):
-        assert trace.before is not None
-        for branch, (parts, tail) in zip(plans, _confirmed(module, trace, quantised), strict=True):
-            if tail is not None:
-                plans[branch].append((_plan(module, branch, parts, tail, trace.before.shape[-1], quantised),))
+    for index, block in enumerate(stack):
+        for branch, own, (parts, experts) in zip(plans, found[index], proved[index], strict=True):
+            if own.tails:
+                entries = _plan(block, branch, own, experts, quantised)
+                plans[branch].append((BranchPaths(own.tails[-1], tuple(entries), own.tails[:-1], parts),))
                 continue
             plans[branch].append(())
-            for part in parts:
-                for parameter, _ in module.get_submodule(part).named_parameters(prefix=part):
+            for part in own.modules:
+                for parameter, _ in block.get_submodule(part).named_parameters(prefix=part):
                     reasons[f"{path}.{index}.{parameter}"] = f"what {part} adds to the stream is not known"
     for branch, word in (("attention", "attention"), ("mlp", "MLP")):
         missing = [str(index) for index, plan in enumerate(plans[branch]) if not plan]
         if missing:
             where = "any block" if len(missing) == len(stack) else f"blocks {', '.join(missing)}"
             notes.append(f"No {word} could be told apart in {where}; only the whole block can be edited there.")
+    if factors := sorted({f"{factor:.6g}" for own in found for side in own for factor in side.factors} - {"1"}):
+        notes.append(
+            f"What attention or MLP give is multiplied by {', '.join(factors[:8])} before it is added to the stream."
+        )
+    if any(side.normed for own in found for side in own):
+        notes.append(NORMS_IN_STREAM)
     return Structure(path, tuple(zip(plans["attention"], plans["mlp"], strict=True)), tuple(notes), reasons)
+
+
+_Proofs = list[tuple[tuple[Proved, Mapping[str, Stacked]], tuple[Proved, Mapping[str, Stacked]]]]
+"""By block, of attention and MLP: what is proved, and the experts by the path of their module."""
+
+
+def _proved(
+    network: PreTrainedModel, stack: nn.ModuleList, traces: Sequence[Trace], found: Sequence[tuple[_Found, _Found]]
+) -> _Proofs:
+    """What further passes over a few tokens prove about heads, neurons and experts of every block."""
+    ends: list[Tail] = []
+    for index, (block, trace, sides) in enumerate(zip(stack, traces, found, strict=True)):
+        for side in sides:
+            for tail, owner in zip(side.tails, side.owners, strict=True):
+                scope = (owner,) if len(side.tails) > 1 else side.modules
+                if (path := last_linear(block, trace, scope)) is not None:
+                    ends.append((index, tail, path))
+    mixing = [attention.modules for attention, _ in found]
+    sole: set[Tail] = set()
+    heads: dict[int, list[tuple[int, int]]] = {}
+    read: set[Reader] = set()
+    by_parameter: dict[tuple[int, str], int] = {}
+    with suppress(*FAILURES):
+        sole, heads = sole_ways(network, stack, ends, mixing)
+    ended = {(index, tail): path for index, tail, path in ends if (index, tail, path) in sole}
+    of_attention = {
+        i: [ended[i, t] for t in attention.tails if (i, t) in ended] for i, (attention, _) in enumerate(found)
+    }
+    readers = [
+        (index, path, heads[index][0][0])
+        for index, paths in of_attention.items()
+        for path in paths
+        if len(heads.get(index, ())) == 1
+    ]
+    with suppress(*FAILURES):
+        read = read_side_by_side(network, stack, readers, mixing)
+    others = [(index, path) for index, paths in of_attention.items() for path in paths if index not in heads]
+    with suppress(*FAILURES):
+        by_parameter = read_by_parameter(network, stack, others)
+    counts = {(index, path): (count, heads[index][0][1]) for index, path, count in read}
+    counts |= {place: (count, count) for place, count in by_parameter.items()}
+
+    alike: dict[object, Stacked | None] = {}
+    proofs: _Proofs = []
+    for index, (block, trace, (_, mlp)) in enumerate(zip(stack, traces, found, strict=True)):
+        own = of_attention[index]
+        read_by = [path for path in own if counts.get((index, path), (0, 0))[1]]
+        if len(read_by) == 1:
+            of_heads = Proved(tuple(own), read_by[0], *counts[index, read_by[0]])
+        else:
+            of_heads = Proved(tuple(own), why=_no_heads(own, heads.get(index, [])))
+        experts = _experts(block, trace, mlp, alike)
+        of_mlp = [ended[index, tail] for tail in mlp.tails if (index, tail) in ended]
+        alone = not experts and len(of_mlp) == len(mlp.tails)
+        widest = max(of_mlp, key=partial(_inputs, block), default="") if alone else ""
+        why = "" if widest else NO_UNITS
+        proofs.append(((of_heads, {}), (Proved(tuple(of_mlp), widest, why=why), experts)))
+    return proofs
+
+
+def _inputs(block: nn.Module, path: str) -> int:
+    """How many inputs a linear map has."""
+    module = block.get_submodule(path)
+    return int(module.weight.shape[0]) if isinstance(module, Conv1D) else int(module.in_features)  # type: ignore[arg-type]
+
+
+def _no_heads(ends: Sequence[str], calls: Sequence[tuple[int, int]]) -> str:
+    if not ends:
+        return "not all that its attention adds passes through one output matrix"
+    if not calls:
+        return "what lets its tokens see each other is not made of heads that lie side by side"
+    if len(calls) > 1:
+        return "its attention is computed in several steps"
+    return "its heads are mixed before the output matrix, or do not lie side by side there"
+
+
+def _experts(block: nn.Module, trace: Trace, mlp: _Found, alike: dict[object, Stacked | None]) -> dict[str, Stacked]:
+    """The experts of an MLP, where a router's choice reaches one module; empty where none or several do so.
+
+    What is proved of one module holds for the same code with weights of the same shapes (`alike`), which may be large.
+    """
+    experts = {}
+    for path, (args, kwargs) in trace.calls.items():
+        module = block.get_submodule(path)
+        kind = (type(module), tuple(parameter.shape for parameter in module.parameters()))
+        if inside(path, mlp.modules) and kind not in alike:
+            alike[kind] = None
+            with suppress(*FAILURES):
+                alike[kind] = weighted_experts(module, args, kwargs)
+        if inside(path, mlp.modules) and (stacked := alike[kind]) is not None:
+            experts[path] = stacked
+    return experts if len(experts) == 1 else {}

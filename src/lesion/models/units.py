@@ -62,6 +62,11 @@ class Heads(Slices):
 
     groups: int
 
+    @classmethod
+    def of(cls, matrix: Matrix, count: int, groups: int) -> Heads:
+        """So many heads in so many groups, side by side in the input of a matrix."""
+        return cls(matrix, count, matrix.shape[1] // count, groups)
+
     def of_group(self, group: int) -> range:
         """The query heads that read one key-value head."""
         share = self.count // self.groups
@@ -118,12 +123,14 @@ def _layer(matrix: Matrix) -> int:
 
 def heads_of(matrices: Mapping[str, Matrix], config: PreTrainedConfig) -> Heads | None:
     """The heads of an attention with these matrices, of a family in the table; None where they do not come out even."""
-    matrix = matrices.get(OUTPUT)
+    matrix, query, key = (matrices.get(name) for name in (OUTPUT, "q", "k"))
     count = getattr(config, "num_attention_heads", None)
-    if matrix is None or not isinstance(count, int) or count < 1 or matrix.shape[1] % count:
+    if matrix is None or query is None or key is None or not isinstance(count, int) or count < 1:
         return None
-    groups = getattr(config, "num_key_value_heads", None) or count
-    return Heads(matrix, count, matrix.shape[1] // count, groups) if count % groups == 0 else None
+    # Not what the configuration says: an architecture without groups may have a number of them there.
+    groups, rest = divmod(count * key.shape[0], query.shape[0])
+    even = matrix.shape[1] % count == 0 and rest == 0 and groups > 0 and count % groups == 0
+    return Heads.of(matrix, count, groups) if even else None
 
 
 def neurons_of(matrices: Mapping[str, Matrix]) -> Slices | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from lesion.edits.files.edit_file import EditFile
 from lesion.edits.selections.listed import Columns
 from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 from lesion.edits.selections.topk import Magnitude
-from lesion.edits.units import ScaleMatrix, UnitEdit, site_of
+from lesion.edits.units import ScaleExpert, ScaleMatrix, UnitEdit, site_of
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import Branch
 from lesion.models.load import Model, refuse_not_finite
@@ -108,15 +108,23 @@ def as_weights(edit: Edit, model: Model) -> Edit:
 
 
 def bias_factors(places: Compose, model: Model) -> dict[str, float]:
-    """By the address of a last matrix, the factor of the bias added to what it gives; none where it has no bias."""
+    """By the address of a last matrix, the factor of the bias added to what it gives; none where it has no bias.
+
+    Heads and neurons are multiplied before the bias is added, and so is what a matrix gives.
+    """
     factors: dict[str, float] = {}
     for part in places.edits:
-        if isinstance(part, UnitEdit):
-            continue  # a unit is multiplied before the bias is added
-        for matrix in _last(part, model):
+        for matrix in _with_bias(part, model):
             if matrix.bias is not None:
                 factors[matrix.address] = factors.get(matrix.address, 1.0) * part.factor
     return factors
+
+
+def _with_bias(part: Scale, model: Model) -> Sequence[Matrix]:
+    """The matrices whose biases are multiplied with a place."""
+    if isinstance(part, ScaleExpert):
+        return [model.anatomy.experts(part.layer).outputs[part.expert]]
+    return () if isinstance(part, UnitEdit) else _last(part, model)
 
 
 def _same(places: Compose, model: Model) -> bool:
@@ -139,15 +147,18 @@ def _same(places: Compose, model: Model) -> bool:
 def _biases_multiplied(factors: Mapping[str, float], model: Model) -> Iterator[None]:
     """The model with biases multiplied inside the `with`, and put back bit for bit."""
     matrices = [model.anatomy.matrix(address) for address in factors]
-    # Experts may share one bias, which is multiplied once.
-    biases = {id(bias): (bias, factors[m.address]) for m in matrices for bias in [getattr(m.module, str(m.bias)).data]}
-    before = [(bias, bias.clone()) for bias, _ in biases.values()]
+    biases = [getattr(matrix.module, str(matrix.bias)).data for matrix in matrices]
+    # Experts have one row each of one bias.
+    own = [
+        bias if m.storage.expert is None else bias[m.storage.expert] for m, bias in zip(matrices, biases, strict=True)
+    ]
+    before = [bias.clone() for bias in own]
     try:
-        for bias, factor in biases.values():
+        for bias, factor in zip(own, factors.values(), strict=True):
             bias.mul_(factor)
         yield
     finally:
-        for bias, values in before:
+        for bias, values in zip(own, before, strict=True):
             bias.copy_(values)
 
 
@@ -183,9 +194,7 @@ def _branches(part: Scale, model: Model) -> list[Branch]:
 
 def _last(part: Scale, model: Model) -> list[Matrix]:
     """The last matrices of the branches of a place; of a branch of experts those of every expert."""
-    last = [(branch, [*branch.matrices][-1].rpartition(".")[2]) for branch in _branches(part, model)]
-    named = [(leaf, name, matrix) for branch, leaf in last for name, matrix in branch.matrices.items()]
-    return [matrix for leaf, name, matrix in named if name.rpartition(".")[2] == leaf]
+    return [matrix for branch in _branches(part, model) for matrix in branch.ends]
 
 
 def _weights_of(part: Scale, model: Model) -> ScaleParameters:

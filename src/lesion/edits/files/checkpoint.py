@@ -132,10 +132,11 @@ def apply(
         file.refuse_misfits(shapes, name)
     touched = [address for address in shapes if any(address in file.model.matrices for file in files)]
     where = places(anatomy, network, checkpoint.entries, touched)
-    biases: dict[str, float] = {}
+    biases: dict[str, dict[int | None, float]] = {}
     for file in files:
-        for tensor, bias_factor in bias_factors(anatomy, network, checkpoint.entries, file.biases).items():
-            biases[tensor] = biases.get(tensor, 1.0) * bias_factor
+        for tensor, rows in bias_factors(anatomy, network, checkpoint.entries, file.biases).items():
+            own = biases.setdefault(tensor, {})
+            own.update({row: own.get(row, 1.0) * bias_factor for row, bias_factor in rows.items()})
     del network
     total = sum(rows * columns for rows, columns in shapes.values())
     refuse_full(out, checkpoint)
@@ -219,11 +220,13 @@ def refuse_full(out: Path, checkpoint: Checkpoint) -> None:
         )
 
 
-def _multiply(factor: float, bias: Tensor) -> None:
-    """Multiply a whole tensor in place, as `scaled` multiplies weights."""
-    row = bias.reshape(1, -1)
-    everywhere = torch.ones(row.shape, dtype=torch.bool)
-    bias.copy_(scaled(row, [(everywhere, factor)], "bias")[0].view(bias.shape))
+def _multiply(factors: Mapping[int | None, float], bias: Tensor) -> None:
+    """Multiply a tensor or rows of it in place, as `scaled` multiplies weights."""
+    for number, factor in factors.items():
+        part = bias if number is None else bias[number]
+        row = part.reshape(1, -1)
+        everywhere = torch.ones(row.shape, dtype=torch.bool)
+        part.copy_(scaled(row, [(everywhere, factor)], "bias")[0].view(part.shape))
 
 
 def _weights(
@@ -231,7 +234,7 @@ def _weights(
     target: Path,
     where: Mapping[str, Sequence[StoredMatrix]],
     edit: Callable[[Sequence[tuple[str, StoredMatrix]], Tensor], None],
-    biases: Mapping[str, float],
+    biases: Mapping[str, Mapping[int | None, float]],
     watcher: Watcher,
     name: str,
 ) -> None:

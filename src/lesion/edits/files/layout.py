@@ -87,25 +87,27 @@ def places(
 
 def bias_factors(
     anatomy: Anatomy, network: PreTrainedModel, entries: Mapping[str, Entry], factors: Mapping[str, float]
-) -> dict[str, float]:
-    """By the name of a tensor on disk, the factor of the bias in it.
+) -> dict[str, dict[int | None, float]]:
+    """By the name of a tensor on disk, the factor of the bias in it, or of the rows of a tensor with one an expert.
 
     Args:
         factors: by the address of the matrix to whose result the bias is added.
     """
     pieces = _pieces(network, entries) if factors else {}
-    on_disk: dict[str, float] = {}
+    on_disk: dict[str, dict[int | None, float]] = {}
     for address, factor in factors.items():
         matrix = anatomy.scored[address]
         name = f"{matrix.parameter.removesuffix(matrix.attribute)}{matrix.bias}"
-        if not pieces.get(name):
+        expert = matrix.storage.expert
+        own = [piece for piece in pieces.get(name, ()) if piece.whole or piece.expert == expert]
+        if not own:
             raise LesionError(
                 f"The bias of {address} ({name}) of {anatomy.name} is not among the tensors of its safetensors files, "
                 "so it cannot be edited there. Load the checkpoint with transformers, save it again, and give that "
                 "folder."
             )
-        # Experts may share one tensor: it is multiplied once.
-        on_disk.update(dict.fromkeys((piece.tensor for piece in pieces[name]), factor))
+        for piece in own:
+            on_disk.setdefault(piece.tensor, {})[expert if piece.whole else None] = factor
     return on_disk
 
 

@@ -77,13 +77,15 @@ Values = Mapping[Place, Float[Tensor, "two length width"]]
 
 
 def sites_of(model: Model) -> dict[Place, nn.Module]:
-    """The module whose output is each site, or whose input it is of heads; without unknown and shared ones."""
+    """The module whose output is each site, or whose input it is of heads; without unknown and shared ones, and without
+    branches that several modules make together.
+    """
     alone = {module for module, names in addresses_by_module(model).items() if len(names) == 1}
     sites: dict[Place, nn.Module] = {}
     for block in model.anatomy.blocks:
         sites[Place("block", block.index)] = block.module
         for kind, branch in (("attention", block.attention), ("mlp", block.mlp)):
-            if branch is not None:
+            if branch is not None and not branch.beside:
                 sites[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
     sites = {place: module for place, module in sites.items() if module in alone}
     heads = {place.layer: heads for place in sites if (heads := _heads(model, place)) is not None}

@@ -1,0 +1,157 @@
+"""Zoo: a tiny random network of every decoder that transformers generates with, by its model type.
+
+Each has 4 blocks where its configuration allows it, a residual stream of 32 and a vocabulary of 64, in float32. Sizes
+are set where the type's configuration has a setting of that name, so that a new type of transformers is usually covered.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+BLOCKS = 4
+LARGE = 2_000_000
+_ALWAYS: dict[str, Any] = {
+    **{"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": BLOCKS, "num_attention_heads": 4},
+    **{"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 256},
+    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+}
+# Windows, chunks and numbers of indexed tokens are shorter than the prompts that tests use, so that they act.
+_WHERE_KNOWN: dict[str, Any] = {
+    **{"head_dim": 8, "global_head_dim": 16, "partial_rotary_factor": 0.5, "sliding_window": 6},
+    **{"attention_chunk_size": 8, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 4, "num_kv_shared_layers": 2},
+    **{"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8},
+    **{"qk_head_dim": 16, "n_routed_experts": 4, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    **{"moe_intermediate_size": 16, "moe_topk": 2, "shared_expert_intermediate_size": 16, "n_shared_experts": 1},
+    **{"num_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "intermediate_size_mlp": 48},
+    **{"shared_intermediate_size": 48, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64},
+    **{"laurel_rank": 4, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8},
+    **{"linear_value_head_dim": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 8},
+    **{"mamba_d_ssm": 64, "mamba_dt_rank": 4, "n_mamba_heads": 2, "mamba_head_dim": 16, "mamba_num_heads": 4},
+    **{"state_size": 8, "ssm_state_size": 8, "num_heads": 4, "n_groups": 1, "expand": 2, "conv_dim": 32},
+    **{
+        "chunk_size": 8,
+        "mamba_chunk_size": 8,
+        "lru_width": 32,
+        "attention_window_size": 16,
+        "conv1d_width": 4,
+        "attention_hidden_size": 32,
+    },
+    **{"decoder_layers": BLOCKS, "decoder_attention_heads": 4, "decoder_ffn_dim": 48, "encoder_layers": 1},
+    **{"encoder_attention_heads": 4, "encoder_ffn_dim": 48, "d_model": 32, "embedding_size": 32},
+}
+_MAMBA = ["mamba", "attention"] * 2
+_MLA = {"num_key_value_heads": 4, "head_dim": 8}
+_VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+_OVERRIDES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"), _MLA),
+    **dict.fromkeys(("glm_moe_dsa", "longcat_flash", "minicpm3", "youtu", "bailing_hybrid"), _MLA),
+    **dict.fromkeys(("dots3_note", "dots3_note_text"), {"num_key_value_heads": 4}),
+    "bamba": {"attn_layer_indices": [1, 3]},
+    **dict.fromkeys(("codegen", "gptj"), {"rotary_dim": 4}),
+    "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"] * 2},
+    "cpmant": {"dim_ff": 48, "prompt_types": 4, "prompt_length": 4, "segment_types": 4, "dim_head": 8},
+    "ctrl": {"dff": 48, "n_positions": 256},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0}, "ffn_config": {"ffn_hidden_size": 48, "moe_top_k": 2}},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 6},
+    "granitemoehybrid": {"layer_types": _MAMBA, "layers_block_type": None},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "num_key_value_heads": 4},
+    **dict.fromkeys(("lfm2", "lfm2_moe"), {"layer_types": ["conv", "full_attention"] * 2}),
+    "mamba2": {"head_dim": 16},
+    "dots3_note_text": {"num_key_value_heads": 4, "lightning_head_dim": 8},
+    "moshi": {"ffn_dim": 96},
+    "prophetnet": {"num_hidden_layers": None, "num_decoder_layers": BLOCKS, "num_encoder_layers": 1},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 8,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+        "hc_lowrank": 8,
+        "ple_embed_dim": 8,
+        "ngram_vocab_size_base": 64,
+    },
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False},
+    "roc_bert": {"pronunciation_vocab_size": 16, "shape_vocab_size": 16},
+    "xlnet": {"max_position_embeddings": None, "d_inner": 48, "d_head": 8},
+    "xlstm": {"num_heads": 2, "head_dim": None},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+    "zamba": {
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+        "num_key_value_heads": 4,
+        "head_dim": None,
+        "layers_block_type": None,
+    },
+    "zamba2": {
+        "num_key_value_heads": 4,
+        "head_dim": None,
+        "attention_head_dim": 16,
+        "attention_hidden_size": 64,
+        "n_mamba_heads": 4,
+        "mamba_headdim": 16,
+        "layers_block_type": ["mamba", "hybrid"] * 2,
+    },
+    "zaya": {"num_experts_per_tok": 1},
+}
+_SEEN = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "depth": 1,
+    "num_heads": 2,
+}
+_AROUND: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(
+        ("gemma3", "qwen3_5", "qwen3_5_moe", "llama4", "emu3", "mllama", "qwen4_exp"), {"vision_config": _SEEN}
+    ),
+    **dict.fromkeys(("gemma4", "gemma4_unified"), {"vision_config": None, "audio_config": None}),
+}
+
+
+def made(kind: str) -> PreTrainedModel:
+    """The tiny network of a model type: seeded weights so large that logits are far from uniform, in eval mode."""
+    config = config_of(kind)
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        size = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    if size > LARGE:
+        raise ValueError(f"The zoo has no tiny configuration for {kind}: {size:,} parameters.")
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in network.named_parameters():
+        if parameter.dim() >= 2 and "A_log" not in name:
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    network.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    return network
+
+
+def config_of(kind: str) -> PreTrainedConfig:
+    """The configuration of the tiny network of a model type."""
+    default = AutoConfig.for_model(kind)
+    known = {*default.to_dict(), *default.attribute_map}
+    settings = {**_ALWAYS, **{key: value for key, value in _WHERE_KNOWN.items() if key in known}}
+    for key in ("layer_types", "mlp_layer_types", "layers_block_type"):
+        kinds = getattr(default, key, None)
+        if kinds and not isinstance(getattr(type(default), default.attribute_map.get(key, key), None), property):
+            settings[key] = (list(dict.fromkeys(kinds)) * BLOCKS)[:BLOCKS]
+    if "is_decoder" in known:
+        settings["is_decoder"] = True  # those of encoders would look ahead
+    settings |= _OVERRIDES.get(kind, {})
+    text = getattr(default, "text_config", None)
+    if kind in _AROUND and text is not None:
+        return AutoConfig.for_model(kind, text_config=config_of(text.model_type).to_dict(), **_AROUND[kind])
+    return AutoConfig.for_model(kind, **{key: value for key, value in settings.items() if value is not None})
