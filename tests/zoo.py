@@ -1,21 +1,19 @@
 """Zoo: a tiny random network of every decoder that transformers generates with, by its model type.
 
 Each has 4 blocks where its configuration allows it, a residual stream of 32 and a vocabulary of 64, in float32. Sizes
-are set where the type's configuration has a setting of that name, so that a new type of transformers is usually covered.
+are set where the type's configuration has a setting of that name, so that most new types are covered.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+NAMES = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 BLOCKS = 4
 LARGE = 2_000_000
 _ALWAYS: dict[str, Any] = {
@@ -47,78 +45,55 @@ _WHERE_KNOWN: dict[str, Any] = {
     **{"decoder_layers": BLOCKS, "decoder_attention_heads": 4, "decoder_ffn_dim": 48, "encoder_layers": 1},
     **{"encoder_attention_heads": 4, "encoder_ffn_dim": 48, "d_model": 32, "embedding_size": 32},
 }
-_MAMBA = ["mamba", "attention"] * 2
-_MLA = {"num_key_value_heads": 4, "head_dim": 8}
-_VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-_OVERRIDES: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"), _MLA),
-    **dict.fromkeys(("glm_moe_dsa", "longcat_flash", "minicpm3", "youtu", "bailing_hybrid"), _MLA),
-    **dict.fromkeys(("dots3_note", "dots3_note_text"), {"num_key_value_heads": 4}),
+_CONV = ["conv", "full_attention"] * 2
+_MAMBA, _MAMBA2 = ["mamba", "attention"] * 2, ["mamba", "hybrid"] * 2
+# What types need beside that, the types in front; None leaves a setting at the type's own.
+_MORE: dict[str, dict[str, Any]] = {
+    "axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite": {"num_key_value_heads": 4},
+    "glm_moe_dsa longcat_flash minicpm3 youtu bailing_hybrid": {"num_key_value_heads": 4},
     "bamba": {"attn_layer_indices": [1, 3]},
-    **dict.fromkeys(("codegen", "gptj"), {"rotary_dim": 4}),
-    "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"] * 2},
+    "codegen gptj": {"rotary_dim": 4},
     "cpmant": {"dim_ff": 48, "prompt_types": 4, "prompt_length": 4, "segment_types": 4, "dim_head": 8},
     "ctrl": {"dff": 48, "n_positions": 256},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0}, "ffn_config": {"ffn_hidden_size": 48, "moe_top_k": 2}},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 6},
     "granitemoehybrid": {"layer_types": _MAMBA, "layers_block_type": None},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "num_key_value_heads": 4},
-    **dict.fromkeys(("lfm2", "lfm2_moe"), {"layer_types": ["conv", "full_attention"] * 2}),
+    "lfm2 lfm2_moe": {"layer_types": _CONV},
     "mamba2": {"head_dim": 16},
-    "dots3_note_text": {"num_key_value_heads": 4, "lightning_head_dim": 8},
     "moshi": {"ffn_dim": 96},
-    "prophetnet": {"num_hidden_layers": None, "num_decoder_layers": BLOCKS, "num_encoder_layers": 1},
     "qwen4_exp_text": {
-        "indexer_n_heads": 2,
-        "indexer_kv_heads": 1,
-        "indexer_head_dim": 8,
-        "indexer_budget": 8,
-        "indexer_compress_ratio": 2,
-        "hc_lowrank": 8,
-        "ple_embed_dim": 8,
-        "ngram_vocab_size_base": 64,
+        **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8},
+        **{"indexer_compress_ratio": 2, "hc_lowrank": 8, "ple_embed_dim": 8, "ngram_vocab_size_base": 64},
     },
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
-    "reformer": {"is_decoder": True, "axial_pos_embds": False},
+    "reformer": {"axial_pos_embds": False},
     "roc_bert": {"pronunciation_vocab_size": 16, "shape_vocab_size": 16},
     "xlnet": {"max_position_embeddings": None, "d_inner": 48, "d_head": 8},
-    "xlstm": {"num_heads": 2, "head_dim": None},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "zamba": {
-        "attn_layer_period": 2,
-        "attn_layer_offset": 1,
-        "attention_hidden_size": 64,
-        "attention_head_dim": 16,
-        "num_key_value_heads": 4,
-        "head_dim": None,
-        "layers_block_type": None,
+        **{"attn_layer_period": 2, "attn_layer_offset": 1, "attention_hidden_size": 64, "attention_head_dim": 16},
+        **{"num_key_value_heads": 4, "head_dim": None, "layers_block_type": None},
     },
     "zamba2": {
-        "num_key_value_heads": 4,
-        "head_dim": None,
-        "attention_head_dim": 16,
-        "attention_hidden_size": 64,
-        "n_mamba_heads": 4,
-        "mamba_headdim": 16,
-        "layers_block_type": ["mamba", "hybrid"] * 2,
+        **{"num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_headdim": 16, "layers_block_type": _MAMBA2},
+        **{"attention_head_dim": 16, "attention_hidden_size": 64, "head_dim": None},
     },
     "zaya": {"num_experts_per_tok": 1},
 }
-_SEEN = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "depth": 1,
-    "num_heads": 2,
+_VISION = {
+    **{"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    **{"depth": 1, "num_heads": 2},
 }
+# Types that hold a text model of the zoo, with what stands beside it.
 _AROUND: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(
-        ("gemma3", "qwen3_5", "qwen3_5_moe", "llama4", "emu3", "mllama", "qwen4_exp"), {"vision_config": _SEEN}
-    ),
-    **dict.fromkeys(("gemma4", "gemma4_unified"), {"vision_config": None, "audio_config": None}),
+    "gemma3 qwen3_5 qwen3_5_moe llama4 emu3 mllama qwen4_exp": {"vision_config": _VISION},
+    "gemma4 gemma4_unified": {"vision_config": None, "audio_config": None},
 }
+
+
+def _of(kind: str, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return next((own for kinds, own in settings.items() if kind in kinds.split()), {})
 
 
 def made(kind: str) -> PreTrainedModel:
@@ -150,8 +125,8 @@ def config_of(kind: str) -> PreTrainedConfig:
             settings[key] = (list(dict.fromkeys(kinds)) * BLOCKS)[:BLOCKS]
     if "is_decoder" in known:
         settings["is_decoder"] = True  # those of encoders would look ahead
-    settings |= _OVERRIDES.get(kind, {})
+    settings |= _of(kind, _MORE)
     text = getattr(default, "text_config", None)
-    if kind in _AROUND and text is not None:
-        return AutoConfig.for_model(kind, text_config=config_of(text.model_type).to_dict(), **_AROUND[kind])
+    if text is not None and (around := _of(kind, _AROUND)):
+        return AutoConfig.for_model(kind, text_config=config_of(text.model_type).to_dict(), **around)
     return AutoConfig.for_model(kind, **{key: value for key, value in settings.items() if value is not None})

@@ -456,9 +456,9 @@ def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
         return torch.empty(0) if output is None else output.reshape(-1, output.shape[-1])
 
     with torch.no_grad():
-        whole, one, other = (given(put).double() for put in (weights, part, weights - part))
-        tolerance = 16 * torch.finfo(weights.dtype).eps * float(whole.abs().max())
-        if not len(whole) or float((one + other - whole).abs().max()) > tolerance or torch.equal(one, whole):
+        whole, one, other = (given(put) for put in (weights, part, weights - part))
+        tolerance = 16 * torch.finfo(whole.dtype).eps * float(whole.abs().max())
+        if not len(whole) or float((one.double() + other - whole).abs().max()) > tolerance or torch.equal(one, whole):
             return None
         for name, parameter in stacked.items():
             for axis in (1, 2):

@@ -126,12 +126,13 @@ class _State:
     normed: bool = False
 
 
-def _sum(target: Tensor, state: Tensor, added: Mapping[str, Tensor]) -> Mapping[str, float] | None:
+def _sum(target: Tensor, state: Tensor, added: Mapping[str, Tensor], plain: bool) -> Mapping[str, float] | None:
     """The factors with which outputs of modules and a multiple of a state add up to a tensor; None where they do not.
 
-    Those that take part have a factor that is not 0 in the sum of all.
+    Those that take part have a factor that is not 0 in the sum of all. With `plain` all factors must be 1.
     """
     eps = torch.finfo(target.dtype).eps
+    least = max(SMALLEST, ADDITIONS_ERROR * eps)
     names, columns = [], [state.double().flatten()]
     for name, output in added.items():
         column = output.double().flatten()
@@ -152,15 +153,14 @@ def _sum(target: Tensor, state: Tensor, added: Mapping[str, Tensor]) -> Mapping[
         # Every addition and multiplication rounds by at most half a unit of a number no larger than this.
         size = terms.abs().sum(1) + goal.abs()
         apart = (terms.sum(1) - goal).abs()
-        return abs(float(factors[0])) > SMALLEST and bool((apart <= ADDITIONS_ERROR * eps * size).all())
+        return abs(float(factors[0])) > least and bool((apart <= ADDITIONS_ERROR * eps * size).all())
 
     factors = fitted(range(len(columns)))
-    chosen = [number for number in range(1, len(columns)) if abs(float(factors[number])) > max(SMALLEST, 4 * eps)]
-    # What a norm is given and gives may point the same way: the fewest that will do are meant, not multiplied if they do.
+    chosen = [number for number in range(1, len(columns)) if abs(float(factors[number])) > least]
+    # What a norm is given and gives may point the same way: the fewest that will do are meant.
     sizes = range(len(chosen) + 1) if len(chosen) <= FEW else [len(chosen)]
-    parts = [(0, *part) for size in sizes for part in itertools.combinations(chosen, size)]
-    ones = torch.ones(len(columns), dtype=torch.float64, device=goal.device)
-    for part, own in itertools.chain(((p, ones[: len(p)]) for p in parts), ((p, fitted(p)) for p in parts)):
+    for part in ((0, *part) for size in sizes for part in itertools.combinations(chosen, size)):
+        own = torch.ones(len(part), dtype=torch.float64, device=goal.device) if plain else fitted(part)
         if fits(part, own):
             return dict(zip([names[number - 1] for number in part[1:]], own.tolist()[1:], strict=True))
     return None
@@ -215,9 +215,9 @@ def _reached(trace: Trace, added: Mapping[str, Tensor], inner: bool) -> _State |
     free = dict(added)
 
     def reach(target: Tensor, earlier: Sequence[str]) -> _State | None:
-        for state in states:
+        for plain, state in itertools.product((True, False), states):
             others = {path: free[path] for path in earlier if path in free and path not in state.tails}
-            if (factors := _sum(target, state.tensor, others)) is not None:
+            if (factors := _sum(target, state.tensor, others, plain)) is not None:
                 return _State(target, {**state.tails, **factors}, state.normed)
         return None
 
