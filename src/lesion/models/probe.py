@@ -338,7 +338,7 @@ def read_side_by_side(
     proved: set[Reader] = set()
 
     def reads(reader: Reader, _: nn.Module, args: tuple[Any, ...]) -> Any:
-        index, _, count = reader
+        index, count = reader[0], reader[2]
         lost = _lost(args[0], rows)[: patterns[index]]
         if _side_by_side(_owners(lost), count):
             proved.add(reader)

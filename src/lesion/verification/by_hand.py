@@ -110,10 +110,10 @@ def _place(model: Model, part: Scale, positions: slice) -> Iterator[None]:
         return stream if given is output else type(output)((stream, *output[1:]))
 
     branch = None if part.unit == "block" else getattr(block, part.unit)
-    module = block.module if branch is None else branch.tail
+    modules = (block.module,) if branch is None else branch.tails
     handles = (
         block.module.register_forward_pre_hook(remember, with_kwargs=True),
-        module.register_forward_hook(multiply),
+        *(module.register_forward_hook(multiply) for module in modules),
     )
     try:
         yield
