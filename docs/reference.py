@@ -497,8 +497,8 @@ def architectures() -> str:
             table(["family", "`model_type` in config.json", "tested with", "notes"], rows),
             "A decoder outside this table is taken apart by [what a few tokens prove]"
             f"(../how-to/parts.md#which-architectures); `lesion show` says so. The tests hold that path to a made-up"
-            f" architecture (`{unknown}`), and heads, neurons, experts and checkpoints to networks edited by hand in the"
-            " families of `tests/edits/test_parts_of_architectures.py`. What cannot be proved is refused.\n",
+            f" architecture (`{unknown}`), and heads, neurons, experts and checkpoints to networks edited by hand in"
+            " the families of `tests/edits/test_parts_of_architectures.py`. What cannot be proved is refused.\n",
             "Trained models of two families, `llama` and `qwen2`, come with the package (`bundled:llama-base`, …). Of"
             " the other families no trained model is part of the test suite.\n",
             "Test files that run over all of these models:\n",
