@@ -114,7 +114,7 @@ def studies() -> dict[str, Callable[[str], Any]]:
     silent: dict[str, Any] = {"progress": False, "dtype": DTYPE}
 
     def ablate(device: str, tasks: Any, **settings: Any) -> Any:
-        result = lesion.ablate(base, tasks, items=6, layers=[0, 3], device=device, **settings, **silent)
+        result = lesion.ablate(base, tasks, items=6, layers=[0, 3], anyway=True, device=device, **settings, **silent)
         columns = ["edit", "task", "item", "text", "finish", "correct"]
         return result.answers[columns].sort_values(columns[:3]).reset_index(drop=True)
 
@@ -152,11 +152,13 @@ def studies() -> dict[str, Callable[[str], Any]]:
         ),
         "patch": lambda device: lesion.patch(base, "induction", items=2, layers=[2], device=device, **silent).table,
         "interact": lambda device: (
-            lesion.interact(base, "primer:arithmetic", items=6, layers=[1, 3, 5], device=device, **silent).table
+            lesion.interact(
+                base, "primer:arithmetic", items=6, layers=[1, 3, 5], anyway=True, device=device, **silent
+            ).table
         ),
         "optimal": lambda device: (
             lesion.ablate(
-                base, "primer:arithmetic", items=3, layers=[3], replace="optimal", device=device, **silent
+                base, "primer:arithmetic", items=3, layers=[3], replace="optimal", anyway=True, device=device, **silent
             ).table
         ),
     }

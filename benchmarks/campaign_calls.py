@@ -200,10 +200,16 @@ def _studies(places: Places, model: Any, sums: str, controls: str) -> Iterator[C
     import lesion
 
     good: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        "ablate": ((model, sums), {"items": 2, "layers": [0], "max_new_tokens": 2}),
+        "ablate": ((model, sums), {"items": 2, "layers": [0], "max_new_tokens": 2, "anyway": True}),
         "isolate": ((model, sums, controls), {"share": 0.1, "samples": 2}),
-        "evaluate": ((model, str(places.edits[0]), sums), {"items": 2, "random_controls": 0, "max_new_tokens": 2}),
-        "truncate": ((model, str(places.choices)), {"matrices": "mlp.up", "layers": 0, "keep": 0.5, "items": 6}),
+        "evaluate": (
+            (model, str(places.edits[0]), sums),
+            {"items": 2, "random_controls": 0, "max_new_tokens": 2, "anyway": True},
+        ),
+        "truncate": (
+            (model, str(places.choices)),
+            {"matrices": "mlp.up", "layers": 0, "keep": 0.5, "items": 6, "anyway": True},
+        ),
         "tune": (
             (str(places.model), "primer:arithmetic"),
             {

@@ -265,11 +265,12 @@ def _studies(places: Places) -> Iterator[Case]:
     )
     few = "items = 2\nmax_new_tokens = 2\n"
     whole = {
-        "layers": f'name = "a"\nmodels = [{model}]\ntasks = [{sums}]\nitems = 2\n[edits]\nlayers = [0]\nfactor = 0.0\n',
+        "layers": f'name = "a"\nmodels = [{model}]\ntasks = [{sums}]\nitems = 2\nanyway = true\n'
+        "[edits]\nlayers = [0]\nfactor = 0.0\n",
         "isolation": f'kind = "isolation"\nname = "a"\nmodel = {model}\nskill = {sums}\ncontrols = [{controls}]\n'
         "share = [0.1]\nsamples = 2\n",
         "truncation": f'kind = "truncation"\nname = "a"\nmodel = {model}\ntasks = [{choices}]\nitems = 6\n'
-        'matrices = ["mlp.up"]\nlayers = [0]\nkeep = [0.5]\n',
+        'anyway = true\nmatrices = ["mlp.up"]\nlayers = [0]\nkeep = [0.5]\n',
         "drift": f'kind = "drift"\nname = "a"\nmodels = [{model}]\ntask = {sums}\nclusters = 3\n'
         f"runs = 1\nstarts = 1\n{few}",
         "tuning": f'kind = "tuning"\nname = "a"\nmodel = {model}\ntask = "primer:arithmetic"\narms = ["critical"]\n'

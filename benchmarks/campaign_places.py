@@ -50,10 +50,11 @@ def commands(places: Places, out: str) -> dict[str, list[str]]:
     model, sums, few = places.model, places.sums, "--items 2 --max-new-tokens 2"
     layers, truncation = places.studies["layers"], places.studies["truncation"]
     lines = {
-        "layers": f"ablate {model} --task {sums} {few} --layers 0,1",
+        "layers": f"ablate {model} --task {sums} {few} --layers 0,1 --anyway",
         "isolation": f"isolate {model} --skill {sums} --control {places.controls} --share 0.1 --samples 2",
-        "evaluation": f"evaluate {model} --task {sums} --edit {places.edits[0]} {few} --random-controls 1",
-        "truncation": f"truncate {model} --task {places.choices} --matrices mlp.up --keep 0.5 --layers 0 --items 6",
+        "evaluation": f"evaluate {model} --task {sums} --edit {places.edits[0]} {few} --random-controls 1 --anyway",
+        "truncation": f"truncate {model} --task {places.choices} --matrices mlp.up --keep 0.5 --layers 0 --items 6"
+        " --anyway",
         "tuning": f"tune {model} --task primer:arithmetic --layers 0 --steps 1 --rows 2 {few} --control-items 2"
         " --ablation-items 2 --validation-items 2",
         "drift": f"drift {model} --task {sums} --clusters 3 --runs 1 --starts 1 {few}",

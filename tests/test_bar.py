@@ -1,5 +1,7 @@
 """The pace of a run is that of its last answers, and nothing is said about it before there is something to go by."""
 
+import itertools
+import math
 import re
 import sys
 import types
@@ -91,6 +93,28 @@ def test_a_pace_that_changed_is_told_as_it_is_now_and_rare_answers_have_one_too(
     for number in range(NEWS):
         rare.see(600.0 * number, number)
     assert rare.rate == pytest.approx(1 / 600)
+
+
+def test_the_time_left_starts_from_an_estimate_and_does_not_jump_when_answers_come_fast_for_a_while():
+    pace, left = Pace(), []
+    pace.see(0.0, 0)
+    pace.expect(1000.0, 0.0, 0)
+    done = 0
+    for second in range(1, 1001):
+        done += 3 if second <= 100 else 1  # 1,200 answers in 1,000 s, the first hundred seconds three times as fast
+        pace.see(float(second), done)
+        minutes, seconds = re.search(r"(\d+):(\d+) left", pace.text(1200 - done)).groups()
+        left.append(60 * int(minutes) + int(seconds))
+    assert max(abs(before - after) for before, after in itertools.pairwise(left)) <= 10
+    assert all(0.65 * (1000 - second) - 1 <= each <= 1.1 * (1000 - second) for second, each in enumerate(left, 1))
+
+
+def test_no_time_is_said_while_an_estimate_is_to_come():
+    pace = Pace()
+    pace.expect(math.inf, 0.0, 0)
+    for second in range(40):
+        pace.see(float(second), second)
+    assert pace.text(60) == "1.0/s"
 
 
 def test_by_default_a_terminal_shows_a_bar_and_a_log_stays_as_it_is(monkeypatch):

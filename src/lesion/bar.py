@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -68,8 +69,10 @@ class Pace:
             now, done = self._seen[-1]
             share = (done - before) / max(1, done - before + left)
             likely = (1 - share) * ((1 - share) * seconds + now - began)
-            return f"{_clock(likely)} left" if rate is None else f"{rate:,.1f}/s, {_clock(likely)} left"
-        return f"{rate:,.1f}/s, {_clock(left / rate)} left" if rate else ""
+        else:
+            likely = left / rate if rate else math.inf
+        clock = f"{_clock(likely)} left" if math.isfinite(likely) else ""
+        return ", ".join(filter(None, [f"{rate:,.1f}/s" if rate else "", clock]))
 
 
 class Bar:

@@ -53,9 +53,12 @@ def amount(size: int | float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time that something may take: `40 s`, `12 min`, `3 h 20 min`."""
+    """A time that something may take: `40 s`, `2 min 10 s`, `12 min`, `3 h 20 min`."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
+    if seconds < 595:
+        minutes, tens = divmod(round(seconds / 10), 6)
+        return f"{minutes} min {10 * tens} s" if tens else f"{minutes} min"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 

@@ -101,3 +101,41 @@ def test_a_study_on_the_command_line_ends_with_its_next_step_and_that_runs(capsy
     assert again.code == 0, again.err
     assert lesion.result(tmp_path / "o").summary.study.edits.kinds == ("mean",)
     assert not again.out.splitlines()[-1].startswith("next:")  # no block is critical to look into
+
+
+def last_line(capsys, *words):
+    done = run(capsys, *words)
+    assert done.code == 0, done.err
+    return done.out.splitlines()[-1]
+
+
+def test_blocks_that_one_skill_needs_under_every_kind_of_ablation_are_tried_on_a_second_skill(capsys, tmp_path):
+    words = ("bundled:llama-base", "--task", "primer:arithmetic", "--items", 20, "--layers", "2,3")
+    last = last_line(capsys, "ablate", *words, "--replace", "mean", "--out", tmp_path / "o")
+    study, out = read(last.removeprefix("next: "))
+    assert out == tmp_path / "o"
+    assert [task.name for task in study.tasks] == ["primer:arithmetic", "primer:atlas"]
+    assert study.edits.kinds == ("mean",)
+
+
+def test_the_range_that_costs_least_is_left_out_of_the_model(capsys, tmp_path):
+    words = ("bundled:llama-base", "--task", "primer:atlas", "--items", 12, "--design", "windows")
+    last = last_line(capsys, "interact", *words, "--out", tmp_path / "o")
+    assert last.startswith("next: lesion apply bundled:llama-base --order ")
+    interactions = lesion.result(tmp_path / "o").summary.interactions
+    first, second = map(int, min(interactions, key=lambda each: each.together.value).places)
+    assert run(capsys, *shlex.split(last.removeprefix("next: lesion "))).code == 0
+    smaller = lesion.load(tmp_path / f"o-without-{first}-{second}")
+    assert len(smaller.anatomy.blocks) == 6
+    kept = [*range(first), *range(second + 1, 8)]
+    whole = lesion.load("bundled:llama-base").network.model.layers
+    for mine, theirs in zip(smaller.network.model.layers, (whole[block] for block in kept), strict=True):
+        assert mine.mlp.up_proj.weight.equal(theirs.mlp.up_proj.weight)
+
+
+def test_an_edit_tried_on_one_task_is_tried_on_a_second(capsys, tmp_path):
+    words = ("bundled:llama-base", "--edit", "5x0", "--task", "primer:arithmetic", "--items", 12)
+    last = last_line(capsys, "evaluate", *words, "--random-controls", 1, "--out", tmp_path / "o")
+    study, _ = read(last.removeprefix("next: "))
+    assert [task.name for task in study.tasks] == ["primer:arithmetic", "primer:atlas"]
+    assert study.edits == ("5x0",)

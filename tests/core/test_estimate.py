@@ -2,12 +2,15 @@
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from commandline import lesion as command
-from lesion.core.estimate import DryRun, Estimate, Estimating
+from lesion.core.estimate import DryRun, Estimate, Estimating, first_items, of_answers
 from lesion.plain import duration
 from lesion.progress import Silent
 
@@ -15,7 +18,17 @@ MODEL = "bundled:llama-instruct"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "1 s"), (89.0, "89 s"), (90.0, "2 min"), (3599.0, "1 h 0 min"), (12e3, "3 h 20 min")]
+    ("seconds", "text"),
+    [
+        (0.2, "1 s"),
+        (89.0, "89 s"),
+        (90.0, "1 min 30 s"),
+        (178.0, "3 min"),
+        (594.0, "9 min 50 s"),
+        (596.0, "10 min"),
+        (3599.0, "1 h 0 min"),
+        (12e3, "3 h 20 min"),
+    ],
 )
 def test_a_time_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -23,7 +36,7 @@ def test_a_time_in_words(seconds: float, text: str) -> None:
 
 def test_the_range_is_the_factor_to_either_side() -> None:
     text = Estimate("answers", 1200, 34_000, 600.0, 1.5, 2 << 20).text
-    assert text.startswith("1,200 answers to come, 34,000 tokens: about 10 min (7 min to 15 min); memory so far")
+    assert text.startswith("1,200 answers to come, 34,000 tokens: about 10 min (6 min 40 s to 15 min); memory so far")
     assert text.endswith("disk 2.0 MiB")
 
 
@@ -57,12 +70,57 @@ def test_a_loop_says_what_it_costs_once_a_few_of_it_are_done(monkeypatch: pytest
     for _ in range(100):
         watcher.answered(1)
     assert len(told.notes) == 1
-    assert told.notes[0].startswith("97 texts to come: about 5 min (4 min to 8 min)")  # 10 s for three
+    assert told.notes[0].startswith(
+        "95 texts to come: about 4 min (2 min 40 s to 6 min)"
+    )  # 10 s for four after the first
     with pytest.raises(DryRun):
         dry(Estimating(told, dry=True))
 
 
 def dry(watcher: Estimating) -> None:
     watcher.begin("m", 100, 0, "texts")
-    for _ in range(3):
+    for _ in range(5):
         watcher.answered(1)
+
+
+def cells(task: str, items: int, edits: int = 4) -> dict[str, Any]:
+    """Pending answers to items of a task under edits, as far as an estimate reads them."""
+    return {
+        f"{task} {item} {edit}": SimpleNamespace(
+            choice=SimpleNamespace(name=task), item=SimpleNamespace(id=str(item)), prompt=(1,) * (10 + item)
+        )
+        for item in range(items)
+        for edit in range(edits)
+    }
+
+
+def rows(part: dict[str, Any]) -> list[Any]:
+    """The answers to pending ones, of five tokens each."""
+    return [SimpleNamespace(task=c.choice.name, item=c.item.id, tokens=5, text="five") for c in part.values()]
+
+
+def estimated(seconds: Callable[[int], float], later: int = 0) -> Estimate:
+    """The estimate where so many answers at once take so many seconds."""
+    work = cells("sums", 100)
+    first = first_items(work, 64)
+    ahead = {key for part in first for key in part}
+    left = {key: cell for key, cell in work.items() if key not in ahead}
+    return of_answers([(part, rows(part), seconds(len(part))) for part in first], left, "answers", {"sums": later})
+
+
+def test_a_batch_that_takes_time_to_fill_and_empty_is_not_taken_for_slow_answers() -> None:
+    estimate = estimated(lambda answers: 6 + 0.5 * answers)
+    assert estimate.seconds == pytest.approx(6 + 0.5 * estimate.count)
+    assert 350 > estimate.count > 300
+
+
+def test_a_slow_start_makes_no_answer_free() -> None:
+    estimate = estimated(lambda answers: 10.0)
+    assert estimate.seconds > 0.3 * 10 / 48 * estimate.count
+
+
+def test_what_follows_counts_in_the_estimate_and_not_in_the_bar() -> None:
+    alone, both = estimated(float), estimated(float, later=1000)
+    assert both.count == alone.count + 1000
+    assert both.seconds == pytest.approx(alone.seconds + 1000)
+    assert both.now == pytest.approx(alone.now) == pytest.approx(alone.seconds)

@@ -32,7 +32,9 @@ def next_step(result: StudyResult) -> str:
         values["out"] = str(result.folder)
         own = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
         return f"{typed(method, own)} {check.options}"
-    other = next(other for other in methods().values() if other.command == check.command)
+    other = next((other for other in methods().values() if other.command == check.command), None)
+    if other is None:  # a command that writes a model
+        return f"{shlex.join(['lesion', check.command, _text(values['MODEL'])])} {check.options}"
     return f"{typed(other, {name: values[name] for name in SHARED if name in values})} {check.options}".strip()
 
 

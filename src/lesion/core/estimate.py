@@ -1,7 +1,8 @@
 """Estimates: what a run will cost, from a few items with all their edits, said once before the rest begins.
 
 Items are exchangeable, and edits are not: so the first part of the work is a few items of every task, by the length of
-their prompts, each under every edit. What they took, times what is left, is the estimate.
+their prompts, each under every edit. To fill and empty a batch costs as much for few answers as for many: so they go in
+two parts, a small one and a larger one, and the difference tells what an answer takes.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import psutil
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from lesion.core.inference import PendingAnswer
     from lesion.core.row import StoredAnswer
 
-SHARE, LEAST = 0.03, 2
+SHARE, LEAST = 0.03, 4
 """Of the items of a task that go first, and how many at least."""
 WORTH = 60
 """Of fewer answers none go first: they are soon given."""
@@ -33,6 +35,8 @@ ROW_BYTES = 600
 """Of a stored answer, beside its text."""
 SOON = 30.0
 """What takes fewer seconds needs no further estimate."""
+FULL = 0.4
+"""An answer in a full batch takes at least this share of what one of those takes that went first."""
 WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
 WITHIN = 1.2
@@ -48,7 +52,7 @@ class Expecting(Protocol):
     """A watcher that wants to know how long the rest may take."""
 
     def expect(self, seconds: float) -> None:
-        """The work that is left may take so many seconds."""
+        """The work that is left may take so many seconds; infinitely many: an estimate is to come."""
         ...
 
 
@@ -63,6 +67,7 @@ class Estimate:
         seconds: they may take.
         factor: by which the truth may differ to either side, from the spread over items.
         disk: bytes they will fill; 0 where nothing is known.
+        now: the seconds of those that come at once, before other work of the study.
     """
 
     what: str
@@ -71,6 +76,7 @@ class Estimate:
     seconds: float
     factor: float
     disk: int = 0
+    now: float = 0.0
 
     @property
     def text(self) -> str:
@@ -85,7 +91,8 @@ class Estimate:
 
 
 def first_items(cells: Mapping[str, PendingAnswer], rows: int) -> list[dict[str, PendingAnswer]]:
-    """Of each task the cells of a few items, by the length of their prompts; empty where there is too little to do.
+    """Of each task the cells of a few items, by the length of their prompts, a quarter of them before the others; empty
+    where there is too little to do.
 
     Args:
         cells: that are pending.
@@ -96,44 +103,63 @@ def first_items(cells: Mapping[str, PendingAnswer], rows: int) -> list[dict[str,
     tasks: dict[str, dict[str, dict[str, PendingAnswer]]] = defaultdict(lambda: defaultdict(dict))
     for key, cell in cells.items():
         tasks[cell.choice.name][cell.item.id][key] = cell
-    return [_few(items, rows) for items in tasks.values() if len(items) > LEAST]
+    return [part for items in tasks.values() if len(items) > LEAST for part in _few(items, rows)]
 
 
-def _few(items: Mapping[str, Mapping[str, PendingAnswer]], rows: int) -> dict[str, PendingAnswer]:
+def _few(items: Mapping[str, Mapping[str, PendingAnswer]], rows: int) -> Iterator[dict[str, PendingAnswer]]:
     edits = max(map(len, items.values()))
     by_length = sorted(items.values(), key=lambda cells: len(next(iter(cells.values())).prompt))
     count = max(LEAST, math.ceil(SHARE * len(by_length)), min(math.ceil(rows / edits), len(by_length) // 4))
     places = [round((place + 0.5) * len(by_length) / count - 0.5) for place in range(count)]
-    return {key: cell for place in places for key, cell in by_length[place].items()}
+    for part in (places[1::4], [place for number, place in enumerate(places) if number % 4 != 1]):
+        yield {key: cell for place in part for key, cell in by_length[place].items()}
 
 
 def of_answers(
     first: Sequence[tuple[Mapping[str, PendingAnswer], Sequence[StoredAnswer], float]],
     left: Mapping[str, PendingAnswer],
     what: str,
+    later: Mapping[str, int] = MappingProxyType({}),
 ) -> Estimate:
     """The estimate for the cells that are left, from those that went first: of each task, its answers and seconds.
 
     A task of which none went first counts as the others do.
+
+    Args:
+        first: those that went first.
+        left: are to come now.
+        what: they are called.
+        later: how many answers to each task other work of the study gives; of tasks that are not among these nothing
+            is known yet, and they are not counted.
     """
-    seconds = tokens = disk = variance = 0.0
-    known = 0
-    for cells, rows, took in first:
-        task = rows[0].task
-        of_task = sum(cell.choice.name == task for cell in left.values())
+    seconds = now = start = tokens = disk = variance = 0.0
+    of_left = Counter(cell.choice.name for cell in left.values())
+    later = {rows[0].task: later[rows[0].task] for _, rows, _ in first if rows[0].task in later}
+    known, to_come = 0, len(left) + sum(later.values())
+    for (small, _, soon), (large, rows, took) in zip(first[::2], first[1::2], strict=True):
+        task, cells = rows[0].task, large
+        each = took / len(rows)
+        if len(large) > len(small):
+            each = min(each, max((took - soon) / (len(large) - len(small)), FULL * each))
+        start = max(start, took - each * len(rows))
+        of_task = of_left[task] + later.get(task, 0)
+        now += of_left[task] * each
         known, share = known + of_task, of_task / len(rows)
         prompts = {cell.item.id: len(cell.prompt) for cell in cells.values()}
         of_items: dict[str, float] = defaultdict(float)
         for row in rows:
             of_items[row.item] += prompts[row.item] + row.tokens
         spread = statistics.stdev(of_items.values()) / statistics.fmean(of_items.values()) if len(of_items) > 1 else 0.0
-        seconds += share * took
+        seconds += of_task * each
         tokens += share * sum(of_items.values())
         disk += share * sum(ROW_BYTES + len(row.text) for row in rows)
-        variance += (share * took * spread / math.sqrt(len(of_items))) ** 2
+        variance += (of_task * each * spread / math.sqrt(len(of_items))) ** 2
     factor = max(WITHIN, 1 + 2 * math.sqrt(variance) / seconds) if seconds else WITHIN
-    more = len(left) / known if known else 1.0
-    return Estimate(what, len(left), round(more * tokens), more * seconds, factor, round(more * disk))
+    more = to_come / known if known else 1.0
+    what = "answers" if later else what
+    return Estimate(
+        what, to_come, round(more * tokens), start + more * seconds, factor, round(more * disk), start + now
+    )
 
 
 class Estimating:
@@ -147,14 +173,13 @@ class Estimating:
     def __init__(self, watcher: Watcher, *, dry: bool = False) -> None:
         self.inner = watcher
         self._dry, self._what, self._said = dry, "", False
-        self._left = self._wanted = self._done = 0
+        self._left = self._wanted = self._done = self._before = 0
         self._began = 0.0
 
     def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """A loop begins."""
         self._left, self._done, self._what = total - stored, 0, what
         self._wanted = max(LEAST + 1, math.ceil(SHARE * self._left))
-        self._began = time.monotonic()
         self.inner.begin(model, total, stored, what)
 
     def answered(self, count: int) -> None:
@@ -165,16 +190,23 @@ class Estimating:
         """
         self.inner.answered(count)
         before, self._done = self._done, self._done + count
-        if before < self._wanted <= self._done < self._left:
+        if not before:  # what is made ready before the first one is done only once
+            self._began, self._before = time.monotonic(), count
+        elif before < self._wanted <= self._done < self._left:
             left = self._left - self._done
-            seconds = (time.monotonic() - self._began) / self._done * left
-            estimate = Estimate(self._what, left, 0, seconds, WIDE)
+            seconds = (time.monotonic() - self._began) / (self._done - self._before) * left
+            estimate = Estimate(self._what, left, 0, seconds, WIDE, now=seconds)
             if self._dry or seconds > SOON:
                 self.say(estimate)
 
     def note(self, text: str) -> None:
         """Handed on."""
         self.inner.note(text)
+
+    def wait(self) -> None:
+        """Nothing is known yet of the time that the work in hand will take."""
+        if isinstance(self.inner, Expecting):
+            self.inner.expect(math.inf)
 
     def say(self, estimate: Estimate) -> None:
         """Say what is left, unless it is little more than what was said before.
@@ -183,7 +215,7 @@ class Estimating:
             DryRun: nothing more is to be done.
         """
         if isinstance(self.inner, Expecting):
-            self.inner.expect(estimate.seconds)
+            self.inner.expect(estimate.now)
         if not self._said or estimate.seconds > SOON:
             self.inner.note(estimate.text)
         self._said = True

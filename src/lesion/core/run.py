@@ -238,6 +238,7 @@ class Evaluation:
         store: where every answer is kept.
         tasks: what the study evaluates; items: of every task, in the order of the draw.
         evaluated: answers computed in this run; planned: answers that the study consists of.
+        later: how many answers to each task, by its name, other work of the study gives after the work in hand.
     """
 
     run: Run
@@ -247,6 +248,7 @@ class Evaluation:
     items: Mapping[TaskChoice, Sequence[Item]]
     evaluated: int = 0
     planned: int = 0
+    later: Mapping[str, int] = field(default_factory=dict)
     _latest: tuple[Model, Engine] | None = None
     _noted: set[str] = field(default_factory=set)
 
@@ -389,14 +391,16 @@ class Evaluation:
             return given
 
         rows = engine.work.batch_size if isinstance(engine, TransformersEngine) else ROWS
-        first = []
-        for part in first_items(cells, rows) if estimated else ():
+        parts, first = first_items(cells, rows) if estimated else [], []
+        if parts:
+            self.run.watcher.wait()
+        for part in parts:
             began = time.monotonic()
             first.append((part, answers(part), time.monotonic() - began))
         ahead = {key for part, _, _ in first for key in part}
         left = {key: cell for key, cell in cells.items() if key not in ahead}
         if first:
-            self.run.watcher.say(of_answers(first, left, what))
+            self.run.watcher.say(of_answers(first, left, what, self.later))
         elif self.run.dry:
             raise DryRun(f"{len(cells):,} {what} are to come, too few for an estimate; the dry run stops here.")
         answers(left)

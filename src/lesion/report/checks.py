@@ -5,7 +5,7 @@ what was not.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lesion.report import wording
 from lesion.report.blocks import Check
@@ -49,6 +49,20 @@ def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str]
     """
     words = ["lesion", command, *models, *flags("--task", tasks)]
     return Check("open", f"{what}: `{shlex.join(words)} {option}`", command, option)
+
+
+def second_skill(what: str, command: str, own: Sequence[str], task: str) -> Check:
+    """That no other skill was tried, with the command that does it, on a task that any model can be given.
+
+    Args:
+        what: to try it for, as a noun.
+        command: of the command line: `ablate`.
+        own: the models, and what else stands before the tasks.
+        task: the only one of the study.
+    """
+    common = ("primer:atlas", "primer:arithmetic") if own[0].startswith("bundled:") else ("induction", "arithmetic:add")
+    second = next(name for name in common if name != task)
+    return untried(what, command, own, (), shlex.join(flags("--task", (task, second))))
 
 
 def flags(flag: str, values: Iterable[str]) -> list[str]:

@@ -59,7 +59,7 @@ def test_every_item_is_asked_once_without_an_edit_and_once_under_each(sums, tini
     assert asked <= spelt
     assert len({request.key for request in oracle.asked}) == CELLS
     assert (outcome.evaluated, outcome.planned, listener.count) == (CELLS, CELLS, CELLS)
-    assert listener.begun == [("tiny:llama", CELLS, 0)]
+    assert listener.begun == [("tiny:llama", CELLS // 4, 0), ("tiny:llama", CELLS, CELLS // 4)]  # the baseline first
 
 
 def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(sums, tinies, tmp_path):

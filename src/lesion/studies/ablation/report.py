@@ -273,6 +273,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for _, r in summary.results}
         yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
     critical = [cell for curve in material.curves for cell in curve.marked]
+    models, tasks = ([choice.name for choice in choices] for choices in (summary.study.models, summary.study.tasks))
     if critical:
         broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
         behind = f"Behind {broken} of the {len(critical)} losses, {WHOLE_SHARE.text(READABLE)} or more of the answers"
@@ -282,18 +283,18 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     if compared := kinds.compared(material.curves):
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
-            tasks = wording.listed(list(dict.fromkeys(stays)))
+            stable = wording.listed(list(dict.fromkeys(stays)))
             layers = ",".join(map(str, sorted({cell.layer for cell in critical})))
             heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
-            further = ("ablate", heads) if critical and "head" not in edits.unit else ()
-            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {tasks}.", *further)
+            further = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
+            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {stable}.", *further)
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
-        study = summary.study
-        models, task_names = ([choice.name for choice in choices] for choices in (study.models[:1], study.tasks))
         what = "Another kind of ablation, such as the mean"
-        yield checks.untried(what, "ablate", models, task_names, "--replace mean")
+        yield checks.untried(what, "ablate", models[:1], tasks, "--replace mean")
+    if critical and len(tasks) == 1:
+        yield checks.second_skill("Whether another skill needs these blocks too", "ablate", models, *tasks)
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}

@@ -58,7 +58,7 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
         if (growth := register(run.folder, study, there)) is not None:
             run.watcher.note(growth)
         chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
-        for chosen in study.models:
+        for number, chosen in enumerate(study.models, start=1):
             model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             swept = study.edits
@@ -79,6 +79,8 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             far = from_base(study, run, chosen)
             about |= {} if far is None else {"distance": far}
             evaluation.add(chosen.name, model, **about)
+            others = (len(study.models) - number) * (1 + len(edits))
+            evaluation.later = {choice.name: others * len(of_task) for choice, of_task in items.items() if others}
             try:
                 _evaluate(study, evaluation, chosen, model, edits, of_tasks)
             except NothingToShow as nothing:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 from typing_extensions import override
 
+from lesion.core.layers import canonical_layers
 from lesion.core.result import StudyResult
 from lesion.report import checks, wording
 from lesion.report.blocks import Check
@@ -364,6 +365,11 @@ class InteractionResult(StudyResult[InteractionSummary]):
         if ends:
             worst = max(ends, key=_unreadable)
             grounds += checks.readable(_unreadable(worst), named(study, worst.places))
+        if least := summary.cheapest_range:
+            kept = canonical_layers([block for block in range(len(summary.places)) if block not in least])
+            order = shlex.join(["--order", kept, "--out", f"{self.folder}-without-{canonical_layers(least)}"])
+            what = f"A smaller model, without {wording.numbered('block', least)}"
+            grounds.append(checks.untried(what, "apply", [study.model.name], (), order))
         if study.factor == 0:
             tasks = [task.name for task in study.tasks]
             weaker = checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5")

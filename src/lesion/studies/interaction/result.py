@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lesion.core.layers import ALL
 from lesion.core.values import Summary
 from lesion.edits.units import part_of, scale_at
 from lesion.report import wording
@@ -240,6 +241,25 @@ class InteractionSummary(Summary):
     def of(self, task: str, design: Design) -> list[Interaction]:
         """The sets of a design on a task."""
         return [each for each in self.interactions if each.task == task and each.design == design]
+
+    @property
+    def cheapest_range(self) -> list[int]:
+        """The consecutive blocks that can best be left out of the model: of all windows the one that costs least on the
+        task that it costs most, where half of every accuracy above guessing is left without it; else none.
+        """
+        study = self.study
+        whole = study.layers == ALL and study.unit == "block" and not study.places and study.factor == 0
+        if not whole or "windows" not in study.design or study.measure != "accuracy":
+            return []
+        shares: dict[tuple[str, ...], float] = {}
+        for each in self.interactions:
+            if each.design == "windows":
+                scale = self.scale(each.task)
+                above = (scale.unedited or 0.0) - (scale.guessing or 0.0)
+                share = (each.together.value or 0.0) / above if above > 0 else 1.0
+                shares[each.places] = max(share, shares.get(each.places, share))
+        least = min(shares, key=shares.__getitem__)
+        return [int(place) for place in least] if shares[least] <= 0.5 else []
 
     def scale(self, task: str) -> TaskScale:
         """The unit of a task's numbers, and between which two they lie."""

@@ -48,7 +48,10 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
         singles = [(place,) for place in places]
         plan = planned(study, places, None)
         _note_many(study, run, plan, sum(map(len, items.values())))
+        others = len({*plan.sets}.difference(singles)) + len(places) * plan.ordered_by_importance
+        evaluation.later = {choice.name: others * len(evaluation.items_of(choice)) for choice in measured}
         order = important(evaluate(singles), places) if plan.ordered_by_importance else ()
+        evaluation.later = {}
         plan = planned(study, places, order)
         answers = evaluate([*singles, *plan.sets])
         guesses = {choice.name: guessing(task, items[choice]) for choice, task in tasks.items()}

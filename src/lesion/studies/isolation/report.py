@@ -42,7 +42,7 @@ from lesion.studies.isolation.result import (
     Selection,
     SuperWeight,
 )
-from lesion.studies.isolation.study import IsolationStudy
+from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
 MOST_MAPS = 16
 """At most so many selections are drawn; the CSV file has them all."""
@@ -144,7 +144,11 @@ class IsolationResult(StudyResult[IsolationSummary]):
             own = [study.model.name, *flags("--edit", study.edits)]
             return untried(what, "evaluate", own, [task.name for task in study.tasks], option)
 
-        return list(_checks(evaluation, self.lines, again))
+        grounds, tasks = list(_checks(evaluation, self.lines, again)), [task.name for task in study.tasks]
+        if isinstance(study, EvaluationStudy) and len(tasks) == 1:
+            own = [study.model.name, *flags("--edit", study.edits)]
+            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, *tasks))
+        return grounds
 
     @property
     @override
@@ -358,7 +362,8 @@ def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[s
         yield Check("good", "The unedited model is above guessing in every task.")
     if few := [task.name for task in answered if task.items < FEW]:
         yield Check("bad", f"Fewer than {FEW} items, so that chance decides much: {wording.listed(few)}.")
-    rates = [(max(each.truncated or 0, each.unparsed or 0), each) for each, _ in measured if each.drawn and each.tried]
+    drawn = [each for each, _ in measured if each.drawn and each.tried]
+    rates = [(max(each.truncated or 0.0, each.unparsed or 0.0), each) for each in drawn]
     if rates:
         rate, worst = max(rates, key=lambda each: each[0])
         yield from checks.readable(rate, f"{worst.under} ({worst.task})")

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from lesion.core import cells
+from lesion.core.cached_answers import gold_of
 from lesion.core.inference import pending_cells
 from lesion.core.run import Evaluation
 from lesion.core.study_file import TaskChoice
@@ -27,7 +28,7 @@ from lesion.engines.engine import Request
 from lesion.report.values import Estimate, Value
 from lesion.statistics.paired import accuracy
 from lesion.studies.truncation.result import Rival
-from lesion.studies.truncation.search import Items, Search
+from lesion.studies.truncation.search import Items, Search, Split
 from lesion.tasks.contrast import forced
 from lesion.tasks.task import Item, Task
 from lesion.tasks.wrapped import Relation, has_relations
@@ -46,6 +47,19 @@ class FirstTokens(Value):
     """The first token of the unedited model's answer to each of some prompts; None of an empty answer."""
 
     tokens: tuple[int | None, ...]
+
+
+def answers_after_the_search(split: Split) -> dict[str, int]:
+    """How many answers to each task the test of the best edit and its rivals take."""
+    counts = {}
+    for choice, task in split.tasks.items():
+        validation, test = len(split.validation[choice]), len(split.test[choice])
+        counts[choice.name] = len(FACTORS) * validation + (1 + DRAWS + 2) * test
+        if task.kind in ("generate", "contrast"):
+            counts[choice.name] += len(FORBIDDEN) * (validation + 2 * test)
+        if task.kind == "generate":
+            counts[gold_of(choice).name] = 2 * test
+    return counts
 
 
 @dataclass

@@ -26,7 +26,7 @@ from lesion.studies.truncation.refusals import (
 )
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.result import BEST, TruncationSummary
-from lesion.studies.truncation.rivals import Rivals
+from lesion.studies.truncation.rivals import Rivals, answers_after_the_search
 from lesion.studies.truncation.search import Search, split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.truncation.summary import followed, summarise
@@ -63,7 +63,9 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
         cache = CachedAnswers(evaluation, study.model, model)
         search = Search(study, cells.cells, parts, cache)
+        evaluation.later = answers_after_the_search(parts)
         search.run()
+        evaluation.later = {}
         search.evaluate("test", search.tested, TESTING)
         rivals = Rivals(search, evaluation, folder).of(next(reversed(search.tested), None))
         summary = summarise(search, model, cells).model_copy(update={"rivals": rivals})
