@@ -67,7 +67,7 @@ def subject(kind: str) -> lesion.Model:
 
 
 def block_of(network: PreTrainedModel, kind: str, layer: int):
-    return attrgetter(str(FAMILIES[kind].get("blocks", "model.layers")))(network)[layer]
+    return attrgetter(str(FAMILIES.get(kind, {}).get("blocks", "model.layers")))(network)[layer]
 
 
 def logits(network: PreTrainedModel) -> Tensor:
@@ -172,6 +172,16 @@ def test_a_neuron_or_an_expert_is_what_its_weights_write(kind):
     assert model.anatomy.neurons(1).count == attrgetter(path)(block_of(model.network, kind, 1)).weight.shape[1]
     network = zeroed(kind, 1, path, 5, 6)
     assert_is(model, "1.mlp.neuron.5×0", (logits(network), words(network)))
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "aria_text"])  # [out, in] and [in, out] of each expert
+def test_gate_and_up_of_experts_are_told_apart(kind):
+    anatomy, network = subject(kind).anatomy, zoo.made(kind)
+    experts = block_of(network, kind, 1).mlp.experts
+    fused, last = (p[2] if kind == "qwen3_moe" else p[2].T for p in experts.parameters() if p.dim() == 3)
+    gate, up = fused.chunk(2)
+    for name, expected in (("gate", gate), ("up", up), ("down", last)):
+        assert torch.equal(anatomy.matrix(f"1.mlp.expert2.{name}").read(), expected), name
 
 
 @pytest.mark.parametrize(

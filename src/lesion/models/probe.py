@@ -8,6 +8,7 @@ belong to which head, and that nothing mixes the heads before. NaN needs no tole
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -428,18 +429,21 @@ class Stacked:
         count: how many.
         last: the name of the parameter with the last matrix of each.
         transposed: whether it holds [in, out] of each.
+        gated: the name of the parameter with the gate and, behind it, the linear part of each; empty where none has.
     """
 
     count: int
     last: str
     transposed: bool
+    gated: str = ""
 
 
 def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stacked | None:
     """The experts of a module that was called with the numbers and weights of those that a router chose.
 
-    Proved are: what the module gives is a sum over the chosen experts, each multiplied by its weight; and which matrix
-    of an expert makes what it gives: without numbers in its first row, the first number of the output alone is lost.
+    Proved are: what the module gives is a sum over the chosen experts, each multiplied by its weight; which matrix of
+    an expert makes what it gives: without numbers in its first row, the first number of the output alone is lost; and
+    which is a gate with a linear part: its second half doubled, and not its first, doubles all that the expert gives.
     """
     routed = routing(args, kwargs)
     stacked = {name: p for name, p in module.named_parameters(recurse=False) if p.dim() == 3}
@@ -460,15 +464,28 @@ def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
         tolerance = 16 * torch.finfo(whole.dtype).eps * float(whole.abs().max())
         if not len(whole) or float((one.double() + other - whole).abs().max()) > tolerance or torch.equal(one, whole):
             return None
-        for name, parameter in stacked.items():
-            for axis in (1, 2):
-                if parameter.shape[axis] != whole.shape[-1]:
-                    continue
-                silent = parameter.clone()
-                silent.select(axis, 0).fill_(torch.nan)
-                lost = given(weights, {name: silent}).isnan()
-                if bool(lost[:, 0].all()) and not bool(lost[:, 1:].any()):
-                    return Stacked(len(parameter), name, axis == 2)
+        for name, axis in itertools.product(stacked, (1, 2)):
+            parameter = stacked[name]
+            if parameter.shape[axis] != whole.shape[-1]:
+                continue
+            silent = parameter.clone()
+            silent.select(axis, 0).fill_(torch.nan)
+            lost = given(weights, {name: silent}).isnan()
+            if not bool(lost[:, 0].all()) or bool(lost[:, 1:].any()):
+                continue
+
+            def from_double(other: str, half: int, axis: int = axis) -> float:
+                doubled = stacked[other].clone()
+                doubled.chunk(2, axis)[half].mul_(2)
+                return float((given(weights, {other: doubled}).double() - 2 * whole).abs().max())
+
+            # In half precision a gate, too, is nearly linear for small numbers; doubling is exact.
+            gated = ""
+            for other in stacked:
+                if other != name and stacked[other].shape[axis] % 2 == 0:
+                    gate, linear = from_double(other, 0), from_double(other, 1)
+                    gated = other if linear <= tolerance and linear < gate / 4 else gated
+            return Stacked(len(parameter), name, axis == 2, gated)
     return None
 
 

@@ -287,9 +287,9 @@ def _plan(block: nn.Module, branch: str, found: _Found, experts: Mapping[str, St
     for path, stacked in experts.items():
         parameters = [name for name, p in block.get_submodule(path).named_parameters(recurse=False) if p.dim() == 3]
         for name in sorted(parameters, key=lambda name: name == stacked.last):
-            entries.append(
-                Entry((f"expert*.{name.removesuffix('_proj')}",), f"{path}.{name}", "rows", stacked.transposed)
-            )
+            words_of = ("gate", "up") if name == stacked.gated else (name.removesuffix("_proj"),)
+            names_of = tuple(f"expert*.{word}" for word in words_of)
+            entries.append(Entry(names_of, f"{path}.{name}", "rows", stacked.transposed))
     return entries
 
 
