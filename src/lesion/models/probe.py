@@ -474,17 +474,17 @@ def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
             if not bool(lost[:, 0].all()) or bool(lost[:, 1:].any()):
                 continue
 
-            def from_double(other: str, half: int, axis: int = axis) -> float:
-                doubled = stacked[other].clone()
+            def from_double(fused: str, half: int, axis: int = axis) -> float:
+                doubled = stacked[fused].clone()
                 doubled.chunk(2, axis)[half].mul_(2)
-                return float((given(weights, {other: doubled}).double() - 2 * whole).abs().max())
+                return float((given(weights, {fused: doubled}).double() - 2 * whole).abs().max())
 
             # In half precision a gate, too, is nearly linear for small numbers; doubling is exact.
             gated = ""
-            for other in stacked:
-                if other != name and stacked[other].shape[axis] % 2 == 0:
-                    gate, linear = from_double(other, 0), from_double(other, 1)
-                    gated = other if linear <= tolerance and linear < gate / 4 else gated
+            for fused in stacked:
+                if fused != name and stacked[fused].shape[axis] % 2 == 0:
+                    gate, linear = from_double(fused, 0), from_double(fused, 1)
+                    gated = fused if linear <= tolerance and linear < gate / 4 else gated
             return Stacked(len(parameter), name, axis == 2, gated)
     return None
 
