@@ -126,12 +126,14 @@ def test_a_key_has_the_strength_of_the_bars_and_names_none_that_is_not_drawn():
     assert not mark.figure([ONE[0], ONE[2]], "drawn").legend
 
 
-def test_the_key_of_a_map_has_the_colours_that_are_drawn():
-    def key(records: list) -> list[tuple[str, str]]:
-        return [(line.name, line.colour) for line in Map("drop", "layer", "model").figure(records, "drawn").legend]
+def test_the_key_of_a_map_has_numbers_in_the_colours_that_are_drawn():
+    def key(records: list) -> list[tuple[str, str, float]]:
+        figure = Map("drop", "layer", "model").figure(records, "drawn")
+        return [(line.name, line.colour, line.area) for line in figure.legend]
 
-    assert key(ONE) == [("above 0", theme.LOSS), ("below 0", theme.GAIN)]
-    assert key(ONE[1:2]) == [("above 0", theme.LOSS)]
+    losses = [("25", theme.LOSS, 0.5), ("50", theme.LOSS, 1.0)]
+    assert key(ONE) == [*losses, ("−6", theme.GAIN, 0.125), ("−12", theme.GAIN, 0.25)]
+    assert key(ONE[1:2]) == losses
 
 
 def test_panels_share_their_axes_and_are_named_by_what_differs():

@@ -6,9 +6,11 @@ Types in figures are 7 to 8 points at that size.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,10 @@ from xml.etree import ElementTree
 
 from lesion import atomic
 from lesion.errors import LesionError
-from lesion.report import drawing, plots, theme, wording
+from lesion.report import drawing, heatmap, plots, theme, wording
 from lesion.report.blocks import Figure
 from lesion.report.drawing import Specification
 from lesion.report.figures import Specified, specify, still
-from lesion.report.table import Table
 
 if TYPE_CHECKING:
     from lesion.core.result import StudyResult
@@ -31,14 +32,18 @@ FORMATS = ("pdf", "svg", "png", "latex", "paragraph")
 POINTS_PER_MM = 72 / 25.4
 TYPE = 7.5
 """Points of the types in a figure."""
-HEIGHT = 110
-"""Of a plot that has no height of its own, in points."""
-MOST_COLUMNS, MOST_ROWS = 6, 12
+HEIGHTS = (110, 80, 60)
+"""Of a plot that has no height of its own, in points; the first with which the figure fits a page."""
+TALLEST = 215.0
+"""Millimetres of a figure: a caption must stand on its page."""
+MOST_COLUMNS, MOST_ROWS = 6, 40
 """Of a table."""
+MOST_CLAIMS = 8
+"""Of a paragraph."""
 PIXELS = 300 / 72
 """Pixels of a PNG to a point: 300 to an inch."""
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "→": r"$\to$"}
-_TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+_TEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {character: f"${character}$" for character in "<>|"}
 _TEX |= {"×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "ρ": r"$\rho$", "τ": r"$\tau$", "α": r"$\alpha$", "÷": "/"}
 _TEX |= {"●": r"$\bullet$", "○": r"$\circ$", "…": r"\ldots{}", "\N{NO-BREAK SPACE}": "~", "–": "--", "·": r"$\cdot$"}
 _TEX |= {"±": r"$\pm$", "Δ": r"$\Delta$", "—": "---", "’": "'"}
@@ -48,7 +53,7 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
     """Write what a paper takes of a result; the paths.
 
     `figure-column.pdf` and `figure-page.pdf` (and `.svg`, `.png`), `table.tex` (booktabs), `paragraph.tex`,
-    `references.bib`, and `paper.tex`, which shows them all and compiles.
+    `references.bib`, and `paper.tex`, which shows them all with their captions and compiles.
 
     Args:
         result: of a study.
@@ -61,18 +66,20 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
     page = result.page()
     figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
     files: dict[str, str | bytes] = {}
+    captions: dict[str, str] = {}
     pictures = [kind for kind in ("pdf", "svg", "png") if kind in formats]
     if figure is not None and pictures:
         for name, width in WIDTHS.items():
-            drawn = printed(figure, width)
+            drawn, panels = printed(figure, width)
             files |= {f"figure-{name}.{kind}": _picture(drawn, kind) for kind in pictures}
+            captions[name] = caption(figure, panels)
     if "latex" in formats:
-        files["table.tex"] = table(result.shown())
+        files["table.tex"], captions["table"] = table(result)
     if "paragraph" in formats:
         files["paragraph.tex"] = paragraph(result)
-        files["references.bib"] = references(result.summary.kind)
+        files["references.bib"] = references(result)
     if {"latex", "paragraph"} <= {*formats}:
-        files["paper.tex"] = document(result.question, figure is not None and "pdf" in formats, result.summary.kind)
+        files["paper.tex"] = document(result, captions, figure is not None and "pdf" in formats)
     if not files:
         raise LesionError(f"{result.folder} has no figure to draw; leave the formats out for its table and paragraph.")
     try:
@@ -84,37 +91,56 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
     return [out / name for name in files]
 
 
-def printed(figure: Figure, width: float) -> str:
-    """A figure as SVG, so many millimetres wide, with types of `TYPE` points; a pixel is a point."""
-    target = width * POINTS_PER_MM
-    columns = 1 if width < 120 else figure.columns
-    inner = target / columns - 60.0
-    drawn = ""
-    for _ in range(6):  # what stands beside the plots, axes and titles, does not grow with them
-        drawn = drawing.svg(_specified(figure, columns, inner, target))
-        excess = _width(drawn) - target
-        if abs(excess) < 1 or inner - excess / columns < 40:
+def printed(figure: Figure, width: float) -> tuple[str, int]:
+    """A figure as SVG, so many millimetres wide, with types of `TYPE` points; and how many of its panels fit a page.
+
+    A pixel is a point.
+    """
+    target, tallest = width * POINTS_PER_MM, TALLEST * POINTS_PER_MM
+    whole = replace(figure, columns=1 if width < 120 else figure.columns)
+    inner, drawn = _fitted(whole, target)
+    for height in HEIGHTS[1:]:
+        if _size(drawn, "height") > tallest:
+            drawn = drawing.svg(_specified(whole, inner, height))
+    count = len(whole.panels)
+    while _size(drawn, "height") > tallest and count > whole.columns:
+        rows = math.ceil(count / whole.columns)
+        count = whole.columns * max(1, min(rows - 1, int(rows * tallest / _size(drawn, "height"))))
+        shown = replace(whole, panels=whole.panels[:count])
+        drawn = drawing.svg(_specified(shown, inner, HEIGHTS[-1]))
+    return drawing.svg_file(drawn), count
+
+
+def _fitted(figure: Figure, target: float) -> tuple[float, str]:
+    """How wide the plots are in a figure of a width in points, and the figure."""
+    inner = target / figure.columns - 60.0
+    drawn = drawing.svg(_specified(figure, inner, HEIGHTS[0]))
+    for _ in range(5):  # what stands beside the plots, axes and titles, does not grow with them
+        excess = (_size(drawn, "width") - target) / figure.columns
+        if abs(excess) < 0.5 or inner - excess < 40:
             break
-        inner -= excess / columns
-    return drawing.svg_file(drawn)
+        inner -= excess
+        drawn = drawing.svg(_specified(figure, inner, HEIGHTS[0]))
+    return inner, drawn
 
 
-def _specified(figure: Figure, columns: int, inner: float, whole: float) -> Specification:
+def _specified(figure: Figure, inner: float, height: int) -> Specification:
     own: Specified = {}
-    bare = replace(figure, columns=columns)
-    specify(bare, own)
+    specify(figure, own)
     panels, legends = [], []
-    for panel in bare.panels:
-        charts = [_sized(still(own[id(chart)]), inner) for chart in panel.charts]
+    for panel in figure.panels:
+        charts = [_sized(_legible(own[id(chart)], inner), inner) for chart in panel.charts]
         if panel.legend:
             legends.append(drawing.specification(plots.legend(panel.legend, round(inner))))
             charts.append(still(legends[-1]))
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
         panels.append({"vconcat": charts, "spacing": 3} if len(charts) > 1 else charts[0])
-    drawn: Specification = panels[0] if len(panels) == 1 else {"concat": panels, "columns": columns, "spacing": 8}
+    drawn: Specification = (
+        panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, "spacing": 8}
+    )
     if figure.legend:
-        legends.append(drawing.specification(plots.legend(figure.legend, round(whole - 75))))
+        legends.append(drawing.specification(plots.legend(figure.legend, round(inner * figure.columns))))
         drawn = {"vconcat": [drawn, still(legends[-1])], "spacing": 6}
     charts = [*own.values(), *legends]
     datasets = {name: rows for chart in charts for name, rows in chart.get("datasets", {}).items()}
@@ -122,13 +148,23 @@ def _specified(figure: Figure, columns: int, inner: float, whole: float) -> Spec
     small = {"labelFontSize": TYPE, "titleFontSize": TYPE, "titlePadding": 4, "labelPadding": 3}
     config = theme.config()
     config["axis"] |= small
+    config["axisX"] |= {"labelOverlap": "greedy"}
     config["axisY"] = {"tickCount": 5}
-    config["view"] |= {"continuousWidth": inner, "discreteWidth": inner, "continuousHeight": HEIGHT}
+    config["view"] |= {"continuousWidth": inner, "discreteWidth": inner, "continuousHeight": height}
     config["title"] |= {"fontSize": TYPE + 0.5, "offset": 3}
     config["text"] |= {"fontSize": TYPE}
     config["legend"] |= {"labelFontSize": TYPE, "titleFontSize": TYPE}
     config["padding"] = 0
     return {**_typed(drawn), "resolve": {"scale": scales}, "datasets": datasets, "config": config}
+
+
+def _legible(chart: Specification, width: float) -> Specification:
+    """A chart in thin lines, whose cells have texts only where all of these fit, by the size of types in a paper."""
+    rooms = [row["room"] for rows in chart["datasets"].values() for row in rows if "room" in row]
+    fit = str(max(rooms, default=0) * TYPE / theme.TEXT <= width).lower()
+    text = json.dumps(still(chart)).replace(heatmap.FITS, fit)
+    drawn: Specification = json.loads(re.sub(r'"strokeWidth": 2\b(?!\.)', '"strokeWidth": 1', text))
+    return drawn
 
 
 def _sized(specified: Any, width: float) -> Any:
@@ -157,8 +193,8 @@ def _typed(specified: Any) -> Any:
     return {key: TYPE if key in _TYPES else value for key, value in typed.items()}
 
 
-def _width(drawn: str) -> float:
-    return float(re.sub(r"[^\d.]", "", ElementTree.fromstring(drawn).get("width", "0")))
+def _size(drawn: str, side: str) -> float:
+    return float(re.sub(r"[^\d.]", "", ElementTree.fromstring(drawn).get(side, "0")))
 
 
 def _picture(drawn: str, kind: str) -> str | bytes:
@@ -176,79 +212,105 @@ def tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
 
 
-def table(shown: Table) -> str:
-    """A table for booktabs: at most `MOST_COLUMNS` columns and `MOST_ROWS` rows, the marked rows first."""
-    columns = [column for column in shown.columns if len({column.write(row) for row in shown.records}) > 1]
-    columns = (columns or list(shown.columns))[:MOST_COLUMNS]
-    rows = sorted(shown.records, key=lambda row: not (shown.mark is not None and shown.mark(row)))
-    left = len(rows) - MOST_ROWS
+def table(result: StudyResult[Any]) -> tuple[str, str]:
+    """The main table for booktabs and its caption: at most `MOST_COLUMNS` columns, the marked rows of a long table."""
+    shown = result.shown().in_short(result.names)
+    every = shown.records
+    marked = [row for row in every if shown.mark is not None and shown.mark(row)] if len(every) > MOST_ROWS else []
+    rows = (marked or every)[:MOST_ROWS]
+    brief = next((part.rows.brief for part in result.shown_parts if part.rows and part.rows.name == shown.name), ())
+    columns = [
+        column
+        for column in shown.columns
+        if column.key in brief or len(every) == 1 or len({column.write(row) for row in every}) > 1
+        if 2 * sum(column.write(row) == wording.DASH for row in rows) < len(rows)
+    ]
+    columns.sort(key=lambda column: column.key not in brief or column.key == "outcome")
+    columns = columns[:MOST_COLUMNS]
     lines = [
         r"\begin{tabular}{" + "".join("r" if column.number else "l" for column in columns) + "}",
         r"\toprule",
         " & ".join(tex(column.title) for column in columns) + r" \\",
         r"\midrule",
-        *(" & ".join(tex(column.write(row)) for column in columns) + r" \\" for row in rows[:MOST_ROWS]),
+        *(" & ".join(tex(column.write(row)) for column in columns) + r" \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    if left > 0:
-        lines.append(f"% {wording.counted(left, 'further row')}: {shown.name}.csv of the study has them all.")
-    return "\n".join(lines) + "\n"
+    first = f"The first {MOST_ROWS} of " if len(rows) < len(marked or every) else ""
+    excerpt = f" {first}{len(marked):,} rows of {len(every):,}: {shown.marked}." if marked else ""
+    excerpt = excerpt or f" {first}{len(every):,} rows." * bool(first)
+    sequences = "confidence sequence" in result.tested
+    brackets = f" Brackets: {result.level} {'confidence sequences' if sequences else 'intervals'}."
+    brackets *= any("[" in line for line in lines)
+    return "\n".join(lines) + "\n", tex(f"{shown.caption}{brackets}{excerpt}".strip())
+
+
+def caption(figure: Figure, panels: int) -> str:
+    """The caption of a figure of which the first panels are shown."""
+    rest = len(figure.panels) - panels
+    return tex(figure.caption + f" Not shown: {wording.counted(rest, 'further panel')}." * (rest > 0))
 
 
 def paragraph(result: StudyResult[Any]) -> str:
-    """The claims of the first part as a paragraph, with what they rest on."""
+    """The claims of the first part as a paragraph: what holds of all models where something does, then the tests."""
     first = next(iter(result.shown_parts), None)
-    claims = [claim.text for claim in (first.claims if first else ())] or list(result.findings)
-    sentences = [*claims, *filter(None, (result.basis, result.approximate))]
-    cited = wording.listed([f"\\citet{{{key}}}" for key in _keys(result.summary.kind)])
-    how = f"Method: {cited}; " if cited else ""
-    return f"{tex(' '.join(sentences))} {how}computed with \\texttt{{lesion}} {tex(result.summary.version)}.\n"
+    claims = (first.claims if first else ()) or result.claims[:1]
+    chosen = [claim for claim in claims if not claim.subject] or claims
+    by_subject: dict[str, list[str]] = {}
+    for claim in chosen[:MOST_CLAIMS]:
+        by_subject.setdefault(claim.subject, []).extend(claim.sentences)
+    study = getattr(result.summary, "study", None)
+    models = getattr(study, "models", None) or [model for model in (getattr(study, "model", None),) if model]
+    named = wording.listed([result.names(model.name) for model in models])
+    sentences = [tex(f"Model{'s' * (len(models) > 1)}: {named}.")] if models else []
+    sentences += [
+        (rf"\emph{{{tex(subject)}:}} " if subject else "") + tex(" ".join(texts))
+        for subject, texts in by_subject.items()
+    ]
+    sentences += map(tex, filter(None, (result.names(result.basis), result.approximate, result.tested)))
+    cited = wording.listed([rf"\citet{{{key}}}" for key, _ in _papers(result)])
+    sentences.append(f"Method: {cited}; computed" if cited else "Computed")
+    return rf"{' '.join(sentences)} with \texttt{{lesion}} {tex(result.summary.version)}." + "\n"
 
 
-def references(kind: str) -> str:
-    """The BibTeX entries of the papers that a kind of study is from."""
-    return "\n".join(_entry(key, fields) for key, fields in _known(kind))
+def references(result: StudyResult[Any]) -> str:
+    """The BibTeX entries of the papers that a study's method is from."""
+    return "\n".join(_entry(key, fields) for key, fields in _papers(result))
 
 
-def _known(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _papers(result: StudyResult[Any]) -> list[tuple[str, dict[str, Any]]]:
     papers = tomllib.loads((Path(__file__).parent / "references.toml").read_text("utf-8"))
-    for key, fields in papers.items():
-        if kind in fields["kinds"]:
-            yield key, fields
-
-
-def _keys(kind: str) -> Iterable[str]:
-    return (key for key, _ in _known(kind))
+    return [(key, fields) for key, fields in papers.items() if type(result).__name__ in fields["results"]]
 
 
 def _entry(key: str, fields: dict[str, Any]) -> str:
-    body = [f"  {name} = {{{value}}}," for name, value in fields.items() if name not in ("kinds", "entry")]
+    body = [f"  {name} = {{{value}}}," for name, value in fields.items() if name not in ("results", "entry")]
+    body.append(f"  howpublished = {{arXiv:{fields['eprint']}}},")  # plain styles show no eprint
     return "\n".join([f"@{fields['entry']}{{{key},", *body, "}"]) + "\n"
 
 
-def document(title: str, figure: bool, kind: str) -> str:
-    """A document that shows figure, table and paragraph, and compiles with `pdflatex`."""
-    shown = (
-        r"\begin{figure}\centering\includegraphics[width=85mm]{figure-column.pdf}\caption{At 85 mm.}\end{figure}"
-        "\n"
-        r"\begin{figure}\centering\includegraphics[width=\textwidth]{figure-page.pdf}\caption{At 178 mm.}\end{figure}"
-        if figure
-        else ""
-    )
-    cited = r"\bibliographystyle{plainnat}\bibliography{references}" if any(_keys(kind)) else ""
-    return rf"""\documentclass[10pt]{{article}}
+def document(result: StudyResult[Any], captions: dict[str, str], figure: bool) -> str:
+    """A document that shows paragraph, figures and table with their captions, and compiles with `pdflatex`."""
+    shown = [_float("table", rf"\caption{{{captions['table']}}}", r"\medskip\small\input{table}")]
+    if figure:
+        pictures = {
+            name: rf"\includegraphics[width={width:g}mm]{{figure-{name}.pdf}}" for name, width in WIDTHS.items()
+        }
+        shown += [_float("figure", body, rf"\caption{{{captions[name]}}}") for name, body in pictures.items()]
+    cited = r"\bibliographystyle{plainnat}\bibliography{references}" if _papers(result) else ""
+    return rf"""\ifdefined\pdfminorversion\pdfminorversion=7\fi
+\documentclass[10pt]{{article}}
 \usepackage[utf8]{{inputenc}}
-\usepackage[T1]{{fontenc}}
-\usepackage[a4paper,textwidth=178mm]{{geometry}}
+\usepackage[a4paper,textwidth=178mm,textheight=250mm]{{geometry}}
 \usepackage{{booktabs,graphicx,natbib}}
+\emergencystretch=3em
 \begin{{document}}
-\section*{{{tex(title)}}}
+\section*{{{tex(result.question)}}}
 \input{{paragraph}}
-\begin{{table}}[h]\centering\small
-\input{{table}}
-\end{{table}}
-{shown}
-{cited}
+{"".join(shown)}{cited}
 \end{{document}}
 """
+
+
+def _float(kind: str, *content: str) -> str:
+    return "\n".join([rf"\begin{{{kind}}}[htbp]\centering", *content, rf"\end{{{kind}}}", ""])

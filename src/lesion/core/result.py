@@ -44,6 +44,7 @@ class StudyResult(Generic[S]):
         SUMMARY: the class of the summary.
         EYEBROW: the kind of study, above the title of its page.
         READING: how to read the page, a subject a sentence or two.
+        TESTED: how its claims are tested, and what p are corrected over; `{level}` is that of its intervals.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
         evaluated: answers computed in this run, without those stored before.
@@ -53,6 +54,7 @@ class StudyResult(Generic[S]):
     SUMMARY: ClassVar[type[Summary]]
     EYEBROW: ClassVar[str] = ""
     READING: ClassVar[tuple[str, ...]] = ()
+    TESTED: ClassVar[str] = ""
 
     folder: Path
     summary: S
@@ -108,6 +110,16 @@ class StudyResult(Generic[S]):
     def basis(self) -> str:
         """On what the answer rests, in a line: items, chance, the smallest loss that would have been seen."""
         return ""
+
+    @property
+    def level(self) -> str:
+        """That of its intervals, in per cent."""
+        return f"{100 * getattr(getattr(self.summary, 'study', None), 'level', 0.95):g}{wording.SPACE}%"
+
+    @property
+    def tested(self) -> str:
+        """How its claims are tested, as sentences for a paper."""
+        return self.TESTED.format(level=self.level)
 
     @property
     def approximate(self) -> str:

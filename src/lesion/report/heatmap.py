@@ -16,6 +16,8 @@ MOST_WIDE = 1400
 """A chart asks for at most so much room, in pixels."""
 LETTER = 0.55 * theme.TEXT
 """The width of a letter or digit, about."""
+FITS = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= datum.room"
+"""Whether a text is shown in its cell."""
 
 
 @unvalidated
@@ -68,7 +70,6 @@ def heat(
     )  # fmt: skip
     sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
     unknown = base.transform_filter("!isValid(datum.value)")
-    fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= datum.room"
     layers = [
         unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2]),
         known.mark_rect(fill=theme.SHADE),
@@ -80,7 +81,7 @@ def heat(
         ).encode(
             text=alt.Text(field="text", type="nominal"),
             color=alt.Color(field="ink", type="nominal", scale=None, legend=None),
-            opacity=either(alt.OpacityValue, fits, 1, 0),
+            opacity=either(alt.OpacityValue, FITS, 1, 0),
         ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]

@@ -306,10 +306,21 @@ class Map(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        numbers = [self._strength(record) for record in records]
-        signs = (("above 0", any(number > 0 for number in numbers)), ("below 0", any(number < 0 for number in numbers)))
-        named = zip(signs, HUES[self.hue], strict=True)
-        return tuple(Series(name, colour=colour, area=1.0) for (name, is_drawn), colour in named if is_drawn)
+        """Half and the whole of the largest number of either sign; their signs alone where units differ."""
+        numbers = [number for record in records if not math.isnan(number := self._strength(record))]
+        full = self.full or max(map(abs, numbers), default=0.0)
+        value = shown_of(records[0], self.value)
+        entries = []
+        for sign, colour, name in zip((1, -1), HUES[self.hue], ("above 0", "below 0"), strict=True):
+            largest = max((sign * number for number in numbers), default=0.0)
+            if largest <= 0:
+                continue
+            if len({unit_of(record) for record in records}) > 1:
+                entries.append(Series(name, colour=colour, area=1.0))
+                continue
+            sizes = {_short(value, sign * size): size for size in (largest / 2, largest)}
+            entries += [Series(text, colour=colour, area=min(1.0, size / full)) for text, size in sizes.items()]
+        return tuple(entries)
 
     @override
     def narrow(self, records: Sequence[Record]) -> bool:

@@ -150,13 +150,33 @@ class AblationResult(StudyResult[AblationSummary]):
         items = sorted({result.items for result in results})
         right = sorted(result.baseline.accuracy.value or 0.0 for result in results)
         chances = sorted({result.guessing for result in results if result.guessing})
+        guessed = list(dict.fromkeys(result.task for result in results if result.guessing))
+        where = "" if len(guessed) == len({result.task for result in results}) else f" on {wording.listed(guessed)}"
         lines = [
             f"{wording.span(items[0], items[-1])} items a task",
             f"unedited {_range(right)} right",
-            f"guessing gives {_range(chances)}" if chances else "",
+            f"guessing gives {_range(chances)}{where}" if chances else "",
         ]
         missed = claims.smallest_loss(self.material)
         return f"{wording.capital('; '.join(filter(None, lines)))}. {missed}".strip()
+
+    @property
+    @override
+    def tested(self) -> str:
+        study = self.summary.study
+        if study.stop is not None:
+            error = "chance of any wrong call" if study.stop.rule == "e-Holm" else "expected share of wrong calls"
+            return (
+                f"A place was evaluated until an e-value decided it; {study.stop.rule} limits the {error} to"
+                f" {100 * study.stop.level:g}{wording.SPACE}%. Brackets: {self.level} confidence sequences."
+            )
+        above = " above guessing" * any(result.guessing for _, result in self.summary.results)
+        what = "block" if list(study.edits.unit) == ["block"] else "place"
+        return (
+            f"A {what} is critical where an exact paired test rejects a loss of half or less of the accuracy{above},"
+            " and spared where one rejects a loss of a quarter or more. p are corrected by Holm's method over the"
+            f" {what}s of a model and task. Brackets: {self.level} intervals."
+        )
 
     @override
     def checks(self) -> list[Check]:

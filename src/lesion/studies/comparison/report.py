@@ -235,6 +235,10 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     SUMMARY = ComparisonSummary
     EYEBROW = "comparison of studies"
     READING = READING
+    TESTED = (
+        "Differences are tested by McNemar's exact test, extra drops by the exact sign-flip test, with p corrected by"
+        " Holm's method over all comparisons of one question on one task. Brackets: {level} intervals."
+    )
 
     matches: tuple[Match, ...] | None = field(default=None, repr=False, compare=False)
     why: str = field(default="the folders were not read.", repr=False, compare=False)

@@ -312,6 +312,10 @@ class DriftResult(StudyResult[DriftSummary]):
     SUMMARY = DriftSummary
     EYEBROW = "representation drift"
     READING = READING
+    TESTED = (
+        "A step or bend is called where a test over runs rejects a straight line, and its own p, which includes the"
+        " search over places, is at most .05."
+    )
 
     measured: int = 0
 

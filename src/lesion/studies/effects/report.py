@@ -227,6 +227,10 @@ class EffectsResult(StudyResult[EffectsSummary]):
     SUMMARY = EffectsSummary
     EYEBROW = "effects of blocks"
     READING = READING
+    TESTED = (
+        "Repair is tested by a t-test over items, with p corrected by Holm's method over the places of a unit."
+        " Brackets: {level} bootstrap intervals over items."
+    )
 
     @property
     def lens(self) -> pd.DataFrame:

@@ -225,6 +225,10 @@ class InteractionResult(StudyResult[InteractionSummary]):
     SUMMARY = InteractionSummary
     EYEBROW = "interaction of places"
     READING = READING
+    TESTED = (
+        "The drop of a set is tested against the sum of the drops of its places by an exact paired test, with p"
+        " corrected by Holm's method over the sets of one design and task. Brackets: {level} intervals."
+    )
 
     @property
     def removals(self) -> pd.DataFrame:

@@ -80,6 +80,10 @@ class IsolationResult(StudyResult[IsolationSummary]):
     SUMMARY = IsolationSummary
     EYEBROW = "isolation of a skill"
     READING = READING
+    TESTED = (
+        "Changes are tested by exact paired tests, with p corrected by Holm's method over all edits tried. Brackets:"
+        " {level} intervals, not corrected."
+    )
 
     @classmethod
     @override
@@ -90,6 +94,11 @@ class IsolationResult(StudyResult[IsolationSummary]):
             return None
         kind = EvaluationResult if summary.isolation is None else cls
         return kind(folder, summary)
+
+    @property
+    @override
+    def tested(self) -> str:
+        return super().tested if self.summary.evaluation is not None else ""
 
     @property
     def edits(self) -> dict[str, Path]:

@@ -133,6 +133,10 @@ class OverlayResult(StudyResult[OverlaySummary]):
     SUMMARY = OverlaySummary
     EYEBROW = "overlay of studies"
     READING = READING
+    TESTED = (
+        "Agreement is Spearman's ρ over blocks, tested by permutation, with p corrected by Holm's method over all pairs"
+        " of different studies."
+    )
 
     @property
     def correlations(self) -> pd.DataFrame:

@@ -159,6 +159,10 @@ class PatchingResult(StudyResult[PatchingSummary]):
     SUMMARY = PatchingSummary
     EYEBROW = "activation patching"
     READING = READING
+    TESTED = (
+        "Effects are tested by Student's test over pairs, with p corrected by Holm's method over all cells of a model"
+        " and task. Brackets: {level} intervals."
+    )
 
     @property
     def pairs(self) -> pd.DataFrame:

@@ -254,6 +254,10 @@ class TruncationResult(StudyResult[TruncationSummary]):
     SUMMARY = TruncationSummary
     EYEBROW = "truncation of weights"
     READING = READING
+    TESTED = (
+        "The cut was chosen on validation items and tested on others by McNemar's exact test; p are not corrected for"
+        " several tasks. Brackets: {level} intervals."
+    )
 
     @property
     def edit(self) -> Path | None:

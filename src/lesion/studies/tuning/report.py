@@ -148,6 +148,7 @@ class TuningResult(StudyResult[TuningSummary]):
     SUMMARY = TuningSummary
     EYEBROW = "tuning"
     READING = READING
+    TESTED = "Brackets: {level} intervals over items and, where there are several, seeds; they are not corrected."
 
     trained: int = 0
 
