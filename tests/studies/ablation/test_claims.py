@@ -123,6 +123,14 @@ def test_what_all_models_share_is_said_once_and_a_model_of_which_more_holds_foll
     assert [text.partition(":")[0] for text in texts[1:2]] == ["child"]
 
 
+def test_a_model_of_which_only_more_tasks_are_spared_is_not_said_again():
+    summary = form()
+    summary["models"][0]["tasks"][1]["cells"][2]["spared"] = False
+    texts = told(valid(summary))
+    assert texts[0].startswith("In both models block 2 is critical for sums.")
+    assert not any(text.startswith(("base:", "child:")) for text in texts)
+
+
 def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
     summary = form(models=("a", "b", "c"))
     for task in summary["models"][2]["tasks"]:

@@ -48,15 +48,22 @@ def which_blocks(material: Material) -> Iterable[Claim]:
     """
     for sweep in alike(material.curves, "unit", "factor"):
         models = alike((curve for curve in sweep if curve.cells), "model")
-        answers: dict[str, Sequence[Curve]] = {}
+        shared: dict[str, tuple[set[str], list[Group]]] = {}
         for among, curves in _depths(models):
-            claim = _claim(curves, f"In {among} ")
-            answers[wording.capital(claim.sentences[0].removeprefix(f"In {among} "))] = curves
-            yield claim
+            yield _claim(curves, f"In {among} ")
+            tasks, groups = _critical(curves)
+            if groups or not any(curve.marked for curve in curves):
+                shared |= {curve.model: (tasks, groups) for curve in curves}
         for curves in models:
-            claim = _claim(curves, subject=_subject(curves[0], material))
-            if curves[0] not in answers.get(claim.sentences[0], ()):
-                yield claim
+            if shared.get(curves[0].model) != _critical(curves):
+                yield _claim(curves, subject=_subject(curves[0], material))
+
+
+def _critical(curves: Sequence[Curve]) -> tuple[set[str], list[Group]]:
+    """The tasks that can be told in every model, and the layers marked for them, whatever other tasks they spare."""
+    unknown = {curve.task for curve in curves if curve.untold}
+    able = [curve for curve in curves if curve.task not in unknown]
+    return {curve.task for curve in able}, _joined(grouped(able), 0)
 
 
 def _subject(curve: Curve, material: Material) -> str:
