@@ -42,8 +42,7 @@ def baseline_first(
     if evaluation.run.dry:
         return  # what a run costs is known from a few items, with or without an edit
     pending = evaluation.pending(chosen, model, ())
-    if pending.cells:
-        evaluation.answer(chosen, model, pending, "answers without an edit", estimated=False)
+    evaluation.answer(chosen, model, pending, "answers without an edit", estimated=False)
     reasons = dict(hopeless(evaluation, chosen, tests))
     if len(reasons) == len(evaluation.tasks) and not anyway:
         stop(evaluation, chosen, model, reasons)

@@ -373,10 +373,10 @@ class Evaluation:
             estimated: whether a few items go first, and their cost is said; `by` is called several times then.
         """
         cells, name = pending.cells, name or chosen.name
+        if not cells and by is None:
+            return
         watcher = self.run.watcher.inner  # what it counts is estimated here
         watcher.begin(title or name, pending.total, pending.total - len(cells), what)
-        if not cells and estimated:
-            return
         for text in prompt_notes(model, cells.values()):
             self._note(text)
         self._note_rooms(name, model, cells.values())

@@ -89,10 +89,14 @@ def _ids(rows):
     return torch.tensor(rows)
 
 
-def test_a_screen_is_asked_before_anything_is_generated_and_only_once(sums, tinies, tmp_path):
+def test_a_screen_is_asked_behind_the_baseline_and_before_any_edit_is_generated_under_and_only_once(
+    sums, tinies, tmp_path
+):
     oracle, listener = Oracle(), Listener()
     run(study(sums), tmp_path / "out", watcher=listener, models=tinies, make_engine=oracle)
-    assert [bool(request.choices) for request in oracle.asked] == [True] * 4 * ITEMS + [False] * 4 * ITEMS
+    assert [bool(request.choices) for request in oracle.asked] == [
+        *[False] * ITEMS, *[True] * 4 * ITEMS, *[False] * 3 * ITEMS
+    ]  # fmt: skip
     assert listener.count == 8 * ITEMS
     again = Oracle()
     second = run(study(sums), tmp_path / "out", models=tinies, make_engine=again)
