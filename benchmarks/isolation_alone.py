@@ -19,7 +19,7 @@ import torch
 
 from isolation_models import SHARES, calibrations, chosen
 from isolation_published import cell
-from lesion.activations.batching import batches
+from lesion.activations.batching import Budget, batches
 from lesion.activations.observation import observe
 from lesion.activations.readers import stopped_at_head
 from lesion.edits.edit import ScaleParameters
@@ -107,7 +107,7 @@ def bare(model: Model, texts: tuple[tuple[int, ...], ...], batch_tokens: int) ->
     """Forward passes over the very batches of `observe`, up to the head as there, and nothing else."""
     ordered = sorted(texts, key=lambda text: -len(text))
     with torch.inference_mode(), stopped_at_head(model) as run:
-        for places in batches([len(text) for text in ordered], batch_tokens):
+        for places in batches([len(text) for text in ordered], Budget(batch_tokens)):
             part = [ordered[place] for place in places]
             width = len(part[0])
             ids = torch.tensor([[*text, *([text[0]] * (width - len(text)))] for text in part])

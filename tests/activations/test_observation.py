@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lesion.activations import observation, readers, token_sums
-from lesion.activations.batching import batches
+from lesion.activations.batching import Budget, batches
 from lesion.activations.calibration import Calibration, Draw
 from lesion.activations.observation import observe
 from lesion.activations.token_sums import Batch, row_counts, row_sums
@@ -321,9 +321,13 @@ def test_texts_of_another_models_tokenizer_are_refused():
 @pytest.mark.parametrize("budget", [1, 7, 20, 28, 1000])
 def test_batches_hold_every_text_once_and_stay_within_their_budget(budget):
     lengths = [14, 9, 9, 6, 3, 1]
-    found = batches(lengths, budget)
+    found = batches(lengths, Budget(budget))
     assert [place for batch in found for place in batch] == list(range(6))
     assert all(len(batch) == 1 or len(batch) * lengths[batch[0]] <= budget for batch in found)
+
+
+def test_where_padding_is_not_exact_only_texts_of_one_length_share_a_batch():
+    assert batches([9, 9, 6, 6, 6, 1], Budget(18, equal=True)) == [[0, 1], [2, 3, 4], [5]]
 
 
 @dataclass

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from lesion.engines.transformers.engine import way_of
 from lesion.engines.transformers.memory import ran_out
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -15,11 +17,19 @@ Run = Callable[[Tensor, Tensor], None]
 """Takes token ids and attention mask, each [rows, length]."""
 
 
-def budget_of(model: Model, batch_tokens: int | None, on_cpu: int, on_accelerator: int) -> int:
-    """Tokens of a batch, padding included: those asked for, else by the device."""
+class Budget(NamedTuple):
+    """What a batch may hold: so many tokens, padding included, and only rows of equal length where `equal`."""
+
+    tokens: int
+    equal: bool = False
+
+
+def budget_of(model: Model, batch_tokens: int | None, on_cpu: int, on_accelerator: int) -> Budget:
+    """The tokens asked for, else by the device. Only networks that answer in the fast way are exact under padding."""
     if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
-    return batch_tokens or (on_cpu if model.device.type == "cpu" else on_accelerator)
+    tokens = batch_tokens or (on_cpu if model.device.type == "cpu" else on_accelerator)
+    return Budget(tokens, equal=not way_of(model).fast)
 
 
 def longest_first(texts: Sequence[Sequence[int]]) -> list[int]:
@@ -27,14 +37,16 @@ def longest_first(texts: Sequence[Sequence[int]]) -> list[int]:
     return sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
 
 
-def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Texts, their lengths never rising, in batches whose rows times longest row stay within a budget of tokens.
+def batches(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
+    """Texts, their lengths never rising, in batches whose rows times longest row stay within a budget.
 
     A text longer than the budget is a batch of its own.
     """
     places: list[list[int]] = []
     for place in range(len(lengths)):
-        if places and (len(places[-1]) + 1) * lengths[places[-1][0]] <= budget:
+        longest = lengths[places[-1][0]] if places else 0
+        fits = bool(places) and (len(places[-1]) + 1) * longest <= budget.tokens
+        if fits and (not budget.equal or lengths[place] == longest):
             places[-1].append(place)
         else:
             places.append([place])
@@ -45,13 +57,12 @@ def run_in_batches(
     model: Model,
     texts: Sequence[Sequence[int]],
     order: Sequence[int],
-    budget: int,
+    budget: Budget,
     run: Run,
     begin: Callable[[list[int]], None],
     end: Callable[[list[int]], None],
 ) -> None:
-    """Run the texts at the places in `order`, the longest first, padded on the right under a mask, within a budget of
-    tokens.
+    """Run the texts at the places in `order`, the longest first, padded on the right under a mask, within a budget.
 
     `begin` is called with the places of a batch before its pass, `end` after it. A batch that does not fit into memory
     is run as two halves, each with its own `begin`.

@@ -7,10 +7,12 @@ read at the block itself, since the last of transformers' `output_hidden_states`
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -40,7 +42,8 @@ class HiddenStates:
 
     Attributes:
         name: of the model, for messages.
-        layers, tokens, width: blocks + 1, tokens of all texts, width of the residual stream.
+        layers, tokens, width: blocks + 1, tokens of all texts, width of the residual stream (of all streams together,
+            where a network has several).
         ids: [tokens] the token ids, text after text.
         text_of, position: [tokens] the text of a token and its place in it, from 0.
         prompt: [tokens] whether it belongs to the prompt of its text; None where prompts are not known.
@@ -151,13 +154,13 @@ def hidden_states(
     _refuse(model, texts)
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, "texts")
-    width = model.network.config.get_text_config().hidden_size
+    stream = _Stream.of(model)
     states = HiddenStates(
-        len(model.anatomy.blocks) + 1, width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
+        len(model.anatomy.blocks) + 1, stream.width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
     )
     with states._closed_after_an_error(), ExitStack() as stack:
         try:
-            spool = _Spool(model, states, [stack.enter_context(_file(states, i)) for i in range(states.layers)])
+            spool = _Spool(model, stream, states, [stack.enter_context(_file(states, i)) for i in range(states.layers)])
             stack.enter_context(spool.watched())
             run = stack.enter_context(stopped_at_head(model))
             stack.enter_context(torch.inference_mode())
@@ -185,11 +188,55 @@ def sweep(folder: Path) -> None:
         folder.rmdir()
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """How the residual stream of a network lies: some have several, which all belong to the state of a token.
+
+    Attributes:
+        width: of all streams together.
+        before: whether the streams stand before rows and tokens, [streams, rows, length, width], not behind them.
+    """
+
+    width: int
+    before: bool
+
+    @classmethod
+    def of(cls, model: Model) -> _Stream:
+        """The stream that enters block 0 in a short pass."""
+        seen: list[tuple[int, ...]] = []
+
+        def look(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+            stream = args[0] if args else kwargs.get("hidden_states")
+            seen.append(tuple(stream.shape) if isinstance(stream, Tensor) else ())
+
+        rows, length = 2, 3
+        handle = model.anatomy.blocks[0].module.register_forward_pre_hook(look, with_kwargs=True)
+        try:
+            with stopped_at_head(model) as run, torch.inference_mode():
+                ids = torch.zeros(rows, length, dtype=torch.long, device=model.device)
+                run(ids, torch.ones_like(ids))
+        finally:
+            handle.remove()
+        shape = seen[0]
+        before = len(shape) == 4 and shape[1:3] == (rows, length)
+        parts = (shape[0], *shape[3:]) if before else shape[2:]
+        if (rows, length) != (shape[1:3] if before else shape[:2]):
+            raise LesionError(
+                f"The residual stream of {model.name} cannot be read: of {rows} texts of {length} tokens, what enters"
+                f" block 0 has the shape {list(shape)}."
+            )
+        return cls(math.prod(parts), before)
+
+    def by_token(self, stream: Tensor) -> Tensor:
+        """A stream as [rows, length, width]."""
+        return (stream.movedim(0, 2) if self.before and stream.dim() == 4 else stream).flatten(2)
+
+
 class _Spool:
     """The hooks of one pass: they write what every block gets and gives into the files of the layers."""
 
-    def __init__(self, model: Model, states: HiddenStates, files: Sequence[BinaryIO]) -> None:
-        self.model, self.states, self.files = model, states, files
+    def __init__(self, model: Model, stream: _Stream, states: HiddenStates, files: Sequence[BinaryIO]) -> None:
+        self.model, self.stream, self.states, self.files = model, stream, states, files
 
     def begin(self, texts: Sequence[Sequence[int]], places: list[int]) -> None:
         """A batch starts: the texts at `places`, the longest of them first."""
@@ -229,6 +276,8 @@ class _Spool:
     def take(self, layer: int, stream: object) -> None:
         """Write the stream of a layer, row by row, without its padding."""
         expected = (len(self.places), self.lengths[0], self.states.width)
+        if isinstance(stream, Tensor) and stream.dim() > 2:
+            stream = self.stream.by_token(stream)
         if not isinstance(stream, Tensor) or tuple(stream.shape) != expected:
             shape = list(stream.shape) if isinstance(stream, Tensor) else type(stream).__name__
             raise LesionError(

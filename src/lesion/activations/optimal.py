@@ -153,7 +153,7 @@ def fitted(
     batches = _Batches(order[len(held) :], seed)
     longest = max(map(len, texts))
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
-    together = max(1, budget // (longest * min(TEXTS, len(texts) - len(held))))
+    together = max(1, budget.tokens // (longest * min(TEXTS, len(texts) - len(held))))
     watcher.begin(model.name, len(places) * steps, 0, f"steps of {len(places)} optima on {calibration.data}")
     with torch.inference_mode(False), torch.enable_grad():
         objective.read()

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.cli.terminal import facts
+from lesion.engines.transformers.engine import way_of
 from lesion.models.anatomy import Block
 from lesion.models.facts import facts_of
 from lesion.models.load import Model
@@ -89,7 +90,8 @@ def _uncovered(model: Model) -> list[str]:
 def describe(model: Model) -> RenderableType:
     """Everything that `lesion show` says about a model. Names are shown as they are, never read as markup."""
     anatomy = model.anatomy
-    parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(facts_of(model)), Text()]
+    known = (*facts_of(model), ("answers", str(way_of(model))))
+    parts: list[RenderableType] = [Text(model.name, style="bold underline"), facts(known), Text()]
     if not anatomy.known:
         parts.append(Text("The anatomy below was found by structure: a few tokens prove it.", style="bold yellow"))
     parts += [Text(model.complaint(), style="bold red")] if model.not_finite else []

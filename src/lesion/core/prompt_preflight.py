@@ -1,4 +1,4 @@
-"""Preflight of prompts: what the tokenizer of a model alone shows to be wrong, before its weights are loaded."""
+"""Preflight: what the tokenizer and the configuration of a model show to be wrong, before its weights are loaded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
+from lesion.engines.transformers.engine import refuse_unloaded
 from lesion.models.gguf_checkpoint import pending
-from lesion.models.load import tokenizer_of
+from lesion.models.load import configuration, tokenizer_of
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
 from lesion.tasks.prompts import resolve
@@ -45,3 +46,13 @@ def refuse_unfit_styles(
     reader = _Reader(str(chosen.source), tokenizer)
     for task, style in chats.items():
         resolve(reader, known.get(task) or find(task), str(style))
+
+
+def refuse_unshared(chosen: ModelChoice, study: str, *, trust_remote_code: bool = False) -> None:
+    """Refuse a model whose prompts cannot be shared between edits for a study that needs it.
+
+    A GGUF file that is not converted yet is not looked at.
+    """
+    if not pending(find_source(str(chosen.source), chosen.revision)):
+        config = configuration(chosen.source, revision=chosen.revision, trust_remote_code=trust_remote_code)
+        refuse_unloaded(config, chosen.name, study)

@@ -385,6 +385,10 @@ def _stream_into(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tens
 
 def _stream_out_of(output: Any, address: str) -> Tensor:
     stream = output[0] if isinstance(output, tuple | list) else output
+    if hasattr(output, "_fields"):  # Reformer's reversible layers
+        raise LesionError(
+            f"{address} gives back a {type(output).__name__}, not one residual stream; it cannot be edited."
+        )
     if not isinstance(stream, Tensor):
         raise LesionError(
             f"{address} gives back a {type(stream).__name__} where a tensor is expected; it cannot be edited."

@@ -220,7 +220,8 @@ class Model:
         """
         config = self.network.config.get_text_config()
         stated = getattr(config, "max_position_embeddings", None)
-        context = int(stated or self.tokenizer.model_max_length)
+        # XLNet and other old ones state -1 where they have no limit.
+        context = int(stated if stated and stated > 0 else self.tokenizer.model_max_length)
         rotary = getattr(config, "rope_parameters", None) or {}
         if rotary.get("rope_type") != "longrope":
             return context

@@ -12,7 +12,7 @@ import tiny
 from alone import EDITS, drawn, forward, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request, Response
-from lesion.engines.transformers.engine import TransformersEngine, needs_one_by_one
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
 
@@ -272,14 +272,6 @@ def test_a_padding_token_that_the_network_has_no_embedding_for_is_not_used():
     assert model.tokenizer.pad_token_id >= model.network.get_input_embeddings().num_embeddings
     requests = questions(prompts(5))
     assert_greedy(model, requests, ask(model, requests))
-
-
-def test_layers_that_keep_another_state_than_keys_and_values_answer_one_by_one(monkeypatch):
-    model = tiny.model("llama")
-    monkeypatch.setattr(model.network, "_is_stateful", True, raising=False)
-    requests = questions(prompts(3))
-    assert_greedy(model, requests, ask(model, requests))
-    assert needs_one_by_one(model)
 
 
 @pytest.mark.same_bits("one text twice, the same weights")

@@ -8,6 +8,7 @@ from alone import forward, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.ways import Kind, Way
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 
@@ -25,10 +26,10 @@ def alone(model: Model, prompt, edit, forbidden) -> list[int]:
     return said
 
 
-@pytest.fixture(params=[False, True], ids=["in batches", "one by one"])
+@pytest.fixture(params=list(Kind))
 def alike(request, monkeypatch):
-    """The same whether rows share a batch or not."""
-    monkeypatch.setattr("lesion.engines.transformers.engine.needs_one_by_one", lambda model: request.param)
+    """The same in every way."""
+    monkeypatch.setattr("lesion.engines.transformers.engine.way_of", lambda model: Way(request.param))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

@@ -2,7 +2,7 @@
 
 Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
 for all edits up to the block where they part (`prefill.py`), and what one edit has answered is what others' answers are
-compared with first (`drafts.py`). Networks that this does not fit answer one by one (`one_by_one.py`).
+compared with first (`drafts.py`). Networks that this does not fit answer by their own `generate` (`simple.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 import transformers
+from transformers import PretrainedConfig
 
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
@@ -27,12 +29,13 @@ from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts, Question
-from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
-from lesion.engines.transformers.one_by_one import answered
+from lesion.engines.transformers.memory import halve, ran_out, rows_of, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import ActiveRequest
+from lesion.engines.transformers.simple import Simple
+from lesion.engines.transformers.ways import Kind, Way, kept_by, odd_by
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.owner import held, resting
@@ -58,8 +61,9 @@ class TransformersEngine:
 
     def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
         self.model = model
+        self._own_size = batch_size == "auto"
         if batch_size == "auto":
-            batch_size = 1 if _keeps_another_state(model) else rows_that_fit(model)
+            batch_size = rows_that_fit(model)
         self.work = Work(batch_size=int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
@@ -81,12 +85,15 @@ class TransformersEngine:
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         by_row = [self._by_row(edit) for edit in edits]
-        one_by_one = needs_one_by_one(self.model)
+        way = way_of(self.model)
         table = tabulate(by_row, self.model.anatomy)
         refuse_other_models(table.replacements, self.model)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
         stops = StopStrings.of(self.model.tokenizer, waiting)
+        if self._own_size and not way.fast:
+            self._own_size = False
+            self.work.batch_size = rows_of(self.model, way.row_bytes)
         shared = {edit: in_weights(edit, self.model.anatomy) for edit in edits}
         groups: dict[Written, list[Request]] = {((), ()): []}
         for request in waiting:
@@ -102,11 +109,11 @@ class TransformersEngine:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):
-                        if one_by_one:
-                            places = dict(zip(edits, by_row, strict=True))
-                            responses = answered(self.model, gates, part, places, stops, self._ends, self.work)
-                        else:
+                        if way.fast:
                             responses = self._group(gates, part, table, column, stops, drafts)
+                        else:
+                            simple = Simple(self.model, gates, way, by_row, table, stops, self._ends, self.work)
+                            responses = simple.answered([(request, column[request.edit]) for request in part])
                         for response in responses:
                             with resting(self.model, hold):
                                 yield replace(response, engine=self.description)
@@ -207,57 +214,90 @@ class TransformersEngine:
                     yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model)
 
 
-_one_by_one: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
-"""Networks that were tried, and whether they answer one by one."""
+_ways: WeakKeyDictionary[torch.nn.Module, Way] = WeakKeyDictionary()
+"""Networks that were tried, and in which way they answer."""
 
 
-def needs_one_by_one(model: Model) -> bool:
-    """Whether a network answers one by one, since it keeps another state than keys and values or fails a trial.
+def way_of(model: Model) -> Way:
+    """The fastest way in which a network answers as it does alone.
 
-    A network outside the table of families is tried once, with two short prompts under three edits.
+    What its cache holds decides whether it may answer in the fast way. A network outside the table of families, or
+    whose cache is another, is tried with three short prompts under three edits, way after way.
     """
-    if model.network not in _one_by_one:
-        another = _keeps_another_state(model)
-        _one_by_one[model.network] = another or (not model.anatomy.known and not _stands_trial(model))
-    return _one_by_one[model.network]
+    network = model.network
+    if network not in _ways:
+        other, size = kept_by(model)
+        way = Way(Kind.FAST) if model.anatomy.known and not other else _tried(model, other)
+        _ways[network] = replace(way, row_bytes=size)
+    return _ways[network]
 
 
-def refuse_one_by_one(model: Model, study: str) -> None:
+def refuse_simple(model: Model, study: str) -> None:
     """Refuse a network for a study whose passes share prompts between edits.
 
     Raises:
-        LesionError: it answers one by one.
+        LesionError: it answers in the simple way.
     """
-    if needs_one_by_one(model):
-        raise LesionError(
-            f"{model.name} ({type(model.network).__name__}) answers one item under one edit at a time, since its blocks"
-            f" keep or share another state than keys and values of their own; {study} needs these. `lesion ablate` and "
-            "`lesion evaluate` work."
-        )
+    if not (way := way_of(model)).fast:
+        raise _needs_fast(model.name, way.why, study)
 
 
-def _keeps_another_state(model: Model) -> bool:
-    kinds = getattr(model.network.config.get_text_config(decoder=True), "layer_types", None) or ()
-    other = set(kinds) - {"full_attention", "sliding_attention"}
-    return bool(other) or bool(getattr(model.network, "_is_stateful", False))
+def refuse_unloaded(config: PretrainedConfig, name: str, study: str) -> None:
+    """As `refuse_simple`, before the weights are loaded, as far as the configuration tells."""
+    if why := odd_by(config):
+        raise _needs_fast(name, why, study)
 
 
-def _stands_trial(model: Model) -> bool:
-    """Whether a network answers together what it answers one by one; in half precision, whether it does not fail."""
+def _needs_fast(name: str, why: str, study: str) -> LesionError:
+    return LesionError(
+        f"{name} answers in the simple way, since {why}; {study} needs keys and values of every block. `lesion ablate`,"
+        " `lesion evaluate` and `lesion drift` work."
+    )
+
+
+def _tried(model: Model, other: str) -> Way:
+    """The first way in which a network answers as it does alone; `other` says what it keeps but keys and values."""
+    why = other
+    reference = _trial(model, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN)
+    if isinstance(reference, str):  # what fails without a cache too says best itself what is wrong
+        return Way(Kind.PLAIN, f"its own generate fails ({reference})")
+    for kind in Kind:
+        if kind is Kind.FAST and other:
+            continue
+        if kind is Kind.ALONE:
+            break
+        answers = _trial(model, kind)
+        if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
+            return Way(kind, why)
+        what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
+        why = why or f"the fast way {what}"
+    return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
+
+
+def _trial(model: Model, kind: Kind) -> dict[str, Response] | str:
+    """Answers to a few requests in a way, or what went wrong."""
     count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
-    prompts = [tuple((3 * place + 5) % count for place in range(length)) for length in (2, 5)]
+    prompts = [
+        tuple((step * place + 5) % count for place in range(length)) for step, length in ((3, 5), (7, 5), (3, 2))
+    ]
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(last, 0.5))
-    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=3)) for p in prompts for e in edits]
+    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4)) for p in prompts for e in edits]
     # Choices too: of these, all edits of all prompts share one pass.
     requests += [replace(r, key=f"{r.key} choices", choices=((0,), (1,), (2,))) for r in requests]
-    answers = []
-    for alone in (True, False):
-        _one_by_one[model.network] = alone
-        try:
-            answers.append({r.key: r.token_ids for r in TransformersEngine(model, len(requests)).answer(requests)})
-        except Exception as error:  # whatever its code raises
-            # What fails one by one too says best itself what is wrong.
-            return alone or ran_out(error)
-        finally:
-            del _one_by_one[model.network]
-    return answers[0] == answers[1] or model.dtype != torch.float32
+    _ways[model.network] = Way(kind)
+    try:
+        return {response.key: response for response in TransformersEngine(model, len(requests)).answer(requests)}
+    except Exception as error:  # whatever its code raises
+        return f"{type(error).__name__}: {error}"
+    finally:
+        del _ways[model.network]
+
+
+def _alike(answers: Mapping[str, Response], others: Mapping[str, Response], dtype: torch.dtype) -> bool:
+    """Whether answers are the same: in half precision, whether their log-probabilities are about the same."""
+    exact = dtype == torch.float32
+    return all(
+        (not exact or response.token_ids == others[key].token_ids)
+        and np.allclose(response.answer.scores, others[key].answer.scores, rtol=0.0, atol=0.01 if exact else 1.0)
+        for key, response in answers.items()
+    )

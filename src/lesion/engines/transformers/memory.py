@@ -13,6 +13,7 @@ from lesion.models.load import Model
 # Beyond these, more rows make a step longer and not the work shorter.
 ROWS_ON_ACCELERATOR = 1024
 ROWS_ON_CPU = 192
+SLOWEST_ON_ACCELERATOR, SLOWEST_ON_CPU = 256, 64
 # Positions that a row is expected to need at most, when a context is longer.
 POSITIONS = 2048
 
@@ -23,10 +24,22 @@ def rows_that_fit(model: Model, sharers: int = 1) -> int:
     That is half of an accelerator's free memory, or a quarter of all that a machine has, divided among so many
     `sharers`.
     """
-    most, memory = ROWS_ON_CPU, _machine_bytes() // (4 * sharers)
-    if model.device.type == "cuda":
-        most, memory = ROWS_ON_ACCELERATOR, torch.cuda.mem_get_info(model.device)[0] // 2
-    return int(max(1, min(most, memory // (token_bytes(model) * positions(model)))))
+    most = ROWS_ON_ACCELERATOR if model.device.type == "cuda" else ROWS_ON_CPU
+    return int(max(1, min(most, _room(model) // sharers // (token_bytes(model) * positions(model)))))
+
+
+def rows_of(model: Model, row_bytes: int) -> int:
+    """As `rows_that_fit`, where a row takes so many bytes; 0 where that is not known.
+
+    A batch ends with its slowest row: larger ones would have more rows that wait for it.
+    """
+    most = SLOWEST_ON_ACCELERATOR if model.device.type == "cuda" else SLOWEST_ON_CPU
+    return int(max(1, min(most, _room(model) // (row_bytes or token_bytes(model) * positions(model)))))
+
+
+def _room(model: Model) -> int:
+    """Bytes that rows may have."""
+    return torch.cuda.mem_get_info(model.device)[0] // 2 if model.device.type == "cuda" else _machine_bytes() // 4
 
 
 def token_bytes(model: Model) -> int:
@@ -34,7 +47,9 @@ def token_bytes(model: Model) -> int:
     config = model.network.config.get_text_config(decoder=True)
     # From its entries: asked for an attribute that differs from block to block, some configurations raise.
     entries = config.to_dict()
-    count = entries[config.attribute_map.get("num_attention_heads", "num_attention_heads")]
+    count = entries.get(config.attribute_map.get("num_attention_heads", "num_attention_heads"))
+    if not isinstance(count, int):  # without attention, or with another number of heads in every block
+        return int(2 * config.num_hidden_layers * config.hidden_size * model.dtype.itemsize)
     heads = max(entries.get("num_key_value_heads") or count, entries.get("num_global_key_value_heads") or 0)
     size = max(entries.get("head_dim") or 0, entries.get("global_head_dim") or 0) or config.hidden_size // count
     return int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)

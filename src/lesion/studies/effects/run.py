@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 from lesion.activations.readout import Readout, readout
 from lesion.core import cells
-from lesion.core.prompt_preflight import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
-from lesion.engines.transformers.engine import refuse_one_by_one
+from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import sweep
@@ -39,12 +39,13 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     for chosen in study.models:
         if chosen.name not in run.loaded:
             refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
+            refuse_unshared(chosen, "effects", trust_remote_code=run.trusts_code)
     parts: list[TaskEffects] = []
     measured = 0
     with run.evaluation(questions, tasks=tasks, text=study.to_toml(), shared=study.basis()) as evaluation:
         for chosen in study.models:
             model = run.load(questions, chosen, tasks=tasks, finite=True)
-            refuse_one_by_one(model, "effects")
+            refuse_simple(model, "effects")
             swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
             edits = [edit for edit in swept if isinstance(edit, Scale)]
             if drops is not None:

@@ -10,10 +10,10 @@ from lesion.core import cells
 from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
-from lesion.core.prompt_preflight import refuse_unfit_styles
+from lesion.core.prompt_preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Run
 from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.engines.transformers.engine import refuse_one_by_one
+from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.report import wording
@@ -40,12 +40,13 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     for chosen in study.models:
         if chosen.name not in run.loaded:
             refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
+            refuse_unshared(chosen, "patching", trust_remote_code=run.trusts_code)
     refuse_another(run.folder, "patching study", study_there(PatchingSummary, run.folder), study)
     work = _Work(study, run)
     with locked(run.folder, "patching"):
         for chosen in study.models:
             model = run.load(questions, chosen, finite=True)
-            refuse_one_by_one(model, "patching")
+            refuse_simple(model, "patching")
             layers = parse_layers(study.layers, len(model.anatomy.blocks), chosen.name)
             for choice, task in tasks.items():
                 style = questions.prompt_style_of(chosen, choice)

@@ -1,0 +1,256 @@
+"""The simple way: rows of equal length through the network's own `generate`, with the cache of its architecture.
+
+For networks whose cache is not keys and values of every block (states of recurrent layers, indexed or chunked
+attention, keys that blocks share, no cache at all). Nothing is padded, and nothing is shared between rows: what a row
+says is what the network's own code says to its prompt alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
+
+from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.gates import Gates
+from lesion.edits.table import Table
+from lesion.engines.answers import chosen, contrasted, generated, looked_up
+from lesion.engines.checking import longest_answer
+from lesion.engines.endings import StopStrings, closing_of
+from lesion.engines.engine import Request, Response, Work
+from lesion.engines.transformers.batch import next_tokens
+from lesion.engines.transformers.memory import halve, ran_out
+from lesion.engines.transformers.prefill import TOKENS
+from lesion.engines.transformers.scoring import score
+from lesion.engines.transformers.sequence import ActiveRequest
+from lesion.engines.transformers.ways import Way
+from lesion.models.load import Model
+from lesion.models.quiet import quiet
+from lesion.tasks.task import Finish
+
+_Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Simple:
+    """Answers requests of one call, batch by batch.
+
+    Attributes:
+        model: whose weights are edited already where an edit is of weights.
+        gates: on it.
+        way: what may share a batch: rows of several edits, of one, or none.
+        edits: of every column of the table, what of it gates make.
+        table: the same, as numbers.
+        stops: by the keys of requests.
+        ends: tokens that end an answer.
+        work: what is counted; its batch size is halved when memory runs out.
+    """
+
+    model: Model
+    gates: Gates
+    way: Way
+    edits: Sequence[Edit]
+    table: Table
+    stops: Mapping[str, StopStrings]
+    ends: Collection[int]
+    work: Work
+
+    def answered(self, requests: Sequence[tuple[Request, int]]) -> Iterator[Response]:
+        """Responses to requests, each with the column of its edit, as their batches end. In between nothing is edited.
+
+        Raises:
+            LesionError: memory does not suffice for a single row.
+        """
+        together: dict[tuple[int, ...], list[tuple[Request, int]]] = defaultdict(list)
+        for request, column in requests:
+            scored = bool(request.choices or request.tokens)
+            edit = 0 if self.way.mixed else column
+            # Only rows of equal length share a pass; the scores of a request may take several.
+            together[scored, edit, 0 if scored else len(request.prompt)].append((request, column))
+        waiting = [sorted(part, key=_order) for part in together.values()]
+        while waiting:
+            rest = waiting.pop()
+            size = self.work.batch_size if self.way.batched else 1
+            part, rest = rest[:size], rest[size:]
+            if rest:
+                waiting.append(rest)
+            answer = self._scored if part[0][0].choices or part[0][0].tokens else self._generated
+            try:
+                responses = answer(part)
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
+                halve(self.work, self.model, error)
+                waiting.append(part)
+                continue
+            finally:
+                self.gates.assign_everywhere(BASELINE)
+            yield from responses
+
+    def _assign(self, columns: Sequence[int]) -> None:
+        if self.way.mixed:
+            self.gates.assign_table(self.table.select(torch.tensor(columns)))
+        else:
+            self.gates.assign_everywhere(self.edits[columns[0]])
+
+    def _generated(self, part: Sequence[tuple[Request, int]]) -> list[Response]:
+        rows = [
+            ActiveRequest(
+                request,
+                column,
+                0,
+                longest_answer(self.model, request),
+                self.ends,
+                self.stops[request.key],
+                closing=closing_of(self.model.tokenizer, request),
+            )
+            for request, column in part
+        ]
+        self._assign([row.column for row in rows])
+        speaker = _Speaker(rows, self.work)
+        prompts = torch.tensor([list(row.request.prompt) for row in rows], device=self.model.device)
+        self.work.prompt += prompts.numel()
+        if self.way.generates:
+            _generate(self.model.network, prompts, max(row.limit for row in rows), speaker)
+        else:
+            self._without_cache(rows[0], speaker)
+        return [
+            generated(row.request, row.generated, finish, row.stop, row.ends, self.model)
+            for row, finish in zip(rows, speaker.finishes, strict=True)
+            if finish is not None
+        ]
+
+    def _without_cache(self, row: ActiveRequest, speaker: _Speaker) -> None:
+        while speaker.finishes == [None]:
+            tokens = (*row.request.prompt, *row.generated)
+            speaker.say(self._logits([tokens], 1)[:, -1])
+
+    def _scored(self, part: Sequence[tuple[Request, int]]) -> list[Response]:
+        """Choices and looked-up tokens. Choices that differ in their last token share a row: of single tokens, all."""
+        kept: dict[tuple[_Tokens, int], int] = defaultdict(int)
+        for request, column in part:
+            for choice in request.choices or ((0,),):
+                row = (*request.prompt, *choice[:-1]), column
+                kept[row] = max(kept[row], len(choice))
+        logits = self._logits_of(kept)
+        responses = []
+        for request, column in part:
+            scores = [
+                score(logits[(*request.prompt, *choice[:-1]), column][-len(choice) :], choice)
+                for choice in request.choices
+            ]
+            values = [value for value, _ in scores]
+            if not request.tokens:
+                responses.append(chosen(request, values, [greedy for _, greedy in scores], self.model))
+                continue
+            first = request.choices[0] if request.choices else (0,)
+            behind = logits[(*request.prompt, *first[:-1]), column][-len(first)]
+            (lookup,) = looked_up(behind[None], [request.tokens], forbidden=[request.decoding.forbidden])
+            responses.append(contrasted(request, lookup, self.model, values))
+        return responses
+
+    def _logits_of(
+        self, kept: Mapping[tuple[_Tokens, int], int]
+    ) -> dict[tuple[_Tokens, int], Float[Tensor, "kept vocabulary"]]:
+        """Logits of the last positions of rows, as many as are wanted of each, in passes of equal length."""
+        equal: dict[int, list[tuple[_Tokens, int]]] = defaultdict(list)
+        for row in kept:
+            equal[len(row[0])].append(row)
+        logits: dict[tuple[_Tokens, int], Tensor] = {}
+        for length, rows in equal.items():
+            size = max(1, min(self.work.batch_size, TOKENS // length)) if self.way.batched else 1
+            for start in range(0, len(rows), size):
+                together = rows[start : start + size]
+                self._assign([column for _, column in together])
+                most = max(kept[row] for row in together)
+                self.work.prompt += length * len(together)
+                computed = self._logits([tokens for tokens, _ in together], most)
+                logits |= {row: own[-kept[row] :].clone() for row, own in zip(together, computed, strict=True)}
+        return logits
+
+    @torch.inference_mode()
+    def _logits(self, tokens: Sequence[_Tokens], kept: int) -> Float[Tensor, "rows kept vocabulary"]:
+        network = self.model.network
+        ids = torch.tensor([list(row) for row in tokens], device=self.model.device)
+        settings = {"logits_to_keep": kept} if "logits_to_keep" in signature(network.forward).parameters else {}
+        logits: Tensor = network(input_ids=ids, use_cache=False, **settings).logits
+        return logits[:, -kept:]
+
+
+def _order(entry: tuple[Request, int]) -> tuple[int, _Tokens, int]:
+    """Rows that may say much share batches, and the edits of a prompt stand together."""
+    request, column = entry
+    return -request.decoding.max_new_tokens, request.prompt, column
+
+
+class _Speaker(LogitsProcessor):
+    """Chooses the next token of every row, and says how its answer ended.
+
+    Attributes:
+        finishes: of every row; None while it goes on.
+    """
+
+    def __init__(self, rows: Sequence[ActiveRequest], work: Work) -> None:
+        self.rows = rows
+        self.work = work
+        self.finishes: list[Finish | None] = [None] * len(rows)
+
+    def say(self, logits: Float[Tensor, "rows vocabulary"]) -> list[int]:
+        """The next token of every row; any token of a row that has ended, which nobody reads."""
+        live = [None if finish else row for row, finish in zip(self.rows, self.finishes, strict=True)]
+        tokens, finite = next_tokens(logits, [(row, 0) for row in live])
+        count = sum(row is not None for row in live)
+        self.work.steps += 1
+        self.work.decoded += count
+        self.work.idle += len(live) - count
+        for index, row in enumerate(live):
+            if row is not None:
+                self.finishes[index] = row.say(tokens[index], finite[index])
+                tokens[index] = row.generated[-1] if row.generated else tokens[index]
+        return tokens
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Logits [rows, vocabulary] in which the chosen tokens are the largest."""
+        tokens = self.say(scores)
+        scores[torch.arange(len(tokens)), tokens] = float("inf")  # they are a copy already
+        return scores
+
+
+class _Ended(StoppingCriteria):
+    def __init__(self, speaker: _Speaker) -> None:
+        self.speaker = speaker
+
+    def __call__(self, input_ids: Int[Tensor, "rows length"], scores: Any, **_: Any) -> Bool[Tensor, " rows"]:
+        return torch.tensor([finish is not None for finish in self.speaker.finishes], device=input_ids.device)
+
+
+@torch.inference_mode()
+def _generate(network: Any, prompts: Int[Tensor, "rows length"], limit: int, speaker: _Speaker) -> None:
+    settings = GenerationConfig(max_new_tokens=limit, do_sample=False, disable_compile=True, pad_token_id=0)
+    with quiet(), _without_settings(network):
+        network.generate(
+            prompts,
+            attention_mask=torch.ones_like(prompts),
+            generation_config=settings,
+            logits_processor=[speaker],
+            stopping_criteria=[_Ended(speaker)],
+        )
+
+
+@contextmanager
+def _without_settings(network: Any) -> Iterator[None]:
+    """Without the generation settings that came with a network: penalties and suppressed tokens are no part of it."""
+    own = network.generation_config
+    network.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        network.generation_config = own

@@ -1,0 +1,242 @@
+"""The simple way: what a network's own `generate` says to one prompt alone, under hooks or zeros of our own."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+import tiny
+import zoo
+from alone import prompts
+from lesion.activations.hidden_states import hidden_states
+from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock
+from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.sampling import noise_key, sample
+from lesion.engines.transformers.engine import TransformersEngine, refuse_simple, refuse_unloaded, way_of
+from lesion.engines.transformers.ways import Kind, Way
+from lesion.errors import LesionError
+from lesion.models.load import Model, wrap
+
+# One of each way in which blocks keep something else than keys and values of their own.
+TELLING = {
+    "gemma3n_text": Kind.APART,  # keys that blocks share; streams stand before rows
+    "gemma4_text": Kind.MIXED,  # keys that blocks share
+    "llama4_text": Kind.MIXED,  # attention in chunks
+    "deepseek_v32": Kind.MIXED,  # attention to indexed tokens
+    "minimax": Kind.MIXED,  # linear attention, with a cache of its own class
+    "qwen3_next": Kind.MIXED,
+    "mamba2": Kind.MIXED,
+    "rwkv": Kind.ALONE,  # its own code mixes the rows of a batch
+    "jamba": Kind.MIXED,
+    "falcon_h1": Kind.MIXED,  # both in one block
+    "nemotron_h": Kind.MIXED,  # blocks without a state
+    "lfm2": Kind.MIXED,  # convolutions
+    "recurrent_gemma": Kind.MIXED,  # its modules hold the state
+    "openai-gpt": Kind.MIXED,  # no cache
+    "gpt_bigcode": Kind.MIXED,  # its rows cannot branch off
+    "kimi_linear": Kind.MIXED,
+    "zamba2": Kind.MIXED,  # blocks share weights
+}
+UNTOLD = ("minimax", "rwkv", "recurrent_gemma", "openai-gpt", "gpt_bigcode")
+"""What only a pass shows."""
+TEXTS = [*prompts(2, longest=13, shortest=13), *prompts(1, longest=4, shortest=4, seed=1)]
+EDITS = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(3))
+LIMIT = 5
+
+
+def made(kind: str) -> Model:
+    return wrap(zoo.made(kind), tiny.tokenizer(), kind)
+
+
+@pytest.fixture(params=TELLING)
+def model(request) -> Model:
+    return made(request.param)
+
+
+@contextmanager
+def scaled(model: Model, edit: Edit) -> Iterator[None]:
+    """One block's contribution multiplied by a hook."""
+    if edit == BASELINE:
+        yield
+        return
+
+    def scale(module, args, kwargs, output):
+        stream = args[0] if args else kwargs["hidden_states"]
+        whole = output if isinstance(output, torch.Tensor) else output[0]
+        changed = stream + edit.factor * (whole - stream) if edit.factor else stream
+        return changed if whole is output else type(output)((changed, *output[1:]))
+
+    handle = model.anatomy.blocks[edit.layer].module.register_forward_hook(scale, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def greedy(network, prompt: Sequence[int], limit: int = LIMIT) -> tuple[int, ...]:
+    """What plain greedy `generate` says to one prompt."""
+    ids = torch.tensor([list(prompt)])
+    settings = GenerationConfig(max_new_tokens=limit, eos_token_id=2, pad_token_id=0, do_sample=False)
+    said = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    return tuple(said[0, len(prompt) :].tolist())
+
+
+def answers(model: Model, requests: Sequence[Request], size: int | str = "auto") -> dict[str, Response]:
+    responses = list(TransformersEngine(model, size).answer(requests))
+    assert sorted(response.key for response in responses) == sorted(request.key for request in requests)
+    return {response.key: response for response in responses}
+
+
+def sweep(edits: Sequence[Edit] = EDITS) -> list[Request]:
+    return [Request(f"{text} {edit}", text, edit, Decoding(LIMIT)) for text in TEXTS for edit in edits]
+
+
+def test_a_sweep_says_what_plain_generate_says_to_each_prompt_alone(model):
+    said = answers(model, requests := sweep())
+    assert way_of(model).kind is TELLING[model.name]
+    for request in requests:
+        with scaled(model, request.edit):
+            assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
+    assert len({response.token_ids for response in said.values()}) > 3
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "mamba2", "lfm2", "llama4_text", "jamba", "rwkv"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
+    model = made(kind)
+    said = answers(model, requests := sweep((ScaleBlock(1),)), size)
+    network = copy.deepcopy(model.network)
+    for parameter in wrap(network, model.tokenizer, kind).anatomy.blocks[1].module.parameters():
+        parameter.zero_()
+    for request in requests:
+        assert said[request.key].token_ids == greedy(network, request.prompt), request.key
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "recurrent_gemma"])
+def test_after_a_sweep_the_model_says_what_it_said_before(kind):
+    model = made(kind)
+    before, settings = [greedy(model.network, text) for text in TEXTS], model.network.generation_config
+    weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+    answers(model, sweep())
+    assert [greedy(model.network, text) for text in TEXTS] == before
+    assert model.network.generation_config is settings
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.network.state_dict().items())
+
+
+@torch.inference_mode()
+def test_choices_and_looked_up_tokens_are_scored_as_in_a_pass_of_their_own(model):
+    options = ((7,), (8, 9), (8, 10, 11))
+    requests = [Request(f"{t} {e}", t, e, choices=options) for t in TEXTS for e in EDITS]
+    requests += [Request(f"{t} {e} tokens", t, e, tokens=(7, 8)) for t in TEXTS for e in EDITS]
+    scored = answers(model, requests)
+    for request in requests:
+        with scaled(model, request.edit):
+            for choice, score in zip(request.choices or ((7,), (8,)), scored[request.key].answer.scores, strict=True):
+                ids = torch.tensor([[*request.prompt, *choice[:-1]]])
+                rows = model.network(input_ids=ids, use_cache=False).logits[0, -len(choice) :]
+                expected = rows.double().log_softmax(-1)[range(len(choice)), list(choice)].sum()
+                assert score == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_hidden_states_of_texts_of_several_lengths_are_those_of_each_alone():
+    """Where equal scores decide which tokens are attended to, padding would decide it."""
+    model = made("deepseek_v32")
+    with hidden_states(model, TEXTS) as states:
+        for place, text in enumerate(TEXTS):
+            streams = model.network(torch.tensor([text]), use_cache=False, output_hidden_states=True).hidden_states
+            for layer, stream in enumerate(streams[:-1]):  # the last has been through the norm
+                own = torch.tensor(states.layer(layer, states.text_of == place))
+                torch.testing.assert_close(own, stream[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "before"), [("gemma3n_text", True), ("deepseek_v4", False)])
+def test_the_state_of_a_token_is_all_of_its_streams(kind, before):
+    model = made(kind)
+    seen = []
+    texts = [TEXTS[0][:4], TEXTS[1][:4], TEXTS[0][2:6], TEXTS[1][2:6]]  # as many texts as streams and tokens
+    with hidden_states(model, texts) as states:
+        handle = model.anatomy.blocks[2].module.register_forward_hook(lambda module, args, output: seen.append(output))
+        for text in texts:
+            model.network(torch.tensor([text]), use_cache=False)
+        handle.remove()
+        expected = [(stream[:, 0].transpose(0, 1) if before else stream[0]).flatten(1) for stream in seen]
+        assert states.width == 4 * 32
+        torch.testing.assert_close(torch.tensor(states.layer(3)), torch.cat(expected), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "rwkv", "openai-gpt"])
+def test_drawn_tokens_are_those_of_the_items_own_noise(kind):
+    model = made(kind)
+    decoding = Decoding(LIMIT, temperature=1.3, seed=5)
+    drawn = answers(model, [Request(str(text), text, ScaleBlock(1), decoding) for text in TEXTS])
+    settings = torch.tensor([1.3], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
+    for text in TEXTS:
+        said: list[int] = []
+        key = torch.tensor([noise_key(5, text)])
+        while len(said) < LIMIT and 2 not in said:
+            with scaled(model, ScaleBlock(1)):
+                logits = model.network(input_ids=torch.tensor([[*text, *said]]), use_cache=False).logits[:, -1]
+            said.append(int(sample(logits, *settings, key, torch.tensor([len(said)]))))
+        assert drawn[str(text)].token_ids == tuple(said)
+
+
+def test_an_answer_ends_with_the_context():
+    model = made("mamba2")
+    context = model.network.config.max_position_embeddings = 20
+    said = answers(model, [Request("k", TEXTS[0], BASELINE, Decoding(50))])["k"]
+    assert said.token_ids == greedy(model.network, TEXTS[0], context + 1 - len(TEXTS[0]))
+
+
+def test_settings_of_generation_that_came_with_a_network_change_nothing():
+    model = made("lfm2")
+    plain = {key: response.token_ids for key, response in answers(model, sweep()).items()}
+    settings = model.network.generation_config
+    settings.repetition_penalty, settings.do_sample, settings.suppress_tokens = 5.0, True, [7, 8, 9]
+    assert {key: response.token_ids for key, response in answers(model, sweep()).items()} == plain
+
+
+def test_rows_that_do_not_fit_are_halved_and_say_the_same():
+    model = made("jamba")
+    requests = sweep()
+    whole = {key: response.token_ids for key, response in answers(model, requests).items()}
+
+    def full(module, args, kwargs):
+        if kwargs["input_ids"].shape[0] > 3 and kwargs["input_ids"].shape[1] == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model.network.register_forward_pre_hook(full, with_kwargs=True)
+    engine = TransformersEngine(model, 12)
+    assert {response.key: response.token_ids for response in engine.answer(requests)} == whole
+    assert engine.work.batch_size == 3
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.FAST])
+def test_every_simple_way_says_what_the_fast_one_says(kind, monkeypatch):
+    model = tiny.model("llama")
+    requests = sweep((BASELINE, ScaleBlock(0), ScaleAttention(1, 0.5)))
+    fast = {key: response.token_ids for key, response in answers(model, requests).items()}
+    monkeypatch.setattr("lesion.engines.transformers.engine.way_of", lambda model: Way(kind))
+    assert {key: response.token_ids for key, response in answers(model, requests, 8).items()} == fast
+
+
+def test_a_network_of_keys_and_values_goes_the_fast_way():
+    assert all(way_of(tiny.model(family)).fast for family in ("llama", "gemma3", "unknown"))
+
+
+def test_studies_that_need_shared_prompts_refuse_the_others():
+    with pytest.raises(LesionError, match=r"mamba answers in the simple way, since its cache has 4 × Linear"):
+        refuse_simple(made("mamba"), "patching")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TELLING if kind not in UNTOLD])
+def test_such_studies_refuse_by_the_configuration_alone(kind):
+    with pytest.raises(LesionError, match=f"{kind} answers in the simple way, since .*; effects needs keys and values"):
+        refuse_unloaded(zoo.config_of(kind), kind, "effects")
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_no_configuration_of_keys_and_values_is_refused(family):
+    refuse_unloaded(tiny.tiny(family).config, family, "effects")
