@@ -154,7 +154,8 @@ def hidden_states(
     _refuse(model, texts)
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, "texts")
-    stream = _Stream.of(model)
+    width = model.network.config.get_text_config().hidden_size
+    stream = _Stream.of(model) if budget.equal else _Stream(width, before=False)
     states = HiddenStates(
         len(model.anatomy.blocks) + 1, stream.width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
     )
