@@ -31,7 +31,7 @@ from lesion.edits.place import Unit
 from lesion.edits.units import NUMBERED_EDITS, ScaleMatrix, how_many, part_of
 from lesion.engines.config import EngineChoice, opened
 from lesion.engines.engine import Decoding, Engine, MakeEngine, Request
-from lesion.engines.transformers.engine import needs_one_by_one
+from lesion.engines.transformers.engine import way_of
 from lesion.errors import LesionError
 from lesion.models.anatomy import Block
 from lesion.models.fingerprint import fingerprint
@@ -149,7 +149,7 @@ def verified(
             watcher.answered(1)
     engine = make_engine(model, "auto")
     answers = _answers(engine, watched, list(dict.fromkeys(edit for _, edit, _ in chosen)))
-    way: State = "exact on the simple way" if needs_one_by_one(model) else "verified"
+    way: State = "verified" if way_of(model).fast else "exact on the simple way"
     rows = [_row(watched, what, edit, reference, answers[edit], way) for what, edit, reference in chosen]
     again = _answers(engine, watched, [BASELINE])[BASELINE]
     rows.append(_row(watched, "restored", BASELINE, chosen[0][2], again, way))
