@@ -226,6 +226,8 @@ def test_a_checkpoint_says_what_the_model_says_under_the_edit(kind, edit, tmp_pa
         ("bitnet", "0.attention.head.1×0", "heads are mixed before the output matrix"),
         # Each output is a difference of two heads.
         ("diffllama", "0.attention.head.1×0", "its attention is computed in several steps"),
+        # Its blocks run several times in a pass.
+        ("hrm_text", "0.attention.head.0×0", "its attention is computed in several steps. Edit 0.attention as a whole"),
         ("mamba", "0.attention.head.0×0", "not made of heads that lie side by side. Edit 0.attention as a whole"),
         ("mamba", "0.mlp.neuron.0×0", "could not be told apart. Edit 0 as a whole"),
         # Experts of the attention; a router whose weights reach no single module.

@@ -99,6 +99,8 @@ def traced(network: nn.Module, stack: nn.ModuleList, children: Callable[[nn.Modu
     traces = [Trace() for _ in stack]
 
     def enters(trace: Trace, _: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        for kept in (trace.outputs, trace.ended, trace.repeated, trace.norms):
+            kept.clear()  # some architectures run a block several times
         stream = _given(args, kwargs)
         if stream is not None:
             trace.before = stream.clone()
