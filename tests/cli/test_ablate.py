@@ -1,9 +1,7 @@
 """The commands that make and show a study: `lesion ablate`, `run`, `demo` and `report`."""
 
 import csv
-import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -55,15 +53,6 @@ def test_unit_layers_and_factor_choose_what_is_cut_and_how_much(capsys, checkpoi
     assert set(answers["edit"]) == {"baseline", "0.attention×0.5", "1.attention×0.5"}
 
 
-def test_the_same_command_again_asks_nothing_and_writes_the_same_files(capsys, checkpoint, sums, out):
-    command = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out]
-    lesion(capsys, *command)
-    before = {name: (out / name).read_bytes() for name in ("layers.csv", "summary.json", "report.html")}
-    again = lesion(capsys, *command)
-    assert "evaluated 0 of 16 answers; 16 were stored already" in again.out
-    assert {name: (out / name).read_bytes() for name in before} == before
-
-
 def test_several_models_and_tasks_are_one_study(capsys, checkpoint, sums, tmp_path, out):
     other = save(tmp_path / "gpt2", "gpt2")
     more = questions(tmp_path / "more.jsonl", 3)
@@ -89,15 +78,6 @@ def test_without_a_folder_the_study_goes_to_one_of_its_own(capsys, checkpoint, s
     assert len(folders) == 2
     page = next(line for line in first.out.splitlines() if line.startswith("report: "))
     assert str(Path(page.removeprefix("report: ")).parent) in {str(folder.relative_to(tmp_path)) for folder in folders}
-
-
-def test_logits_that_are_not_finite_are_reported_per_edit_and_the_study_goes_on(capsys, checkpoint, sums, out):
-    command = ["ablate", checkpoint, "--task", sums, "--items", 2, "--layers", "0-1", "--max-new-tokens", 2]
-    done = lesion(capsys, *command, "--factor", "3e38", "--out", out)
-    assert done.code == 0
-    for layer in (0, 1):
-        assert f"edit {layer}×3e+38: 2 answers were broken off because logits were not finite" in done.out
-    assert [row["nonfinite"] for row in table(out)] == ["1.0", "1.0"]
 
 
 def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, sums, out, monkeypatch):
@@ -136,30 +116,6 @@ def test_ctrl_c_before_anything_was_begun_promises_nothing(capsys, checkpoint, s
 # -- run and demo
 
 
-STUDY = """
-name = "mine"
-title = "My <study>"
-models = ["{model}"]
-tasks = ["{task}"]
-items = 2
-
-[edits]
-layers = [0, 2]
-
-[decoding]
-max_new_tokens = 2
-"""
-
-
-def test_a_study_file_is_run(capsys, checkpoint, sums, tmp_path, out):
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.format(model=checkpoint, task=sums))
-    done = lesion(capsys, "run", file, "--out", out)
-    assert (done.code, [row["layer"] for row in table(out)]) == (0, ["0", "2"])
-    assert json.loads((out / "summary.json").read_text())["study"]["title"] == "My <study>"
-    assert "My &lt;study&gt;" in (out / "report.html").read_text()
-
-
 def test_the_studies_shipped_are_listed_with_kind_models_and_title(capsys):
     done = lesion(capsys, "run", "--list")
     assert done.code == 0
@@ -184,19 +140,6 @@ def test_run_without_a_study_says_how_to_find_one(capsys):
 
 
 # -- report
-
-
-def test_a_report_is_written_again_from_the_answers_alone(capsys, checkpoint, sums, out):
-    lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 3, "--max-new-tokens", 2, "--out", out)
-    before = {name: (out / name).read_bytes() for name in ("layers.csv", "summary.json", "report.html")}
-    for name in before:
-        (out / name).unlink()
-    shutil.rmtree(out / "figures")
-    done = lesion(capsys, "report", out)
-    assert done.code == 0, done.err
-    assert f"report: {out / 'report.html'}" in done.out.splitlines()
-    assert {name: (out / name).read_bytes() for name in before} == before
-    assert list((out / "figures").glob("*.png"))
 
 
 def unfinished(capsys, monkeypatch, checkpoint: Path, sums: Path, out: Path, lives: int) -> Outcome:

@@ -1,6 +1,5 @@
 """The command `lesion drift`, and `run` and `report` on drift studies: what they leave, print and refuse."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,28 +16,6 @@ FEW = ["--items", 6, "--runs", 2, "--starts", 1, "--max-new-tokens", 4]
 @pytest.fixture(scope="module")
 def sums(tmp_path_factory) -> Path:
     return questions(tmp_path_factory.mktemp("data") / "sums.jsonl", 20)
-
-
-def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(capsys, checkpoint, sums, tmp_path):
-    out = tmp_path / "out"
-    arguments = ["drift", checkpoint, "--task", sums, "--clusters", "4,3", *FEW, "--out", out]
-    first = lesion(capsys, *arguments)
-    assert first.code == 0, first.err
-    assert {"summary.json", "report.html", "cells"} <= {file.name for file in out.iterdir()}
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    (entry,) = summary["models"]
-    assert (summary["kind"], entry["name"]) == ("drift", str(checkpoint))
-    layers = entry["curves"][0]["layers"]
-    assert [layer["layer"] for layer in layers] == [0, 1, 2, 3]
-    assert all(set(layers[0][name]) == {"mean", "std"} for name in ("nmi", "null", "cosine", "cka"))
-    assert "clustered 4 of 4 runs\n" in first.out
-    page, numbers = (out / "report.html").read_bytes(), (out / "summary.json").read_bytes()
-    second = lesion(capsys, *arguments)
-    assert "clustered 0 of 4 runs; 4 were stored already" in second.out
-    assert ((out / "report.html").read_bytes(), (out / "summary.json").read_bytes()) == (page, numbers)
-    (out / "report.html").unlink()
-    assert lesion(capsys, "report", out).code == 0
-    assert (out / "report.html").read_bytes() == page
 
 
 def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(capsys, checkpoint, sums, tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from commandline import lesion
 from lesion.report import drawing
 from lesion_labs.recall import recipe as recipes
-from lesion_labs.recall.study_file import RecallStudy
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
 
@@ -36,15 +35,6 @@ def test_a_training_leaves_summary_and_report_and_prints_what_cutting_does(capsy
     other = lesion(capsys, "lab", "recall", "--noise", 0.4, "--seed", 3, "--out", tmp_path / "out")
     assert other.code == 2
     assert "seed: 2 there, 3 here" in other.complaint
-
-
-def test_several_values_are_a_study_of_all_trainings(capsys, small, tmp_path):
-    assert lesion(capsys, "lab", "recall", "--seed", "0,1", "--noise", "0.4,0.5", "--out", tmp_path).code == 0
-    study = RecallStudy.load(tmp_path / "study.toml")
-    assert (study.seed, study.noise) == ((0, 1), (0.4, 0.5))
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert len(summary["cells"]) == 4
-    assert len(summary["groups"]) == 2
 
 
 @pytest.mark.parametrize("feed_forward", ["linear", "none"])
@@ -95,34 +85,9 @@ def test_a_corpus_smaller_than_the_vocabulary_is_told_with_both_numbers(capsys, 
     assert "--vocabulary 8" in done.complaint
 
 
-@pytest.mark.parametrize("kind", ["recall", "recall-sweep"])
-def test_a_summary_that_is_not_whole_is_told(capsys, small, tmp_path, kind):
-    (tmp_path / "lesion.json").write_text(json.dumps({"kind": kind}))
-    (tmp_path / "summary.json").write_text(json.dumps({"kind": kind}))
-    done = lesion(capsys, "report", tmp_path)
-    assert done.code == 1
-    assert (
-        "summary.json is damaged (version: Field required); delete it and run the same command again" in done.complaint
-    )
-
-
 def test_without_noise_the_least_loss_is_no_negative_zero(capsys, small, tmp_path):
     done = lesion(capsys, "lab", "recall", "--noise", 0, "--keep", "0.5", "--out", tmp_path)
     assert "-0.0" not in done.out
     assert '"floor": 0.0' in (tmp_path / "summary.json").read_text()
     assert "0.000 nats" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "summary.json").read_text())["recipe"]["keep"] == [0.5]
-
-
-def test_the_report_of_a_training_and_of_a_study_is_written_anew(capsys, small, tmp_path):
-    lesion(capsys, "lab", "recall", "--out", tmp_path / "one")
-    (tmp_path / "study.toml").write_text('kind = "recall"\ntitle = "a\\u001b[31m"\n')
-    first = lesion(capsys, "run", tmp_path / "study.toml", "--out", tmp_path / "many")
-    assert first.code == 0
-    for folder in (tmp_path / "one", tmp_path / "many"):
-        page = (folder / "report.html").read_bytes()
-        (folder / "report.html").unlink()
-        assert lesion(capsys, "report", folder).code == 0
-        assert (folder / "report.html").read_bytes() == page
-        assert b"\x1b" not in page
-    assert "\x1b" not in first.out + first.err

@@ -1,14 +1,10 @@
 """The command `lesion truncate`, and `run` and `report` on searches: what they leave, print and refuse."""
 
-import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from commandline import lesion, questions, refused, save, write
-from lesion.core.store import Store
-from tiny import tiny
+from commandline import lesion, refused, write
 
 
 @pytest.fixture(scope="module")
@@ -21,22 +17,6 @@ def pairs(tmp_path_factory) -> Path:
 def searching(checkpoint: object, task: object, out: Path, *more: object) -> list[object]:
     told = ["--matrices", "mlp.up", "--keep", "0.5,0.25", "--items", 12]
     return ["truncate", checkpoint, "--task", task, *told, "--out", out, *more]
-
-
-def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(capsys, checkpoint, pairs, tmp_path):
-    out = tmp_path / "out"
-    first = lesion(capsys, *searching(checkpoint, pairs, out))
-    assert first.code == 0, first.err
-    assert {"summary.json", "report.html", "cells.csv"} <= {file.name for file in out.iterdir()}
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert (out / "best.edit").exists() == (summary["nothing"] is None)
-    assert len(summary["cells"]) == 6
-    assert "answers\n" in first.out
-    second = lesion(capsys, *searching(checkpoint, pairs, out))
-    assert "evaluated 0 of " in second.out
-    page = (out / "report.html").read_bytes()
-    assert lesion(capsys, "report", out).code == 0
-    assert (out / "report.html").read_bytes() == page
 
 
 @pytest.mark.parametrize(
@@ -59,30 +39,6 @@ def test_wrong_use_is_told_before_anything_is_asked(options, says, capsys, check
     out = tmp_path / "out"
     refused(lesion(capsys, *searching(checkpoint, pairs, out, *options)), 2, *says)
     assert not out.exists()
-
-
-def test_another_task_in_the_same_folder_is_answered_beside_the_first(capsys, checkpoint, pairs, tmp_path):
-    out, other = tmp_path / "out", questions(tmp_path / "sums.jsonl", 12)
-    command = searching(checkpoint, pairs, out, "--layers", 0)
-    assert lesion(capsys, *command).code == 0
-    with Store.read(out) as store:
-        before = len(store)
-    done = lesion(capsys, *searching(checkpoint, other, out, "--layers", 0))
-    assert f"(task {pairs}); they are kept and not shown." in " ".join(done.err.split())
-    with Store.read(out) as store:
-        assert len(store) > before
-    assert "evaluated 0 of" in lesion(capsys, *command).out
-
-
-def test_weights_that_are_not_finite_are_told_by_their_tensor(capsys, pairs, tmp_path):
-    network = tiny("llama")
-    with torch.no_grad():
-        network.model.layers[2].mlp.down_proj.weight[0, 0] = float("inf")
-    folder = save(tmp_path / "m")
-    network.save_pretrained(folder)
-    done = lesion(capsys, *searching(folder, pairs, tmp_path / "out"))
-    refused(done, 1, "not finite: model.layers.2.mlp.down_proj.weight (1 infinite of 1,536)", "checkpoint again")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_search_without_its_summary_or_with_a_damaged_one_is_to_be_run_again(capsys, checkpoint, pairs, tmp_path):

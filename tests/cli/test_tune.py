@@ -24,44 +24,6 @@ def tuning(checkpoint: object, out: Path, *more: object, task: str = "sums") -> 
     return ["tune", checkpoint, "--task", task, *SMALL, "--out", out, *more]
 
 
-def test_a_tuning_leaves_model_card_page_and_numbers_and_a_second_one_trains_nothing(capsys, checkpoint, tmp_path):
-    out = tmp_path / "out"
-    first = lesion(capsys, *tuning(checkpoint, out, "--control", "control", "--control-items", 8))
-    assert first.code == 0, first.err
-    assert {"summary.json", "report.html", "tuning.csv", "layers", "model"} <= {file.name for file in out.iterdir()}
-    assert "which blocks are critical is found by switching off each of 3" in first.err.lower()
-    assert "trained 1 of 1\n" in first.out
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert [task["task"] for task in summary["arms"][0]["tasks"]] == ["sums", "control"]
-    (block,) = summary["arms"][0]["blocks"][0]
-    before, after = load(checkpoint).network.state_dict(), load(out / "model", dtype="float32").network.state_dict()
-    moved = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
-    assert moved
-    assert all(name.startswith(f"model.layers.{block}.") for name in moved)
-    second = lesion(capsys, *tuning(checkpoint, out, "--control", "control", "--control-items", 8))
-    assert "trained 0 of 1; 1 were trained already" in second.out
-    page = (out / "report.html").read_bytes()
-    assert lesion(capsys, "report", out).code == 0
-    assert (out / "report.html").read_bytes() == page
-
-
-@pytest.mark.slow
-def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, checkpoint, tmp_path):
-    (tmp_path / "s.toml").write_text(
-        f'kind = "tuning"\ntitle = "Which pays?"\nmodel = {json.dumps(str(checkpoint))}\ntask = "sums"\n'
-        "budget = 1\nsteps = 2\nrows = 4\nlearning_rates = 0.01\nseeds = [0, 1]\nitems = 10\nablation_items = 5\n"
-        'validation_items = 5\narms = ["critical", "random", "all-adapter", "all-full"]\n'
-    )
-    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
-    assert done.code == 0, done.err
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert [arm["name"] for arm in summary["arms"]] == ["critical", "random", "all-adapter", "all-full"]
-    assert summary["arms"][1]["parameters"] == summary["arms"][0]["parameters"] >= summary["arms"][2]["parameters"]
-    assert summary["verdict"]["word"] in ("pays", "does not pay", "cannot tell")
-    assert "Which pays?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert not (tmp_path / "out" / "model").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

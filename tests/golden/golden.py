@@ -69,6 +69,11 @@ def record_file(name: str) -> Path:
     return HERE / "records" / f"{name}.json"
 
 
+def command(name: str, folder: str, out: Path) -> list[str]:
+    """The arguments of the command that fills a folder."""
+    return [word.format(studies=STUDIES, out=out) for word in [*CHAINS[name][folder], "--out", f"{{out}}/{folder}"]]
+
+
 def run_chain(name: str, out: Path) -> dict[str, Any]:
     """Run every command of a chain until it is interrupted after its first answers, again to the end, and read it."""
     record = {}
@@ -79,8 +84,8 @@ def run_chain(name: str, out: Path) -> dict[str, Any]:
         patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
         patch.setattr(drawing, "svg", lambda specified: "<svg/>")
         patch.setattr(drawing, "png_file", lambda drawn: b"")
-        for folder, words in CHAINS[name].items():
-            arguments = [word.format(studies=STUDIES, out=out) for word in [*words, "--out", f"{{out}}/{folder}"]]
+        for folder in CHAINS[name]:
+            arguments = command(name, folder, out)
             with pytest.MonkeyPatch.context() as once:
                 interrupt(once)
                 left = code(arguments)

@@ -6,20 +6,32 @@ compared: those of selections and means, and of the keys of answers under them o
 `LESION_GOLDEN=exact` compares everything to the last digit, as holds on one machine.
 """
 
+import atexit
+import functools
 import html
+import itertools
 import json
 import math
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import chromium
 import pytest
+from page_checks import HOSTILE, Elements, assert_asks_for_nothing
 
 import golden
 from commandline import lesion
+from lesion.cli.progress import Bar
+from lesion.core.result import StudyResult
+from lesion.core.values import Summary
 from lesion.registry import recall
+from lesion.report import drawing
+from lesion.report.names import names_in
+from lesion.report.publishing import html as page_html
 
 EXACT = os.environ.get("LESION_GOLDEN") == "exact"
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
@@ -69,25 +81,115 @@ def text_of(markup: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", golden.CHAINS)
-def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_one_first_sentence(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_is_then_only_read_and_shown(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = json.loads(golden.record_file(name).read_text(encoding="utf-8"))
     done = golden.run_chain(name, tmp_path)
     apart = differences(done, recorded)
     assert not apart, "\n".join(apart[:40])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Bar, "answered", lambda *_: pytest.fail("what is there was evaluated again"))
     for folder in golden.CHAINS[name]:
-        if not (tmp_path / folder / "report.html").is_file():  # models made for other studies have no report
+        page, summary = tmp_path / folder / "report.html", tmp_path / folder / "summary.json"
+        if not page.is_file():  # models made for other studies have no report
             continue
-        result = recall(tmp_path / folder)
-        first = text_of(html.escape(result.verdict))
-        assert len(re.sub(r"\s*\[[^]]*\]", "", first).split()) <= 25, f"{folder}: {first}"
-        page = (tmp_path / folder / "report.html").read_text(encoding="utf-8")
+        numbers = summary.read_text(encoding="utf-8")
+        again = lesion(capsys, *golden.command(name, folder, tmp_path))
+        assert again.code == 0, again.err
+        assert summary.read_text(encoding="utf-8") == numbers, folder
+        markup = page.read_text(encoding="utf-8")
         terminal = lesion(capsys, "report", tmp_path / folder).out
-        begin = first.rstrip(".")  # a page may go on behind the subject
-        assert begin in text_of(page), f"{folder}: page"
-        assert text_of(html.escape(terminal)).startswith(begin), f"{folder}: terminal: {terminal[:200]}"
-        assert begin in text_of(result._repr_html_()), f"{folder}: notebook"
+        assert page.read_text(encoding="utf-8") == markup, f"{folder}: what a run wrote and what a folder remembers"
+        result = recall(tmp_path / folder)
+        assert result.summary.text() == numbers, folder
+        said_alike(result, markup, terminal, folder)
+        assert_asks_for_nothing(markup)
+        links = {link["href"][1:] for tag, link in Elements(markup).found if tag == "a" and link["href"][0] == "#"}
+        assert links <= {part.get("id") for _, part in Elements(markup).found}, folder
+        hostile_names_stay_texts(result)
+        if chromium.found():
+            in_a_browser(page.as_uri())
+
+
+def hostile_names_stay_texts(result: StudyResult) -> None:
+    """Models, tasks, tokens, notes and titles that look like markup add no element and no attribute to a page."""
+    full = dict.fromkeys(name for name in names_in(result.summary) if ":" in name)
+    tame = {name: f"tame{number}" for number, name in enumerate(full)}
+    hostile = dict(zip(tame, itertools.cycle(f"{number}{text}" for number, text in enumerate(TEXTS)), strict=False))
+    pages = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "svg", lambda specified: "<svg/>")  # what names become in a chart has a test of its own
+        for kind, names, text in (("tame", tame, "tame"), ("hostile", hostile, TEXTS[1])):
+            pages[kind] = Elements(page_html(type(result)(result.folder, renamed(result.summary, names, text)).page()))
+    shapes = {kind: {(tag, *sorted(attributes)) for tag, attributes in page.found} for kind, page in pages.items()}
+    assert shapes["hostile"] <= shapes["tame"]
+    assert not {tag for tag, *_ in shapes["hostile"]} & {"img", "iframe", "object", "embed", "base"}
+    assert len(pages["hostile"].inside["script"]) == len(pages["tame"].inside["script"])
+
+
+TEXTS = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+FREE = {
+    "title",
+    "notes",
+    "token",
+    "before",
+    "after",
+    "item",
+    "reason",
+    "prompt",
+    "question",
+    "version",
+    "family",
+    "variant",
+    "label",
+    "statement",
+    "text",
+}
+"""Keys of texts of which nothing depends."""
+
+
+def renamed(summary: Summary, names: Mapping[str, str], text: str) -> Summary:
+    """A summary with other names of models and tasks, and one text in place of all that is free."""
+
+    def other(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {names.get(name, name): other(part, name) for name, part in value.items()}
+        if isinstance(value, list):
+            return [other(part, key) for part in value]
+        if isinstance(value, str):
+            return text if key in FREE else names.get(value, value)
+        return value
+
+    return type(summary).model_validate(other(summary.model_dump(mode="json")))
+
+
+def said_alike(result: StudyResult, page: str, terminal: str, folder: str) -> None:
+    """The first sentence is short, and the same on the page, on the terminal and in a notebook."""
+    first = text_of(html.escape(result.verdict))
+    assert len(re.sub(r"\s*\[[^]]*\]", "", first).split()) <= 25, f"{folder}: {first}"
+    begin = first.rstrip(".")  # a page may go on behind the subject
+    assert begin in text_of(page), f"{folder}: page"
+    assert text_of(html.escape(terminal)).startswith(begin), f"{folder}: terminal: {terminal[:200]}"
+    assert begin in text_of(result._repr_html_()), f"{folder}: notebook"
+
+
+@functools.cache
+def tab() -> chromium.Chromium:
+    """One browser for all pages."""
+    opened = chromium.Chromium()
+    atexit.register(opened.__exit__, None, None, None)
+    return opened
+
+
+def in_a_browser(address: str) -> None:
+    """A page runs without complaint or request, sorts its tables by number, and is never wider than a phone."""
+    chromium.assert_quiet(tab(), address)
+    tab().ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    chromium.assert_tables_sort_by_number(tab())
+    with tab().shown(width=390, height=800):
+        assert tab().ask("document.documentElement.scrollWidth") == 390
+    assert tab().complaints == []
 
 
 def test_a_folder_that_an_earlier_version_began_is_continued(

@@ -6,8 +6,6 @@ import pytest
 
 import lesion as python
 from commandline import lesion
-from lesion.core.lock import FolderLock
-from lesion.outputs import own
 from lesion.report import drawing
 from lesion_labs.memory import run, sizes, slopes
 from lesion_labs.memory.report import MemoryResult
@@ -77,59 +75,6 @@ def test_wrong_options_are_explained_before_anything_is_trained(wrong, explained
     assert left.code == 2
     assert explained in left.complaint
     assert not (tmp_path / "m").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
-    (tmp_path / "file").write_text("in the way")
-    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path / "file")
-    assert left.code == 1
-    assert "give another folder with --out" in left.complaint
-
-
-def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(tmp_path, capsys):
-    (tmp_path / "summary.json").write_text('{"kind": "recall"}')
-    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
-    assert left.code == 2
-    assert "summary.json is there already" in left.complaint
-    assert (tmp_path / "summary.json").read_text() == '{"kind": "recall"}'
-    assert {file.name for file in tmp_path.iterdir()} == {"summary.json"}
-
-
-def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, capsys, monkeypatch):
-    first = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
-    before = (tmp_path / "summary.json").read_bytes()
-    page = (tmp_path / "report.html").read_bytes()
-    other = lesion(capsys, "lab", "memory", *SHORT, "--seed", 1, "--out", tmp_path)
-    assert other.code == 1
-    assert "seed: 0 there, 1 here" in other.complaint
-    monkeypatch.setattr(run, "measured", None)
-    (tmp_path / "report.html").unlink()
-    again = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
-    assert (again.code, again.out) == (0, first.out)
-    (tmp_path / "report.html").unlink()
-    anew = lesion(capsys, "report", tmp_path)
-    assert (anew.code, anew.out) == (0, first.out)
-    assert (tmp_path / "summary.json").read_bytes() == before
-    assert (tmp_path / "report.html").read_bytes() == page
-
-
-def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
-    lock = FolderLock(tmp_path, "memory")
-    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
-    lock.release()
-    assert left.code == 1
-    assert "already writing" in left.complaint
-    assert not (tmp_path / "summary.json").exists()
-
-
-def test_a_summary_that_is_not_whole_is_told(tmp_path, capsys):
-    own(tmp_path, "memory")
-    (tmp_path / "summary.json").write_text('{"lab": "memory", "noise": 0.5}')
-    for command in (("report", tmp_path), ("lab", "memory", *SHORT, "--out", tmp_path)):
-        left = lesion(capsys, *command)
-        assert left.code == 1
-        assert "is damaged" in left.complaint
-        assert "delete it and run the same command again" in left.complaint
 
 
 def test_a_study_file_and_python_give_what_the_command_gives(tmp_path, capsys):

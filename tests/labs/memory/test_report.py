@@ -6,16 +6,13 @@ import re
 from html import unescape
 from pathlib import Path
 
-import chromium
 import pytest
 
-from lesion.core.values import read_summary
 from lesion.report import axes
 from lesion.report.publishing import html
 from lesion.report.values import Estimate
 from lesion_labs.memory import report, run, sizes, slopes
 from lesion_labs.memory.report import MemoryResult
-from lesion_labs.memory.result import MemorySummary
 from memories import memory
 from runs import altered, page_of
 
@@ -67,15 +64,6 @@ def test_the_page_says_the_claims_with_the_numbers_of_the_summary(summary, writt
         "With the 3 smallest of 4 components of W kept, the common class's probability goes from"
         f" {100 * summary.full.p_noise:.1f} % to {100 * dropped.p_noise.mean:.1f} %."
     )
-
-
-def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary, written):
-    quiet = measured(noise=0.0, steps=20)
-    for name, value in (("noisy", summary), ("quiet", quiet)):
-        (tmp_path / name).mkdir()
-        value.write(tmp_path / name)
-        assert read_summary(MemorySummary, tmp_path / name, "") == value
-    assert written.read_text("utf-8") == html(page_of(MemoryResult, summary))
 
 
 def test_truncation_that_helps_nothing_is_not_said_to_help(summary):
@@ -228,13 +216,3 @@ def test_a_size_says_when_the_noise_changed_sides(summary):
     assert four.changed_sides == f"{flip.after}–{flip.before}"
     assert four.first_strength < 0 < four.last_strength
     assert four.without_largest == four.cuts.without_largest.clean_loss
-
-
-@pytest.mark.skipif(chromium.found() is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_sideways(written, width, dark):
-    with chromium.Chromium(width=width, height=800, dark=dark) as tab:
-        tab.open(written.as_uri())
-        assert [request for request in tab.requests if not request.startswith(("file:", "data:"))] == []
-        assert tab.complaints == []
-        assert tab.ask("document.documentElement.scrollWidth") == width

@@ -4,11 +4,9 @@ import re
 from html import unescape
 from pathlib import Path
 
-import chromium
 import pytest
 from scipy import stats
 
-from lesion.core.values import read_summary
 from lesion.report.publishing import html
 from lesion_labs.recall import report
 from lesion_labs.recall.recipe import preset
@@ -35,12 +33,6 @@ def study(tmp_path_factory):
     return run_recall(recall_study, tmp_path_factory.mktemp("study"))
 
 
-@pytest.fixture(scope="module")
-def pages(training, study):
-    """The page of the training and that of the study."""
-    return html(page_of(TrainingResult, training)), html(page_of(RecallResult, study))
-
-
 def words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
@@ -50,32 +42,6 @@ def texts(made) -> list[str]:
 
 
 # -- pages
-
-
-def test_the_pages_say_their_claims_and_escape_what_was_typed(training, study, pages):
-    for result, page in zip((TrainingResult(NO_FOLDER, training), RecallResult(NO_FOLDER, study)), pages, strict=True):
-        shown = words(page)
-        assert result.verdict in shown.replace("\xa0", " ")
-        for claim in result.claims:
-            for sentence in claim.sentences:
-                assert " ".join(sentence.split()) in shown
-    assert "<b>is</b>" not in pages[1]
-    assert "What <b>is</b> cut?" in words(pages[1])
-    turned = altered(study, study=altered(study.study, title="a\u202eb\x1b[31m"))
-    page = html(page_of(RecallResult, turned))
-    assert "a\ufffdb" in page
-    assert not {"\u202e", "\x1b"} & set(page)
-
-
-def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, training, study, pages):
-    results = ((TrainingResult, training), (RecallResult, study))
-    for (kind, value), page in zip(results, pages, strict=True):
-        folder = tmp_path / kind.__name__
-        folder.mkdir()
-        value.write(folder)
-        again = read_summary(type(value), folder, "")
-        assert again == value
-        assert html(page_of(kind, again)) == page
 
 
 def test_the_table_has_every_replacement_with_its_numbers_the_writing_matrix_first(training, study):
@@ -146,17 +112,6 @@ def test_a_matrix_that_there_cannot_be_is_no_matrix_of_a_summary(training):
     document["truncated"][0]["matrix"] = "../../x"
     with pytest.raises(ValueError, match=r"truncated\.0\.matrix"):
         RecallSummary.model_validate(document)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")
-def test_both_pages_run_under_their_policy_without_complaint_or_request(tmp_path, pages, tab):
-    for name, text in zip(("one", "many"), pages, strict=True):
-        place = tmp_path / f"{name}.html"
-        place.write_text(text, encoding="utf-8")
-        tab.open(place.as_uri())
-        assert tab.complaints == []
-        assert tab.requests == [place.as_uri()]
 
 
 # -- claims

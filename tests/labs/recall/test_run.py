@@ -2,9 +2,8 @@
 
 import pytest
 
-from lesion.core.lock import FolderLock
 from lesion.core.values import read_summary
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.progress import Silent
 from lesion_labs.recall import run as runs
 from lesion_labs.recall.recipe import PRESETS, RATES, Recipe, preset
@@ -65,14 +64,6 @@ def test_an_interrupted_truncation_sweep_goes_on_with_the_matrix_it_was_at(tmp_p
     assert left == {"summary.json", "training.safetensors", "lock", "lesion.json"}
 
 
-def test_the_summary_of_something_else_is_never_overwritten(tmp_path):
-    (tmp_path / "summary.json").write_text('{"kind": "isolation"}')
-    for attempt in (lambda: run(RECIPE, tmp_path), lambda: run_recall(RecallStudy.make(kind="recall"), tmp_path)):
-        with pytest.raises(UsageError, match=r"summary.json is there already"):
-            attempt()
-    assert (tmp_path / "summary.json").read_text() == '{"kind": "isolation"}'
-
-
 def test_a_training_and_a_study_do_not_share_a_folder_even_before_they_are_finished(tmp_path):
     (tmp_path / "training.safetensors").write_text("")
     with pytest.raises(UsageError, match=r"training.safetensors is there already"):
@@ -81,14 +72,6 @@ def test_a_training_and_a_study_do_not_share_a_folder_even_before_they_are_finis
     (tmp_path / "two" / "study.toml").write_text('models = ["bundled:llama-base"]\n')
     with pytest.raises(UsageError, match=r"study.toml is there already"):
         run_recall(RecallStudy.make(kind="recall"), tmp_path / "two")
-
-
-def test_two_processes_do_not_write_in_one_folder(tmp_path):
-    lock = FolderLock(tmp_path, "recall")
-    with pytest.raises(LesionError, match="already writing"):
-        run(RECIPE, tmp_path)
-    lock.release()
-    run(RECIPE, tmp_path)
 
 
 def test_a_corpus_gives_the_tables_and_one_that_changed_is_refused(tmp_path):
@@ -146,13 +129,6 @@ def test_a_narrower_study_never_drops_trainings_from_a_summary(tmp_path):
     with pytest.raises(UsageError, match=r"3 of 4 trainings that this one does not have, for example .*seed1;"):
         run_recall(RecallStudy.make(kind="recall", noise=0.2, seed=0, **SMALL), tmp_path)
     assert _files(tmp_path) == before
-
-
-def test_two_processes_do_not_run_one_study(tmp_path):
-    lock = FolderLock(tmp_path, "recall-sweep")
-    with pytest.raises(LesionError, match="already writing"):
-        run_recall(RecallStudy.make(kind="recall", **SMALL), tmp_path)
-    lock.release()
 
 
 def _stop():

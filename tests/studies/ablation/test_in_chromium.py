@@ -35,14 +35,6 @@ def text(tab, selector):
     return tab.ask(f"document.querySelector({selector!r}).innerText")
 
 
-def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
-    tab.open(address)
-    assert tab.ask(f"{LIST}.length") == 9  # those that the first critical cut broke
-    assert not tab.ask("document.querySelectorAll('.answer').length")  # until one is chosen
-    assert tab.complaints == []
-    assert tab.requests == [address]
-
-
 def test_a_table_without_room_for_its_rows_ends_with_a_whole_one_and_says_so(tab, address):
     with tab.shown(height=300):
         tab.open(address)
@@ -238,12 +230,6 @@ def test_hostile_texts_stay_texts(tab, tmp_path):
     assert tab.ask("document.querySelectorAll('img, iframe').length") == 0
     assert tab.ask("document.scripts.length") == 5
     assert tab.complaints == []
-
-
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
-    with tab.shown(width=390, height=800):
-        tab.open(address)
-        assert tab.ask("document.documentElement.scrollWidth") == 390
 
 
 def test_dark_and_light_follow_the_reader(tab):

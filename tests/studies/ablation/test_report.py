@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from made import form, records, study, valid
-from page_checks import HOSTILE, Elements, hostile_study, inflated
+from page_checks import HOSTILE, hostile_study, inflated
 
 from lesion.errors import LesionError
 from lesion.report.publishing import html
@@ -26,24 +26,6 @@ def text():
     return html(made_page(*study()))
 
 
-def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
-    summary, answers, items = study()
-    written = write_layers(tmp_path / "deep" / "folder", summary, answers, items)
-    assert written == tmp_path / "deep" / "folder" / "report.html"
-    assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
-        "lesion.json",
-        "report.html", "layers.csv", "summary.json", "figures/accuracy.png", "figures/accuracy.svg",
-        "figures/drop.png", "figures/drop.svg", "figures/groups.png", "figures/groups.svg", "dissociations.csv",
-    }  # fmt: skip
-    assert read_layers(written.parent) == summary
-    table = pd.read_csv(written.parent / "layers.csv")
-    pd.testing.assert_frame_equal(
-        table,
-        page.AblationResult(tmp_path, summary, stored=(answers, items)).table.fillna(float("nan")),
-        check_dtype=False,
-    )
-
-
 def test_the_chapter_of_one_model_asks_about_no_family_and_has_its_findings_and_drops(tmp_path):
     summary, answers, items = study(("base",))
     chapter = page.AblationResult(tmp_path, summary, stored=(answers, items)).chapter()
@@ -51,19 +33,6 @@ def test_the_chapter_of_one_model_asks_about_no_family_and_has_its_findings_and_
     sentence = chapter.claims[0].sentences[0].replace("\N{NO-BREAK SPACE}", " ")
     assert sentence == "Block 2 is critical for sums and spares facts."
     assert [figure.name for figure in chapter.figures] == ["accuracy"]
-
-
-def test_hostile_texts_add_no_element_and_no_attribute_to_the_page():
-    def shape(text: str) -> list[tuple[str, list[str]]]:
-        return [(tag, sorted(attributes)) for tag, attributes in Elements(text).found]
-
-    summary, answers, items = hostile_study()
-    tame = summary, answers.assign(text="x", parsed="x"), items.assign(question="x", gold="x")
-    hostile = html(made_page(summary, answers, items))
-    for tag, _ in shape(hostile):
-        assert tag not in ("img", "iframe", "object", "embed", "base")
-    assert shape(hostile) == shape(html(made_page(*tame)))
-    assert len(Elements(hostile).inside["script"]) == 4
 
 
 def test_hostile_texts_are_read_back_as_they_were(tmp_path):
@@ -87,16 +56,6 @@ def test_a_study_without_a_title_has_its_question(text):
     summary = form()
     summary["study"]["title"] = None
     assert "<h1>Which blocks does each skill depend on?</h1>" in html(made_page(valid(summary), *records()))
-
-
-def test_a_study_that_has_only_begun_says_so_per_model_and_task():
-    summary = form()
-    summary["models"][1]["tasks"] = []
-    text = html(made_page(valid(summary), *records()))
-    assert "This study is not finished" in text
-    for task in ("sums", "facts"):
-        assert f"child on {task}: no cut measured in full." in text
-        assert f"base on {task}: no cut" not in text
 
 
 def test_a_study_without_any_answer_still_has_a_page(tmp_path):

@@ -327,13 +327,6 @@ def test_sampling_is_seeded_by_the_study(sums, tinies, tmp_path):
     assert texts("a", 0) != texts("c", 1)
 
 
-@pytest.mark.parametrize("batch_size", [1, 5])
-def test_the_table_does_not_depend_on_the_batch_size(batch_size, sums, tinies, tmp_path):
-    run(study(sums), tmp_path / "auto", models=tinies)
-    run(study(sums, batch_size=batch_size), tmp_path / "few", models=tinies)
-    assert rows(tmp_path / "auto") == rows(tmp_path / "few")
-
-
 def test_a_later_model_that_cannot_be_meant_is_told_before_the_first_is_asked(tmp_path):
     save(tmp_path / "three", "llama")
     file = questions(tmp_path / "q.jsonl", 3)

@@ -16,15 +16,6 @@ def shown(summary, width=120, *, every=True) -> str:
     return console.file.getvalue()
 
 
-def test_the_table_has_a_row_per_model_task_and_layer_with_the_baseline_beside_it():
-    summary = study()[0]
-    table = AblationResult(Path("nowhere"), summary).table
-    assert len(table) == 2 * 2 * 4
-    row = table[(table.model == "child") & (table.task == "sums") & (table.layer == 2)].iloc[0]
-    assert (row["accuracy"], row["drop"], row["baseline_accuracy"]) == (0.0, 0.9, 0.9)
-    assert row.critical
-
-
 def test_a_study_without_any_answer_gives_an_empty_table_with_all_columns():
     table = AblationResult(Path("nowhere"), valid(form((), ()))).table
     assert table.empty
@@ -39,7 +30,3 @@ def test_the_terminal_marks_critical_blocks_and_shows_few_rows_unless_all_are_wa
     assert "4 of 8 rows (" in few
     assert "● critical" in few
     assert len(few.splitlines()) <= 15
-
-
-def test_names_that_look_like_markup_are_shown_as_they_are():
-    assert "[bold]x" in shown(study(models=("[bold]x", "b"), tasks=("[red]t",))[0])

@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 import io
-import re
-import shutil
 
 import pandas as pd
 import pytest
 from made_answers import folder
-from page_checks import HOSTILE, Elements
 from rich.console import Console
 from rich.text import Text
 
 import lesion
-from commandline import lesion as command
 from lesion.report import drawing
 from lesion.report.publishing import html
 
 YES = {f"i{n}": n < 8 for n in range(10)}
 NO = dict.fromkeys(YES, False)
-
-
-@pytest.fixture(scope="module")
-def studies(tmp_path_factory):
-    place = tmp_path_factory.mktemp("bundled")
-    return [
-        lesion.ablate(f"bundled:llama-{name}", tasks="primer:arithmetic", items=6, layers="2,3", out=place / name)
-        for name in ("base", "instruct")
-    ]
-
-
-@pytest.mark.slow
-def test_two_studies_of_bundled_models_are_compared_by_command_and_in_python_alike(studies, tmp_path, capsys):
-    base, instruct = studies
-    out = tmp_path / "out"
-    done = command(capsys, "compare", base.folder, instruct.folder, "--out", out)
-    assert done.code == 0, done.err
-    assert done.out.endswith(f"report: {out / 'report.html'}\n")
-    said = " ".join(done.out.split())
-    assert re.search(r"^(No difference between instruct and base is shown|instruct answers) ", said)
-    assert any("On 6 items of primer:arithmetic" in check.text for check in lesion.result(out).checks())
-    assert {file.name for file in out.iterdir()} == {
-        *("report.html", "summary.json", "comparison.csv", "drops.csv", "items.csv", "figures", "lock", "lesion.json"),
-    }
-    before = {file: file.read_bytes() for file in out.rglob("*.*")}
-    (out / "report.html").unlink()
-    assert command(capsys, "report", out).code == 0
-    assert {file: file.read_bytes() for file in out.rglob("*.*")} == before
-    result = lesion.compare(base, instruct.folder)
-    assert list(result.table["edit"]) == ["baseline", "2×0", "3×0"]
-    baselines = [study.table["baseline_accuracy"][0] for study in studies]
-    assert list(result.table.loc[0, ["value_a", "value_b"]]) == pytest.approx(baselines)
-    pd.testing.assert_frame_equal(pd.read_csv(out / "comparison.csv"), result.table, check_dtype=False)
-    shutil.move(base.folder, tmp_path / "elsewhere")
-    done = command(capsys, "report", out)
-    shutil.move(tmp_path / "elsewhere", base.folder)
-    assert done.code == 0
-    assert "The answers are not on this page" in (out / "report.html").read_text("utf-8")
 
 
 def made(tmp_path, first=YES, second=NO, **options):
@@ -169,18 +127,6 @@ def test_a_folder_that_has_grown_since_leaves_the_numbers_and_takes_the_answers_
         _ = again.items
 
 
-def test_texts_stay_texts(tmp_path):
-    items = {str(n): bool(n % 2) for n in range(3)}
-    for place, name in (("a", "m"), ("b", HOSTILE[0])):
-        folder(tmp_path / place, {"baseline": items}, model=name, question=HOSTILE[1].replace("{", "{{") + " {item}")
-    result = lesion.compare(tmp_path / "a", tmp_path / "b", labels=[HOSTILE[3], HOSTILE[6]])
-    text = html(result.page())
-    plain = html(made(tmp_path / "plain").page())
-    names = [[name for name, _ in Elements(page).found if name in ("script", "img")] for page in (text, plain)]
-    assert names[0] == names[1]
-    assert "onerror" not in {key for _, keys in Elements(text).found for key in keys}
-
-
 def test_a_search_of_many_items_keeps_its_file_small(tmp_path, monkeypatch):
     monkeypatch.setattr("lesion.studies.comparison.items.MOST_ROWS", 15)
     result = made(tmp_path, out=tmp_path / "out")
@@ -217,10 +163,3 @@ def test_a_notebook_shows_the_difference_first(tmp_path):
     assert edited[titles.index("Changed")] == "0 gained, 8 lost"
     html = made(tmp_path / "again")._repr_html_()
     assert html.index(">Difference, points<") < html.index(">Items<")
-
-
-def test_scored_tasks_have_their_own_unit_beside_others(tmp_path):
-    result = made(tmp_path)
-    (cell, *_) = (cell for pair in result.summary.pairs for cell in pair.cells)
-    assert cell.unit == "points"
-    assert set(result.table["unit"]) == {"points"}

@@ -38,10 +38,6 @@ def type_in(tab, text):
     )
 
 
-def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
-    chromium.assert_quiet(tab, address)
-
-
 def test_the_tokens_of_one_model_are_shown_at_a_time(tab, address):
     tab.open(address)
     unfold(tab)
@@ -89,13 +85,6 @@ def test_the_arrows_walk_through_the_tokens_that_are_shown(tab, address):
     assert tab.ask(f"document.activeElement === {ROWS}[1].querySelector('summary')")
     tab.press("ArrowUp")
     assert tab.ask(f"document.activeElement === {ROWS}[0].querySelector('summary')")
-
-
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
-    with tab.shown(width=390, height=800):
-        tab.open(address)
-        tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
-        assert tab.ask("document.documentElement.scrollWidth") == 390
 
 
 def test_without_a_script_the_pictures_are_there(tab, address):

@@ -48,19 +48,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in (folder / CELLS).iterdir()}
 
 
-def test_a_second_run_measures_nothing_and_leaves_the_same_bytes(tinies, file, tmp_path):
-    what = study(file, models=NAMES, clusters=[4, 3])
-    first = run_drift(what, tmp_path / "out", models=tinies)
-    assert (first.measured, first.planned) == (8, 8)
-    assert first.evaluated > 0
-    before = (tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")
-    listener = Listener()
-    second = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
-    assert (second.evaluated, second.measured, second.planned, listener.begun) == (0, 0, 8, [])
-    assert ((tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")) == before
-    assert recall_drift(tmp_path / "out") == second.summary == first.summary
-
-
 def test_the_seed_decides_everything_bit_for_bit(tinies, file, tmp_path):
     for place, seed in (("a", 1), ("b", 1), ("c", 2)):
         run_drift(study(file, seed=seed), tmp_path / place, models=tinies)

@@ -1,16 +1,12 @@
 """An interaction study from made answers: its verdicts, what is claimed of them, its page and its text."""
 
-import io
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
-from markupsafe import escape
-from rich.console import Console
 
 from lesion.report import wording
-from lesion.report.publishing import html
 from lesion.studies.interaction.report import InteractionResult
 from lesion.studies.interaction.sets import planned
 from lesion.studies.interaction.study import InteractionStudy
@@ -137,29 +133,3 @@ def test_the_largest_shapley_value_is_named_where_one_is_above_zero():
         {set_: range(60) for size in range(3) for set_ in itertools.combinations((1, 2), size)}, design="shapley"
     )
     assert "is shown to be above 0" in none.verdict
-
-
-def test_the_page_has_its_figures_and_tables_and_escapes_names(monkeypatch):
-    monkeypatch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
-    designs = ("pairs", "windows", "cumulative", "shapley")
-    result = made(EVERY, design=designs, permutations=3)
-    page = result.page()
-    text = html(page)
-    assert HOSTILE not in text
-    assert made(PAIR).steps.empty
-    assert {"order", "value", "value_low"} <= set(made(PAIR).steps)
-    figures = [block.name for block in page.blocks() if getattr(block, "kind", "") == "figure" and block.name]
-    assert figures == list(designs)
-    tables = [block.name for block in page.blocks() if getattr(block, "kind", "") == "table"]
-    assert tables == ["interactions", "steps", "shapley", "removals"]
-    for sentence in (sentence for each in result.claims for sentence in each.sentences):
-        assert text.count(str(escape(sentence))) == 1, sentence
-
-
-def test_no_word_of_the_terminals_tables_is_broken_at_80_columns():
-    result = made({**EVERY, (1, 2): range(35)}, design=("pairs", "windows", "cumulative", "shapley"), permutations=3)
-    console = Console(file=io.StringIO(), width=80, color_system=None)
-    console.print(result.text(every=True))
-    text = console.file.getvalue()
-    assert max(map(len, text.splitlines())) <= 80
-    assert {"Corrected", "Verdict", "windows", "redundant", "Shapley", "Removed"} <= set(text.split())

@@ -21,7 +21,7 @@ from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, PlannedEdits, plan, read_plan
+from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from tiny import model, tiny, tokenizer
@@ -119,25 +119,6 @@ def test_a_factor_of_one_is_left_out_with_a_note(llama):
         planned(llama, mathneuro(llama), factors=(1.0,))
 
 
-def test_one_selection_given_twice_is_planned_once(llama):
-    entries, *_ = planned(llama, mathneuro(llama), mathneuro(llama), controls=1)
-    assert len(entries) == 2
-
-
-def test_planning_leaves_the_weights_as_they_were(llama):
-    before = {name: tensor.clone() for name, tensor in llama.network.state_dict().items()}
-    planned(llama, mathneuro(llama), factors=(0.0, -3.0))
-    for name, tensor in llama.network.state_dict().items():
-        assert torch.equal(tensor.view(torch.int32), before[name].view(torch.int32)), name
-
-
-def test_an_edit_that_moves_nothing_is_refused_before_anything_is_asked(sums):
-    network = tiny("llama").to(torch.bfloat16)
-    half = wrap(network, tokenizer(), "tiny:half")
-    with pytest.raises(LesionError, match=r"moves 0 of .* at least 99 %"):
-        planned(half, mathneuro(half), factors=(1.001,), controls=0)
-
-
 def test_an_empty_selection_is_refused(llama):
     with pytest.raises(LesionError, match="is empty on tiny:llama"):
         planned(llama, Magnitude(0.1, ("9.mlp.up",)))
@@ -181,29 +162,6 @@ def test_asking_for_fewer_random_controls_later_does_not_forget_those_that_were_
     assert summary.tasks[0].cells[0].random.draws == 3
 
 
-def test_a_second_run_asks_nothing_and_gives_the_same_numbers(llama, sums, tmp_path):
-    made = planned(llama, mathneuro(llama))
-    first, _, _ = asked(llama, tmp_path / "out", study(sums), made)
-    oracle = Oracle()
-    second, new, _ = asked(llama, tmp_path / "out", study(sums), made, oracle)
-    assert (second, new, oracle.asked) == (first, 0, [])
-
-
-@pytest.mark.parametrize("lives", [0, 1, ITEMS, 4 * ITEMS - 1])
-@pytest.mark.parametrize("death", [RuntimeError("no more"), KeyboardInterrupt()])
-def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_ends_with_the_same_numbers(
-    lives, death, llama, sums, tmp_path
-):
-    made = planned(llama, mathneuro(llama))
-    whole, _, _ = asked(llama, tmp_path / "whole", study(sums), made)
-    with pytest.raises(type(death)):
-        asked(llama, tmp_path / "out", study(sums), made, Oracle(lives, death))
-    rest, new, _ = asked(llama, tmp_path / "out", study(sums), made)
-    assert new == 4 * ITEMS - lives
-    assert rest == whole
-    assert (tmp_path / "out/plan.json").read_bytes() == (tmp_path / "whole/plan.json").read_bytes()
-
-
 def test_other_questions_another_model_or_other_items_are_refused(llama, sums, tmp_path):
     made = planned(llama, mathneuro(llama), controls=0)
     asked(llama, tmp_path / "out", study(sums), made)
@@ -233,28 +191,11 @@ def test_more_tasks_and_items_are_asked_beside_those_there_and_give_what_one_run
     assert again == few
 
 
-def test_level_may_change_between_two_runs_of_one_folder(llama, sums, tmp_path):
-    made = planned(llama, mathneuro(llama), controls=0)
-    wide, _, _ = asked(llama, tmp_path / "out", study(sums), made)
-    narrow, _, _ = asked(llama, tmp_path / "out", study(sums, level=0.5), made, Oracle(0))
-    assert wide.tasks[0].baseline.result.low < narrow.tasks[0].baseline.result.low
-
-
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"edits": []}', "null"])
 def test_a_damaged_plan_is_told_in_words(damage, tmp_path):
     (tmp_path / "plan.json").write_text(damage)
     with pytest.raises(LesionError, match=r"plan\.json is damaged \(.+\); remove it"):
         read_plan(tmp_path)
-
-
-def test_a_folder_without_a_plan_has_none(tmp_path):
-    assert read_plan(tmp_path) is None
-
-
-def test_a_task_that_does_not_exist_is_told_before_a_folder_is_made(llama, tmp_path):
-    with pytest.raises(UsageError, match="no task 'gsm9k'"):
-        asked(llama, tmp_path / "out", study("gsm9k"), PlannedEdits((), {}))
-    assert not (tmp_path / "out").exists()
 
 
 def test_chance_is_the_accuracy_of_guessing_whatever_the_kind_of_task(llama, sums, tmp_path):
@@ -265,16 +206,6 @@ def test_chance_is_the_accuracy_of_guessing_whatever_the_kind_of_task(llama, sum
     found, _, _ = asked(llama, tmp_path / "out", study(*expected), planned(llama, mathneuro(llama), controls=0))
     assert {task.name: task.chance for task in found.tasks} == expected
     assert json.loads((tmp_path / "out" / "plan.json").read_text(encoding="utf-8"))["chance"] == expected
-
-
-def test_the_plan_in_the_folder_is_what_the_edits_are(llama, sums, tmp_path):
-    made = planned(llama, mathneuro(llama), controls=1)
-    asked(llama, tmp_path / "out", study(sums), made, skill=str(sums), validation=0.5, notes=["a note"])
-    kept = json.loads((tmp_path / "out" / "plan.json").read_text(encoding="utf-8"))
-    assert kept["tasks"] == {str(sums): "generate"}
-    assert (kept["model"], kept["validation"], kept["level"]) == ("tiny:llama", 0.5, 0.95)
-    assert [entry["edit"] for entry in kept["edits"]] == [entry.edit for entry in made[0]]
-    assert [entry["random_of"] for entry in kept["edits"]] == [None, made[0][0].edit]
 
 
 def naive(llama, prompt: str, tokens: int) -> str:

@@ -1,22 +1,19 @@
 """The isolation's files: a page that asks for nothing and holds texts as texts, tables, figures, the summary."""
 
 import io
-import itertools
 import json
 import math
 from pathlib import Path
 
 import made_isolation as made
-import pandas as pd
 import pytest
-from page_checks import HOSTILE, Elements, assert_asks_for_nothing, inflated, scripts
+from page_checks import inflated
 from rich.console import Console
 
 from lesion.core.rates import loops
 from lesion.report.publishing import html
 from lesion.report.table import Table
 from lesion.studies.isolation.report import IsolationResult
-from lesion.studies.isolation.result import IsolationSummary
 from written import write_isolation
 
 
@@ -60,73 +57,12 @@ def data(text):
     return json.loads(inflated(text, "data"))
 
 
-def test_a_whole_study_becomes_a_page_tables_and_figures(tmp_path):
-    few = made.study()
-    few["isolation"]["selections"] = few["isolation"]["selections"][:2]
-    summary = made.summary(few)
-    written = write_isolation(tmp_path / "deep", summary, *made.answers(few))
-    pictures = ("drops", "tradeoff", "sweep-keep", "sweep-factor", "consistency", "distribution-1", "distribution-2")
-    assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
-        *("lesion.json", "report.html", "summary.json", "selections.csv", "overlap.csv", "evaluation.csv"),
-        *(f"figures/{name}.{ending}" for name in pictures for ending in ("png", "svg")),
-    }
-    assert IsolationSummary.model_validate_json((written.parent / "summary.json").read_text("utf-8")) == summary
-    for path in (written.parent / "figures").glob("*.png"):
-        assert path.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("parts", [{"isolation": made.isolation()}, {"evaluation": made.evaluation()}])
 def test_an_isolation_or_an_evaluation_alone_has_a_page_and_tables(parts):
     text = page(parts)
     assert ('data-name="distribution-1"' in text) == ("isolation" in parts)
     assert ('id="controls"' in text) == ("evaluation" in parts)
     assert shown(parts)
-
-
-def test_the_page_asks_for_nothing_outside_itself(text):
-    assert_asks_for_nothing(text)
-
-
-def test_hostile_names_add_no_element_and_no_attribute():
-    def shape(value: str) -> list[tuple[str, list[str]]]:
-        found = Elements(value).found
-        return [(tag, sorted(attributes)) for tag, attributes in found if tag != "tspan"]  # a line of a long name
-
-    def named(names):
-        """The made study with every free text replaced by one of the names in turn."""
-        following = itertools.cycle(names)
-        summary = made.study()
-        summary["study"] |= {"title": next(following)}
-        summary["version"] = next(following)
-        summary["notes"] = list(names)
-        isolated, evaluated = summary["isolation"], summary["evaluation"]
-        isolated["selections"] = isolated["selections"][:2]
-        isolated |= {"model": next(following), "fingerprint": next(following), "family": next(following)}
-        isolated["study"] |= {"skill": next(following), "controls": [next(following)]}
-        for entry in isolated["coverage"] + isolated["texts"]:
-            entry |= {key: next(following) for key in ("name", "reason", "data", "style", "role") if key in entry}
-        for entry in isolated["selections"]:
-            entry |= {"file": next(following), "label": next(following), "method": next(following)}
-            for matrix in entry["matrices"]:
-                matrix["matrix"] = "mlp." + names[matrix["total"] % len(names)]
-        tasks = {task["name"]: f"{i}{next(following)}" for i, task in enumerate(evaluated["tasks"])}
-        for task in evaluated["tasks"]:
-            task["name"] = tasks[task["name"]]
-        for entry in evaluated["edits"]:
-            entry |= {"label": next(following), "method": "custom" if entry["method"] == "wanda" else entry["method"]}
-        for entry in evaluated["selectivity"]:
-            entry |= {"skill": tasks[entry["skill"]], "control": tasks[entry["control"]]}
-        answers, items = made.answers(summary, 2)
-        answers, items = answers.assign(text=next(following)), items.assign(question=next(following))
-        return html(result(made.summary(summary)).with_answers(answers, items))
-
-    hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
-    for tag, _ in shape(hostile):
-        assert tag not in ("img", "iframe", "object", "embed", "base")
-    assert len(Elements(hostile).inside["script"]) == scripts(hostile) == 4
-    assert {(tag, *names) for tag, names in shape(hostile)} <= {
-        (tag, *names) for tag, names in shape(named([f"tame{i}" for i in range(len(HOSTILE))]))
-    }
 
 
 def short(task: str) -> str:
@@ -164,24 +100,6 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_pa
     assert "Not a finite number: text under MathNeuro" in text
 
 
-def test_selections_have_a_row_per_matrix_whose_counts_add_up(whole):
-    frame = table(whole, "selections").frame
-    totals = frame.groupby(["method", "keep"])[["selected", "total"]].sum()
-    for selection in whole.isolation.selections:
-        expected = (selection.selected, selection.total)
-        assert tuple(totals.loc[selection.method, selection.keep]) == expected
-    read = pd.read_csv(io.StringIO(frame.to_csv(index=False)))
-    assert read.loc[read["matrix"] == "head", "block"].isna().all()
-
-
-def test_the_evaluation_has_a_row_per_task_and_edit_with_its_random_controls_beside_it(whole):
-    frame = table(whole, "evaluation").frame
-    assert len(frame) == sum(len(task.cells) for task in whole.evaluation.tasks)
-    row = frame[(frame["task"] == made.SKILL) & (frame["edit"] == made.key("mathneuro", 0.05))].iloc[0]
-    assert (row["accuracy"], row["random_accuracy"], row["baseline_accuracy"]) == (0.2, 0.8, 0.88)
-    assert row["drop"] == pytest.approx(row["baseline_accuracy"] - row["accuracy"])
-
-
 def test_running_text_has_its_perplexity_in_place_of_an_accuracy(whole):
     frame = table(whole, "evaluation").frame
     row = frame[(frame["task"] == made.TEXT) & (frame["edit"] == made.key("mathneuro", 0.05))].iloc[0]
@@ -205,18 +123,6 @@ def test_the_matched_controls_stand_beside_every_edit():
     assert list(frame["matched_in"]) == ["count", "magnitude"]
     assert list(frame["control_drop"]) == pytest.approx([0.0, 0.02])
     assert list(frame["drop"]) == pytest.approx([0.03, 0.03])
-
-
-def test_the_difference_to_every_control_is_that_of_the_summary(whole):
-    (part,) = [part for part in result(whole).parts() if part.short == "Controls"]
-    differences = {(line.edit, against.control): against.difference for line, against, _ in part.rows.records}
-    assert differences == {(each.edit, each.control): each.difference for each in whole.evaluation.selectivity}
-
-
-def test_overlap_lists_every_pair(whole):
-    frame = table(whole, "overlap").frame
-    pairs = [[float(pair) for pair in row.split()] for row in frame["iou"]]
-    assert [sum(found) / len(found) for found in pairs] == pytest.approx(list(frame["mean"]), abs=1e-6)
 
 
 def shown(summary, width=140, every=False) -> str:

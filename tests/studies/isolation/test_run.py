@@ -8,7 +8,6 @@ from oracle import Listener, Oracle
 
 import lesion.studies.isolation.activation_cache as observations
 from commandline import write
-from lesion.core.lock import FolderLock
 from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
@@ -69,16 +68,6 @@ def test_a_study_ends_with_selections_answers_and_the_numbers_of_both(llama, dat
     assert IsolationSummary.model_validate_json(outcome.summary.text()) == outcome.summary
 
 
-def test_what_a_run_returns_is_what_the_folder_remembers(llama, data, tmp_path):
-    what = study(data, choose={}, title="Ti \"tle\" kind = 'evaluation'", level=0.9)
-    outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle())
-    summary = recall_isolation(tmp_path / "out")
-    assert summary == outcome.summary
-    assert outcome.summary.evaluation.choice is not None
-    assert len(outcome.answers) == outcome.planned
-    assert (summary.study.title, summary.study.level) == (what.title, 0.9)
-
-
 def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama, data, tmp_path):
     oracle = Oracle()
     what = study(data, tasks=[], title="Only selections", seed=4)
@@ -88,19 +77,6 @@ def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama
     summary = recall_isolation(tmp_path / "out")
     assert summary == outcome.summary
     assert (summary.study, summary.evaluation) == (what, None)
-
-
-def test_a_second_run_observes_and_asks_nothing(llama, data, tmp_path, monkeypatch):
-    first = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
-
-    def never(*_, **__):
-        raise AssertionError("observed again")
-
-    monkeypatch.setattr(observations, "observe", never)
-    oracle = Oracle()
-    second = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=oracle)
-    assert (oracle.asked, second.evaluated) == ([], 0)
-    assert second.summary == first.summary
 
 
 def test_further_shares_and_factors_are_all_that_is_asked_in_a_folder_that_has_some(llama, data, tmp_path):
@@ -153,29 +129,6 @@ def test_a_factor_that_moves_nothing_is_refused_before_anything_is_asked(data, t
     with pytest.raises(LesionError, match="at least 99 %"):
         run_isolation(study(data, factor=1.001), tmp_path / "out", model=half, make_engine=oracle)
     assert oracle.asked == []
-
-
-def test_a_folder_in_use_by_another_process_is_refused(llama, data, tmp_path):
-    (tmp_path / "out").mkdir()
-    lock = FolderLock(tmp_path / "out", "isolation")
-    try:
-        with pytest.raises(LesionError, match="already writing"):
-            run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
-    finally:
-        lock.release()
-    assert run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle()).evaluated
-
-
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_folder_that_cannot_be_made_is_told(place, llama, data, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LesionError, match=r"cannot be written .*--out"):
-        run_isolation(study(data), tmp_path / place, model=llama, make_engine=Oracle())
-
-
-def test_a_folder_with_neither_recalls_nothing(tmp_path):
-    assert recall_isolation(tmp_path) is None
-    assert recall_isolation(tmp_path / "absent") is None
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"kind": "isolation"}', '{"study": "kep = 1", "isolation": {}}'])
@@ -319,18 +272,6 @@ def test_selections_from_different_numbers_of_texts_are_told_apart_by_name(llama
     evaluation = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle()).summary.evaluation
     names = [evaluation.name_of(edit.edit).replace(wording.SPACE, " ") for edit in evaluation.tried]
     assert names == ["MathNeuro, share 20 %, ×0, 3 texts", "MathNeuro, share 20 %, ×0, 4 texts"]
-
-
-def test_where_nothing_is_evaluated_the_table_is_that_of_the_selections(llama, data, tmp_path):
-    result = run_isolation(study(data, tasks=[]), tmp_path / "out", model=llama)
-    (selection,) = result.summary.isolation.selections
-    assert list(result.table["matrix"]) == [matrix.matrix for matrix in selection.matrices]
-    assert result.table["selected"].sum() == selection.selected
-
-
-def test_a_factor_of_one_is_said_on_the_page_too(llama, data, tmp_path):
-    result = run_isolation(study(data, factor=[0, 1]), tmp_path / "out", model=llama, make_engine=Oracle())
-    assert "The factor 1 changes nothing and is not asked: it is the baseline." in result.summary.notes
 
 
 TEXTS = ("2×0", "0-1.mlp×0.5", "1.mlp.up top 0.25", "0×0 + 1.mlp.up top 0.25")

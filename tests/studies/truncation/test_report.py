@@ -5,16 +5,13 @@ import math
 from pathlib import Path
 
 import made_truncation as made
-import numpy as np
-import pandas as pd
 import pytest
-from page_checks import Elements
 from rich.console import Console
 
 from lesion.report.publishing import html
 from lesion.report.values import Estimate
 from lesion.studies.truncation.report import TruncationResult
-from lesion.studies.truncation.result import Rival, TruncationSummary
+from lesion.studies.truncation.result import Rival
 from runs import page_of
 
 
@@ -23,37 +20,10 @@ def whole():
     return made.summary()
 
 
-@pytest.fixture(scope="module")
-def written(whole, tmp_path_factory):
-    return TruncationResult(tmp_path_factory.mktemp("report") / "deep", whole).report()
-
-
-@pytest.fixture(scope="module")
-def text(written):
-    return written.read_text("utf-8")
-
-
 def shown(summary, width=80, every=False) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(TruncationResult(Path("no-folder"), summary).text(every=every))
     return console.file.getvalue()
-
-
-def test_a_whole_search_becomes_a_page_tables_and_figures(written):
-    figures = ("test", "map", "map-gold", "map-screen", "tokens-margin", "tokens-p_right", "tokens-p_tempting",
-               "revisions", "spectra")  # fmt: skip
-    csv = ("baseline", "cells", "test", "composition", "spectra", "tokens", "revisions")
-    assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
-        "lesion.json",
-        "report.html",
-        "summary.json",
-        *(f"{name}.csv" for name in csv),
-        *(f"figures/{name}.{form}" for name in figures for form in ("png", "svg")),
-    }
-
-
-def test_a_summary_is_read_back_from_its_json_as_it_was(whole):
-    assert TruncationSummary.model_validate_json(whole.text()) == whole
 
 
 def test_a_search_that_finds_nothing_says_so_and_why():
@@ -63,14 +33,6 @@ def test_a_search_that_finds_nothing_says_so_and_why():
     assert f'<p class="lead">{json["nothing"]}' in page
     assert "best, not chosen" in page
     assert "raises" not in page.split("<body>")[1].split('<div id="tip"')[0]
-
-
-def test_every_link_of_the_page_leads_to_a_section_of_it(text):
-    elements = Elements(text).found
-    places = {attributes["id"] for _, attributes in elements if "id" in attributes}
-    links = {attributes["href"] for tag, attributes in elements if tag == "a"}
-    assert {"#search", "#tokens", "#revisions", "#composition"} <= links
-    assert {link.removeprefix("#") for link in links} <= places
 
 
 def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_page():
@@ -85,27 +47,6 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_p
     assert summary.cells[0].outcomes[0].drop.value is None
     page = html(page_of(TruncationResult, summary))
     assert "nan" not in page.split("<body>")[1].split('<div id="tip"')[0]
-
-
-def test_cells_have_a_row_per_task_and_one_where_they_were_not_evaluated(whole, written):
-    read = pd.read_csv(written.parent / "cells.csv")
-    assert len(read) == sum(max(1, len(cell.outcomes)) for cell in whole.cells)
-    without = read[read["task"].isna()]
-    assert sorted(without["edit"]) == sorted(cell.edit for cell in whole.cells if not cell.outcomes)
-    best = read[(read["edit"] == made.edit(*made.BEST)) & (read["task"] == made.IOI)].iloc[0]
-    before = made.right(made.IOI, "validation", made.BASE[made.IOI], 0).mean()
-    assert before - best["accuracy"] == pytest.approx(best["drop"])
-
-
-def test_spectra_and_tests_are_written_unrounded(whole, written):
-    frame = pd.read_csv(written.parent / "spectra.csv")
-    for spectrum in whole.spectra:
-        rows = frame[frame["address"] == spectrum.address]
-        assert tuple(rows["value"]) == pytest.approx(spectrum.values, rel=1e-15)
-        assert tuple(rows["index"]) == spectrum.index
-    tests = pd.read_csv(written.parent / "test.csv")
-    assert list(tests["what"]) == ["chosen", "chosen", "composed", "composed"]
-    assert np.allclose(tests["accuracy"] - tests["baseline"], tests["gain"])
 
 
 def test_the_cells_table_marks_the_chosen_one_and_says_what_became_of_every_cell(whole):

@@ -20,19 +20,6 @@ from rounding import assert_same_to_rounding
 from runs import recall_truncation, run_truncation
 from tiny import model, tiny, tokenizer
 
-CELLS = 6
-
-
-def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(llama, file, tmp_path):
-    what = study(file, compose=True, screen={"best": 3, "random": 1})
-    first = run_truncation(what, tmp_path / "out", model=llama, make_engine=Known(chance(1)))
-    engine, listener = Known(chance(1)), Listener()
-    second = run_truncation(what, tmp_path / "out", watcher=listener, model=llama, make_engine=engine)
-    assert (engine.asked, second.evaluated, second.planned, listener.begun) == ([], 0, first.planned, [])
-    assert second.summary == first.summary
-    # No answer is counted twice, in however many rounds it is wanted.
-    assert 0 < first.evaluated == first.planned
-
 
 def test_the_summary_is_json_that_the_folder_remembers(llama, file, tmp_path):
     outcome = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(1)))
@@ -189,19 +176,6 @@ def test_what_was_found_is_told_at_every_checkpoint_on_the_same_test_items(linea
     )
     again = run_truncation(what, tmp_path / "out")
     assert (again.evaluated, again.summary) == (0, summary)
-
-
-def test_two_checkpoints_with_the_same_weights_are_asked_once(lineage, tmp_path):
-    """One of another name: what training did not move between two steps."""
-    import shutil
-
-    folder = tmp_path / "twins"
-    shutil.copytree(lineage, folder)
-    shutil.copytree(folder / "checkpoints/step1", folder / "checkpoints/step1b")
-    task = contrasts(tmp_path / "c.jsonl")
-    outcome = run_truncation(study(task, model=str(folder), revisions=["step1", "step1b"]), tmp_path / "out")
-    rows = {row.revision: without_revision(row) for row in outcome.summary.revisions if row.edit == "baseline"}
-    assert rows["step1"] == rows["step1b"]
 
 
 def test_a_checkpoint_that_is_not_there_is_told_before_anything_is_asked(lineage, tmp_path):

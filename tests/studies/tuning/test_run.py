@@ -141,17 +141,6 @@ def test_an_interrupted_study_goes_on_and_ends_with_the_same_summary(after, whol
     assert set(cost.read(tmp_path)["training"]) == set(what.arms)
 
 
-def test_a_second_run_trains_and_asks_nothing(llama, tmp_path):
-    what = study(arms=["critical", "all-full"], seeds=[0])
-    first = run(what, tmp_path, llama)
-    watcher = Deadly(0)
-    second = run(what, tmp_path, llama, watcher=watcher)
-    assert (first.trained, second.trained, second.planned) == (2, 0, 2)
-    assert first.evaluated > second.evaluated == 0
-    assert [begun for begun in watcher.begun if begun[1] != begun[2]] == []
-    assert second.summary == first.summary
-
-
 def test_a_single_tuning_whose_model_was_removed_makes_the_same_again(llama, tmp_path):
     import shutil
 
@@ -229,18 +218,6 @@ def test_the_cells_of_another_method_or_recipe_are_others(llama, tmp_path):
     run(study(**{**REWARDED, "steps": 1}), tmp_path, llama)
     with pytest.raises(LesionError, match=r"holds another tuning \(.*by: reward there.*--out"):
         run(study(task="letters", arms="all", seeds=0, steps=1), tmp_path, llama)
-
-
-def test_by_reward_an_interrupted_study_goes_on_and_ends_with_the_same_summary(llama, tmp_path):
-    what = study(**{**REWARDED, "steps": 3, "arms": "critical", "ablation_items": 2, "adapter": 2})
-    whole = run(what, tmp_path / "whole", llama)
-    # Ten answers less than all: before the last are told, the training is done.
-    with pytest.raises(KeyboardInterrupt):
-        run(what, tmp_path / "broken", llama, watcher=Deadly(whole.evaluated + 3 + 8 - 10))
-    assert fingerprint(llama.network) == llama.fingerprint
-    rest = run(what, tmp_path / "broken", llama)
-    assert rest.summary == whole.summary
-    assert files(tmp_path / "broken") == files(tmp_path / "whole")
 
 
 def test_a_loss_that_rises_is_noted_with_what_to_do(llama, tmp_path):
