@@ -28,7 +28,7 @@ def test_the_model_goes_on_behind_the_closing_tag_as_it_would_alone(family):
     decoding = Decoding(LIMIT, thinking_tokens=THINKING)
     requests = [
         Request(f"{number} {edit}", prompt, edit, decoding)
-        for number, prompt in enumerate([*opened(model, 3), *plain])
+        for number, prompt in enumerate([*opened(model, 2), *plain])
         for edit in EDITS
     ]
     for batch_size in (4, 64):
