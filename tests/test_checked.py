@@ -123,12 +123,6 @@ def test_classes_are_checked_in_what_they_are_made_of_and_in_their_methods(modul
         module.Pair.of("3")
 
 
-def test_a_function_inside_a_function_is_checked_if_it_names_axes(module):
-    assert module.outer((2, 2))
-    with refused():
-        module.outer((2, 3))
-
-
 def test_the_package_is_checked():
     with refused():
         nearest("name", 5)

@@ -9,7 +9,6 @@ import pytest
 
 from commandline import lesion, questions, refused
 from lesion.core.store import Store
-from lesion.outputs import own
 
 
 @pytest.fixture
@@ -95,31 +94,6 @@ def test_a_folder_is_not_spoilt_by_wrong_use(capsys, checkpoint, sums, out):
 # -- tasks
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"id": "a", "prompt": "p", "answer": "b"}\n{"id": "b", prompt}\n', "line 2: this is not JSON"),
-        ('{"id": "a", "promt": "p", "answer": "b"}\n', "line 1: there is no field 'promt'; did you mean 'prompt'?"),
-    ],
-)
-def test_a_faulty_task_file_is_wrong_use_with_the_line(text, says, capsys, checkpoint, tmp_path, out):
-    task = tmp_path / "task.jsonl"
-    task.write_text(text)
-    done = lesion(capsys, "ablate", checkpoint, "--task", task, "--items", 1, "--out", out)
-    assert done.code == 2
-    assert f"{task}" in done.complaint
-    assert says in done.complaint
-    assert done.complaint.count("\n") == 1
-    assert not out.exists()
-
-
-def test_a_prompt_longer_than_the_context_names_the_item_and_what_to_do(capsys, checkpoint, tmp_path, out):
-    task = tmp_path / "long.jsonl"
-    task.write_text(json.dumps({"id": "epic", "prompt": "word " * 100, "answer": "x"}))
-    done = lesion(capsys, "ablate", checkpoint, "--task", task, "--items", 1, "--out", out)
-    refused(done, 1, "Item epic", "501 tokens", "the context has 256", "Leave the item out")
-
-
 # -- folders
 
 
@@ -128,14 +102,6 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(capsys
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/lesion")):
         done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", folder)
         refused(done, 1, "cannot be written", "--out")
-
-
-def test_a_folder_of_another_study_is_refused_and_keeps_its_answers(capsys, checkpoint, sums, out):
-    command = ["ablate", checkpoint, "--task", sums, "--max-new-tokens", 1, "--layers", 0, "--out", out]
-    assert lesion(capsys, *command, "--items", 2).code == 0
-    refused(lesion(capsys, *command, "--items", 2, "--seed", 1), 1, "another study (seed: 0 there, 1 here)", "--out")
-    assert stored(out) == 4
-    assert lesion(capsys, *command, "--items", 2).code == 0
 
 
 def test_what_a_smaller_study_of_a_folder_leaves_out_is_said(capsys, checkpoint, sums, tmp_path, out):
@@ -168,16 +134,6 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
     assert 0 < kept < 200
     again = lesion(capsys, *command, "--out", out)
     assert f"evaluated {200 - kept} of 200 answers; {kept} were stored already" in again.out
-
-
-def test_a_damaged_store_is_refused_with_advice(capsys, checkpoint, sums, out):
-    out.mkdir()
-    own(out, "layers")
-    (out / "answers.sqlite").write_bytes(b"my notes " * 1000)
-    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", out)
-    refused(done, 1, "not an SQLite file", "move it away")
-    refused(lesion(capsys, "report", out), 1, "not an SQLite file")
-    assert (out / "answers.sqlite").read_bytes() == b"my notes " * 1000
 
 
 # -- studies and the lab

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lesion as library
-from commandline import lesion, questions, refused
+from commandline import lesion, questions
 from lesion.core.store import Store
 from lesion.studies.drift.study import DriftStudy
 from tiny import model
@@ -32,23 +32,6 @@ def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(caps
     for name, value in options.items():
         value_read = getattr(study, name.removeprefix("--").replace("-", "_"))
         assert value_read == ((1, 2) if name == "--between" else value), name
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--clusters", "500"], ["500 clusters", "tokens", "--clusters"]),
-        (["--clusters", "4,x"], ["--clusters takes whole numbers by commas", "'x'"]),
-        (["--part", "prompts"], ["part must be prompt, solution or both"]),
-        (["--between", "0,9"], ["no layer 9", "3 blocks"]),
-        (["--between", "2,1"], ["2, 1 does not go from an earlier layer to a later one"]),
-        (["--study", "nowhere"], ["nowhere", "--study"]),
-    ],
-)
-def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(more, says, capsys, checkpoint, sums, tmp_path):
-    arguments = ["drift", checkpoint, "--task", sums, *(["--clusters", 4] if "--clusters" not in more else [])]
-    few = FEW if not {"--runs", "--items"} & set(more) else ["--starts", 1]
-    refused(lesion(capsys, *arguments, *few, *more, "--out", tmp_path / "out"), 2, *says)
 
 
 def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path):

@@ -37,46 +37,6 @@ def evaluating(checkpoint: Path, data: tuple[Path, ...], out: Path, *more: objec
     return ["evaluate", checkpoint, *tasks, *told, "--out", out, *more]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--share", "0"], "share"),
-        (["--share", "0.1,"], "--share takes numbers by commas; '' is none"),
-        (["--samples", "1.5"], "--samples takes whole numbers by commas; '1.5' is none"),
-        (["--samples", "99"], "99 calibration texts are asked for"),
-        (["--method", "mathnuro"], "mathneuro"),
-        (["--control", "DATA0"], "cannot be its own control"),
-        (["--control", "DATA1"], "listed twice"),
-        (["--shar", "0.1"], "--share"),
-    ],
-    ids=str,
-)
-def test_wrong_use_of_isolate_is_one_paragraph_and_exits_with_2(more, said, capsys, checkpoint, data, tmp_path):
-    more = [str(data[int(word[-1])]) if word.startswith("DATA") else word for word in more]
-    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", *more))
-    assert done.code == 2
-    assert said in " ".join(done.complaint.split())
-    assert not list(tmp_path.glob("out/*.edit"))
-
-
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
-        (["--factor", "two"], 2, "--factor takes numbers by commas"),
-        (["--validation", "1"], 2, "validation must be a share of the items between 0 and 1, not 1"),
-        (["--random-controls", "-1"], 2, "random_controls must be a whole number from 0"),
-        (["--edit", "absent.edit"], 2, "absent.edit"),
-    ],
-    ids=str,
-)
-def test_wrong_use_of_evaluate_is_one_paragraph(more, code, said, capsys, checkpoint, data, found, tmp_path):
-    edit = ["--edit", found / "mathneuro-0.2.edit"]
-    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", *edit, *more))
-    assert done.code == code
-    assert said in " ".join(done.complaint.split())
-    assert not (tmp_path / "out" / "answers.sqlite").exists()
-
-
 def test_neither_skill_nor_control_nor_out_may_be_left_out(capsys, checkpoint, data, tmp_path):
     whole = isolating(checkpoint, data, tmp_path / "out")
     for option in ("--skill", "--control", "--out"):

@@ -55,27 +55,6 @@ def test_a_corpus_of_its_own_characters(capsys, small, tmp_path):
     assert "q is &#34; &#34;" in page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--noise", "1"], "from 0 to below 1, or a list of them, not 1.0"),
-        (["--vocabulary", "3"], "vocabulary must be a whole number from 4, or a list of them, not 3"),
-        (["--preset", "quik"], 'preset must be quick, released or paper, not "quik"'),
-        (["--keep", "0.5,2"], "keep must be a kept fraction from 0 to 1, or a list of them, not 2.0"),
-        (["--keep", "0.5,0.5"], "0.5 is listed twice"),
-        (["--keep", "half"], "'half' is none"),
-        (["--corpus", "nowhere.txt"], "no file nowhere.txt"),
-        (["--device", "cuba"], "no device 'cuba'"),
-        (["--seed", "99999999999999999999"], "99,999,999,999,999,999,999 is too large"),
-    ],
-)
-def test_bad_input_is_told_in_a_sentence_and_leaves_nothing(capsys, tmp_path, arguments, said):
-    done = lesion(capsys, "lab", "recall", *arguments, "--out", tmp_path / "out")
-    assert done.code == 2
-    assert said in done.complaint
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_corpus_smaller_than_the_vocabulary_is_told_with_both_numbers(capsys, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("abcdefgh" * 5)

@@ -52,14 +52,3 @@ def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, che
         refused = lesion(capsys, *options, *other)
         assert refused.code == 1
         assert "holds the answers of another study (decoding.stop_loops: 2 there, " in refused.complaint
-
-
-def test_an_overlay_of_such_a_study_says_so_too(capsys, checkpoint, sums, tmp_path):
-    for name, more in (("full", []), ("loops", ["--stop-loops", 2])):
-        options = ["ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 56, "--out", tmp_path / name]
-        assert lesion(capsys, *options, *more).code == 0
-    done = lesion(capsys, "overlay", tmp_path / "full", tmp_path / "loops", "--out", tmp_path / "both")
-    assert done.code == 0, done.err
-    notes = json.loads((tmp_path / "both" / "summary.json").read_text("utf-8"))["notes"]
-    (note,) = [note for note in notes if "approximate" in note]
-    assert note.startswith("loops is approximate.")

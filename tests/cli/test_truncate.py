@@ -39,15 +39,3 @@ def test_wrong_use_is_told_before_anything_is_asked(options, says, capsys, check
     out = tmp_path / "out"
     refused(lesion(capsys, *searching(checkpoint, pairs, out, *options)), 2, *says)
     assert not out.exists()
-
-
-def test_a_search_without_its_summary_or_with_a_damaged_one_is_to_be_run_again(capsys, checkpoint, pairs, tmp_path):
-    out = tmp_path / "out"
-    command = searching(checkpoint, pairs, out, "--layers", 0)
-    assert lesion(capsys, *command).code == 0
-    (out / "summary.json").unlink()
-    refused(lesion(capsys, "report", out), 1, "is not finished", "answers are stored", f"--out {out} again")
-    (out / "summary.json").write_text("{")
-    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run the same command again")
-    assert lesion(capsys, *command).code == 0
-    assert lesion(capsys, "report", out).code == 0

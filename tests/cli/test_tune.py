@@ -8,7 +8,7 @@ import torch
 from tuning import teach
 
 import lesion as package
-from commandline import lesion, questions, refused, save
+from commandline import lesion, refused, save
 from lesion.models.load import load
 
 
@@ -22,36 +22,6 @@ SMALL = ["--steps", 2, "--rows", 4, "--items", 10, "--ablation-items", 5, "--val
 
 def tuning(checkpoint: object, out: Path, *more: object, task: str = "sums") -> list[object]:
     return ["tune", checkpoint, "--task", task, *SMALL, "--out", out, *more]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--layers", "crit"], ["'crit' names no blocks to tune (nearest: critical", "layers such as 0-3,7"]),
-        (["--budget", "4"], ["A budget of 4 blocks is more than", "has: 3"]),
-        (["--adapter", "64"], ["rank of 1 to 16, not 64", "--adapter"]),
-        (["--learning-rate", "-1"], ["learning_rates must be a number above 0"]),
-        (["--generations", "4"], ["generations is of answers that are drawn", "train by reward"]),
-        (["--dtype", "bfloat16"], ["tuned in float32", "leave --dtype out"]),
-        (["--control", "sums"], ["sums is the task that is tuned on"]),
-        (["--items", "56"], ["sums has 60 items, and 61 are needed", "--items"]),
-        (
-            ["--study", "nowhere"],
-            ["There is no nowhere/summary.json", "--study is the folder of a finished layer"],
-        ),
-    ],
-)
-def test_what_cannot_be_is_one_paragraph_and_leaves_no_folder(options, says, capsys, checkpoint, tmp_path):
-    done = lesion(capsys, *tuning(checkpoint, tmp_path / "out", *options))
-    refused(done, 2, *says)
-    assert not (tmp_path / "out" / "cells").exists()
-
-
-def test_a_task_without_training_items_is_told_which_have_them(capsys, checkpoint, tmp_path):
-    file = questions(tmp_path / "q.jsonl", 30)
-    for task in (str(file), "closed", "primer:atlas"):
-        done = lesion(capsys, *tuning(checkpoint, tmp_path / "out", task=task))
-        refused(done, 2, "has no training items apart from those that it asks", "primer:arithmetic", "gsm8k")
 
 
 def test_a_folder_of_something_else_is_left_alone(capsys, checkpoint, tmp_path):

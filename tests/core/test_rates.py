@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from commandline import questions
 from lesion.core.rates import loops, rates, truncated
 from lesion.engines.endings import LEAST
-from lesion.errors import UsageError
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
@@ -65,13 +64,6 @@ def test_a_study_that_stops_loops_is_another_one_and_one_that_does_not_is_what_i
     assert type(plain).parse(stopping.to_toml()) == stopping
     asked = stopping.questions() if command in ("drift", "tune") else stopping
     assert asked.decoding.stop_loops == 4
-
-
-@pytest.mark.parametrize("command", MAKES)
-@pytest.mark.parametrize("wrong", [1, -3, 2.5, True, "four"])
-def test_a_number_of_repetitions_that_makes_no_loop_is_refused(command, wrong):
-    with pytest.raises(UsageError, match="stop_loops must be a whole number from 2, or 0 to let loops go on, not"):
-        MAKES[command](stop_loops=wrong)
 
 
 LIMIT = 56

@@ -39,13 +39,3 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
             assert cell["accuracy"]["value"] == pytest.approx(np.mean(right)), (name, edit)
             accuracies.append(cell["accuracy"]["value"])
     assert len(set(accuracies)) > 2  # the checkpoint knows something, and the edits change it
-
-
-def test_the_bundled_model_is_asked_offline(capsys, tmp_path):
-    task = ("--task", "primer:atlas?form=contrast")
-    out = tmp_path / "out"
-    done = lesion(capsys, "ablate", "bundled:llama-base", *task, "--items", 8, "--layers", 7, "--out", out)
-    assert done.code == 0, done.err
-    (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
-    (of_task,) = of_model["tasks"]
-    assert of_task["baseline"]["accuracy"]["value"] > 0.5  # it knows most facts

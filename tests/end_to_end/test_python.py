@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 import torch
 
@@ -30,34 +29,6 @@ def test_importing_lesion_does_not_wait_for_torch():
     listing = "import sys, lesion; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
-
-
-@pytest.mark.same_bits("one batch twice: taking an edit back is exact")
-def test_a_model_is_loaded_cut_and_healed():
-    loaded = lesion.load("bundled:llama-base")
-    inputs = loaded.tokenizer("2 + 2", return_tensors="pt")
-    before = loaded.network(**inputs).logits
-    with lesion.applied(loaded, lesion.ScaleBlock(3, 0.0)):
-        assert not torch.equal(loaded.network(**inputs).logits, before)
-    assert torch.equal(loaded.network(**inputs).logits, before)
-    assert len(loaded.anatomy.blocks) >= 8
-    assert len(loaded.fingerprint) == 16
-
-
-def test_a_study_gives_its_table_its_summary_and_its_report(sums, tmp_path):
-    result = lesion.ablate(model("llama"), tasks=[sums], items=4, max_new_tokens=3, out=tmp_path / "out")
-    assert isinstance(result.table, pd.DataFrame)
-    assert result.table["layer"].tolist() == [0, 1, 2]
-    assert {"accuracy", "low", "high", "drop", "p_corrected", "critical"} <= set(result.table.columns)
-    assert result.evaluated == 16
-    assert len(result.answers) == 16
-    assert [entry.model for entry in result.summary.models] == ["tiny:llama"]
-    assert (tmp_path / "out" / "summary.json").read_text() == result.summary.text()
-    page = result.report(tmp_path / "elsewhere")
-    assert page == tmp_path / "elsewhere" / "report.html"
-    assert (tmp_path / "elsewhere" / "summary.json").read_text() == result.summary.text()
-    assert pd.read_csv(tmp_path / "elsewhere" / "layers.csv")["accuracy"].tolist() == result.table["accuracy"].tolist()
-    assert result.report() == tmp_path / "out" / "report.html"
 
 
 def test_a_report_is_not_written_over_another_study(sums, tmp_path):

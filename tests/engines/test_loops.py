@@ -15,7 +15,6 @@ from lesion.engines.endings import LEAST, Loop, StopStrings
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.sequence import ActiveRequest
-from lesion.errors import UsageError
 
 
 def loops(said, times: int) -> bool:
@@ -107,12 +106,6 @@ def test_a_long_answer_that_does_not_repeat_itself_costs_little():
         assert not loop.hit(said)
     # One comparison with every place before would be 2 × 10⁸ of them, most of a minute.
     assert time.process_time() - begin < 3
-
-
-@pytest.mark.parametrize("times", [-1, 1])
-def test_a_loop_of_fewer_than_two_is_refused(times):
-    with pytest.raises(UsageError, match=f"at least 2 times in a row, not {times}; 0 lets loops go on"):
-        Decoding(stop_loops=times)
 
 
 def row(limit: int, times: int, stop: tuple[str, ...] = (), draft: tuple[int, ...] = ()) -> ActiveRequest:

@@ -28,15 +28,3 @@ def rows(chart, layer: dict[str, Any]) -> list[dict[str, Any]]:
     """The data of a layer."""
     specified = drawn(chart)
     return specified["datasets"][layer.get("data", specified.get("data"))["name"]]
-
-
-def encodings(value: Any):
-    """Every encoding of a specification that shows a field."""
-    if isinstance(value, dict):
-        if "field" in value:
-            yield value
-        for part in value.values():
-            yield from encodings(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from encodings(part)

@@ -4,35 +4,11 @@ import re
 
 import pandas as pd
 import pytest
-from chart_parts import CELLS, drawn, encodings, rows
+from chart_parts import CELLS, drawn, rows
 from page_checks import marks
 from palettes import contrast, palettes
 
 from lesion.report import drawing, heatmap, theme
-
-
-def test_a_heat_map_holds_a_row_per_cell_with_what_a_click_opens():
-    chart = heatmap.heat(CELLS, "layer", "task", full=0.5)
-    for layer in drawn(chart)["layer"]:
-        data = rows(chart, layer)
-        assert [(row["x"], row["y"], row["value"], row["edit"]) for row in data] == [
-            (0, "a: b.c", 0.5, "0×0"), (1, "a: b.c", -0.25, "1×0"), (0, "d", None, None),
-        ]  # fmt: skip
-        assert [row["size"] for row in data] == [0.5, 0.25, None]
-    opacity = [
-        encoding["scale"] for layer in drawn(chart)["layer"] for encoding in encodings(layer)
-        if encoding["field"] == "size"
-    ]  # fmt: skip
-    assert opacity == [{"clamp": True, "domain": [0, 0.5], "range": [0, 1]}]
-    x, y = (drawn(chart)["encoding"][name] for name in "xy")
-    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([0, 1], ["a: b.c", "d"])
-
-
-def test_a_heat_map_has_its_rows_and_columns_in_the_order_given():
-    chart = heatmap.heat(CELLS, "layer", "task", full=0.5, columns=[2, 1, 0], rows=["d", "a: b.c"])
-    x, y = (drawn(chart)["encoding"][name] for name in "xy")
-    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([2, 1, 0], ["d", "a: b.c"])
-    assert drawn(chart)["height"] == 2 * 28
 
 
 def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():

@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 import pytest
-from chart_parts import CELLS, drawn, encodings, layers, rows
+from chart_parts import CELLS, drawn, layers
 from page_checks import marks
 
 from lesion.report import drawing, heatmap, plots, theme
@@ -26,23 +26,6 @@ def curves():
     return plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES)
 
 
-def test_curves_hold_every_row_and_name_their_fields_and_types(curves):
-    found = layers(curves)
-    assert list(found) == ["area", "line", "point"]
-    for layer in found.values():
-        data = rows(curves, layer)
-        assert [(row["series"], row["x"], row["tip"]) for row in data] == [
-            (r["series"], r["x"], r["tip"]) for r in ROWS
-        ]
-        assert [row["y"] for row in data] == [None if r["y"] is None else pytest.approx(r["y"]) for r in ROWS]
-    area = found["area"]["encoding"]
-    assert (area["y"]["field"], area["y2"]["field"], area["x"]["field"]) == ("low", "high", "x")
-    assert found["line"]["encoding"]["y"]["field"] == "y"
-    assert found["point"]["encoding"]["tooltip"]["field"] == "tip"
-    for encoding in encodings(drawn(curves)):
-        assert encoding["field"] in ("series", "x", "y", "low", "high", "tip")
-
-
 def test_a_curve_breaks_where_there_is_no_number_and_has_no_mark_there(curves):
     found = layers(curves)
     assert found["line"]["mark"]["invalid"] == "break-paths-show-path-domains"
@@ -52,20 +35,6 @@ def test_a_curve_breaks_where_there_is_no_number_and_has_no_mark_there(curves):
         mark["d"] for mark in marks(picture) if mark.get("stroke") == theme.TONES[0] and "L" in mark.get("d", "")
     ]
     assert broken.count("M") == 2
-
-
-def test_series_have_colours_and_marks_in_order_or_by_the_numbers_given():
-    for numbers, expected in ((None, (0, 1)), ((5, 2), (5, 2))):
-        point = layers(plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, numbers=numbers))["point"]["encoding"]
-        assert point["color"]["scale"] == {"domain": list(SERIES), "range": [theme.TONES[i] for i in expected]}
-        assert point["shape"]["scale"] == {"domain": list(SERIES), "range": [theme.SHAPES[i] for i in expected]}
-
-
-@pytest.mark.parametrize("missing", ["drop", "none"])
-def test_without_a_spread_in_the_data_none_is_drawn(missing):
-    frame = pd.DataFrame(ROWS)
-    frame = frame.drop(columns=["low", "high"]) if missing == "drop" else frame.assign(low=None, high=None)
-    assert set(layers(plots.curves(frame, LAYER, SHARE, SERIES))) == {"line", "point"}
 
 
 def test_guides_tell_of_all_series_in_place_of_the_marks():
@@ -84,13 +53,6 @@ def test_guides_tell_of_all_series_in_place_of_the_marks():
     assert pointer["select"]["on"] == "pointerover"
     assert pointer["views"] == [areas["name"]]
     assert lines["encoding"]["opacity"]["condition"][0]["param"] == pointer["name"]
-
-
-def test_a_guide_in_one_place_alone_answers_for_the_whole_axis():
-    guide = pd.DataFrame({"x": [2], "tip": ["two"]})
-    [row] = rows(plots.guides(guide, Axis("a", 0.0, 5.0)), {})
-    assert (row["begin"], row["end"]) == (0, 5)
-    plots.guides(guide.iloc[:0], Axis("a"))
 
 
 def test_no_colour_is_written_but_by_role(curves):
@@ -127,9 +89,3 @@ def test_charts_that_are_made_without_a_check_keep_to_the_schema_of_vega_lite(si
     legend = plots.legend([Series("a"), Series("b", area=0.3, colour=theme.SOFT)], 200)
     for chart in (curves, heatmap.heat(cells, "layer", "task", full=0.5), legend):
         chart.to_dict(validate=True)
-
-
-def test_a_single_series_without_a_name_has_no_key():
-    for encode in (plots.colour, plots.shape):
-        assert encode([""]).to_dict()["legend"] is None
-        assert "legend" not in encode(["a"]).to_dict()

@@ -14,7 +14,6 @@ from lesion.report.values import Estimate
 from lesion.studies.effects import report
 from lesion.studies.effects.measurement import Measured
 from lesion.studies.effects.result import ScreenAgreement
-from lesion.studies.effects.screens import agreement
 from lesion.studies.effects.study import EffectsStudy
 from lesion.studies.effects.summary import Sample, summarised
 
@@ -130,31 +129,6 @@ def test_one_item_and_items_that_are_alike_have_no_interval_and_no_test():
     assert not any(effect.is_repaired for effect in alone.effects)
     assert alone.reference == "tempting"
     assert Sample(3, 0.95, 0).mean(np.full(3, 2.0)).low is None
-
-
-def test_a_screen_is_ranked_beside_the_drops():
-    generator = np.random.default_rng(0)
-    chances = np.array([0.9, 0.1, 0.3, 0.5, 0.6, 0.7])  # of a right answer: unedited, then without each block
-    right = generator.random((6, 200)) < chances[:, None]
-    drops = right[0].mean() - right[1:].mean(1)
-    values = np.array([5.0, 1.0, 4.0, 2.0, 3.0])
-    sample = Sample(30, 0.95, 0)
-    drawn = sample.drawn(values + generator.normal(size=(30, 5)))
-    found = agreement("loss", "block", values, drawn, right, 0.95, 0)
-    assert found.rho.value == pytest.approx(stats.spearmanr(values, drops).statistic)
-    assert -1 <= found.rho.low < found.rho.high <= 1
-    orders = stats.permutation_test(
-        (values,), lambda order: stats.spearmanr(order, drops).statistic, permutation_type="pairings",
-        n_resamples=np.inf, alternative="greater",
-    )  # fmt: skip
-    assert found.rho.p == pytest.approx(orders.pvalue)
-    assert (found.places, found.items, found.tied) == (5, 200, 0)
-
-
-def test_drops_that_are_all_alike_rank_nothing():
-    right = np.ones((4, 10), dtype=bool)
-    found = agreement("direct", "block", np.arange(3.0), np.ones((2000, 3)), right, 0.95, 0)
-    assert (found.rho.value, found.rho.low, found.tied) == (None, None, 2)
 
 
 def test_what_writes_and_what_costs_most_is_named_beside_what_others_read(task):
