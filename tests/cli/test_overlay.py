@@ -6,7 +6,6 @@ import made_profiles as made
 import pytest
 from made import bare
 
-import lesion as library
 from commandline import lesion
 
 
@@ -17,26 +16,6 @@ def folders(tmp_path) -> list[Path]:
     made.folder(tmp_path / "ablation", "summary.json", bare({"sums": drops}))
     made.drift(tmp_path / "drift", [1.0, 0.6, 0.55, 0.5, 0.4, 0.3])
     return [tmp_path / "ablation", tmp_path / "drift"]
-
-
-def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, folders, tmp_path):
-    out = tmp_path / "out"
-    done = lesion(capsys, "overlay", *folders, "--out", out)
-    assert done.code == 0, done.err
-    assert done.out.endswith(f"report: {out / 'report.html'}\n")
-    assert "drop · sums" in done.out
-    assert {file.name for file in out.iterdir()} == {
-        "report.html", "summary.json", "overlay.csv", "correlations.csv", "figures", "lock", "lesion.json",
-    }  # fmt: skip
-    before = {file: file.read_bytes() for file in out.rglob("*.*")}
-    (out / "report.html").unlink()
-    assert lesion(capsys, "report", out).code == 0
-    assert {file: file.read_bytes() for file in out.rglob("*.*")} == before
-    assert lesion(capsys, "overlay", *folders, "--out", out).code == 0
-    result = library.overlay(*folders)
-    assert result.summary.text() == (out / "summary.json").read_text("utf-8")
-    assert set(result.table["kind"]) == {"layers", "drift"}
-    assert len(result.correlations) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lesion.core.study_file import shipped
 from lesion.errors import UsageError
 from lesion_labs.recall.run import cell_name, recipes
 from lesion_labs.recall.study_file import RecallStudy
@@ -72,14 +71,3 @@ def test_written_out_it_reads_back_as_the_same_study():
 def test_what_is_wrong_is_named(line, message):
     with pytest.raises(UsageError, match=message.replace("[", r"\[")):
         RecallStudy.parse(f'kind = "recall"\n{line}\n')
-
-
-def test_the_shipped_studies_are_right():
-    names = [name for name in shipped() if name.startswith("recall-")]
-    assert names == ["recall-controls", "recall-feed-forward", "recall-quick"]
-    for name in names:
-        study = RecallStudy.load(name)
-        assert study.name == name
-        assert study.title
-        assert len(study.seed) == 3
-        assert recipes(study)

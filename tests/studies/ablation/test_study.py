@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.core.study_file import ModelChoice, TaskChoice, shipped
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.plain import unruly
 from lesion.registry import load_study
 from lesion.studies.ablation.study import Study
@@ -348,20 +348,6 @@ def test_an_unknown_key_with_nothing_near_gets_the_list_of_keys():
     )
 
 
-def test_text_that_is_not_toml_is_told_with_line_and_column():
-    assert _message("models = 'a'\ntasks = = 3") == "f.toml is not valid TOML: Invalid value (at line 2, column 9)."
-
-
-def test_values_given_in_python_get_the_same_words():
-    with pytest.raises(UsageError, match=r"This study: items must be a whole number from 1, or all, not \"ten\"\."):
-        Study.make(models="m", tasks="t", items="ten")
-
-
-@pytest.mark.parametrize("nested", ["[" * 5000, "x = " + "[" * 5000 + "]" * 5000])
-def test_text_that_is_nested_beyond_reason_is_an_error_like_others(nested):
-    assert _message(nested).startswith("f.toml is not")
-
-
 def test_a_file_is_loaded_and_named_after_itself(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_bytes(b"\xef\xbb\xbf" + "models = 'm'\r\ntasks = 'τ'\r\n".encode())
@@ -369,19 +355,6 @@ def test_a_file_is_loaded_and_named_after_itself(tmp_path):
     assert (study.name, study.tasks[0].name) == ("mine", "τ")
     file.write_text("models = 'm'\ntasks = 't'\nname = 'own'\n")
     assert Study.load(str(file)).name == "own"
-
-
-def test_what_cannot_be_loaded_is_told_apart(tmp_path):
-    with pytest.raises(UsageError, match=r"There is no file .*absent\.toml"):
-        Study.load(tmp_path / "absent.toml")
-    with pytest.raises(UsageError, match=r"no study 'dmo', neither a file nor shipped \(nearest: demo\b"):
-        Study.load("dmo")
-    (tmp_path / "latin.toml").write_bytes("title = 'é'".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"latin\.toml, line 1: this is not UTF-8 text"):
-        Study.load(tmp_path / "latin.toml")
-    (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(LesionError, match=r"folder\.toml is a folder"):
-        Study.load(tmp_path / "folder.toml")
 
 
 @pytest.mark.parametrize("name", list(shipped()))

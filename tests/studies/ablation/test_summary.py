@@ -11,7 +11,7 @@ from lesion.edits.edit import BASELINE, SCALES, Scale
 from lesion.statistics.critical import rule
 from lesion.statistics.paired import paired_drop
 from lesion.studies.ablation.cell import Scores
-from lesion.studies.ablation.result import AblationSummary, TaskResult, read_layers
+from lesion.studies.ablation.result import AblationSummary, TaskResult
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -174,14 +174,3 @@ def test_answers_that_were_broken_off_are_noted_once_per_edit_with_their_number(
     frame.loc[frame[broken].index[:4], "finish"] = "nonfinite"
     (note,) = summary(frame).notes
     assert note.startswith("one, easy, edit 2.mlp×0.5: 4 answers were broken off")
-
-
-def test_the_summary_is_read_back_from_its_json_as_it_was(tmp_path):
-    result = summary(answers())
-    result.write(tmp_path)
-    assert read_layers(tmp_path) == result
-    for _, task in tasks(result):
-        for entry in task.cells:
-            assert 0 <= entry.accuracy.low <= entry.accuracy.value <= entry.accuracy.high <= 1
-            assert -1 <= entry.drop.low <= entry.drop.value <= entry.drop.high <= 1
-            assert type(entry.critical) is bool

@@ -3,7 +3,6 @@
 import pytest
 
 from lesion.errors import UsageError
-from lesion.registry import load_study
 from lesion.studies.drift.study import DriftStudy
 
 LEAST = {"models": ["bundled:llama-base"], "task": "primer:arithmetic"}
@@ -19,14 +18,6 @@ def test_the_defaults_are_the_papers_where_it_says_and_documented_where_it_does_
 @pytest.mark.parametrize(("clusters", "drawn"), [([10, 30, 50, 70], 50), ([30, 10], 30), (7, 7)])
 def test_the_papers_fifty_clusters_are_drawn_where_they_are_asked_for_else_the_first(clusters, drawn):
     assert DriftStudy.make(**LEAST, clusters=clusters).drawn == drawn
-
-
-def test_a_study_reads_back_from_its_toml_with_every_choice():
-    study = DriftStudy.make(
-        **LEAST, clusters=[5, 3], between=[1, 2], study="layers", part="prompt", solution="gold", nmi="max",
-        normalise="unit", layer_zero="block", elbow="all", max_new_tokens=9, prompt_style="plain", dtype="bfloat16",
-    )  # fmt: skip
-    assert DriftStudy.parse(study.to_toml()) == study
 
 
 def test_how_states_are_clustered_is_no_part_of_what_decides_the_answers_but_how_they_are_asked_is():
@@ -63,14 +54,3 @@ def test_what_cannot_be_meant_is_refused_with_what_can(values, said):
     with pytest.raises(UsageError) as caught:
         DriftStudy.make(**{**LEAST, **values})
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["drift-bundled", "drift-qwen2.5", "drift-llama3.1"])
-def test_the_shipped_studies_ask_a_base_and_its_three_variants(name):
-    study = load_study(name)
-    assert isinstance(study, DriftStudy)
-    assert study.clusters == (50, 10, 30, 70)
-    families = {choice.lineage[0] for choice in study.models}
-    for family in families:
-        variants = [choice.lineage[1] for choice in study.models if choice.lineage[0] == family]
-        assert variants == ["base", "instruct", "distill", "rlvr"]

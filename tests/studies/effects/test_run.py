@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -15,39 +14,9 @@ from lesion.core.cells import CELLS
 from lesion.models.load import wrap
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.ablation.study import Study
-from lesion.studies.effects.study import METHOD, EffectsStudy
 from tiny import model
 
 BUNDLED = ("effects", "bundled:llama-base", "--task", "primer:arithmetic", "--unit", "block")
-
-
-def test_a_study_of_a_bundled_model_leaves_page_and_tables_and_measures_nothing_twice(capsys, tmp_path):
-    out = tmp_path / "out"
-    done = lesion(capsys, *BUNDLED, "--items", "2", "--out", out)
-    assert done.code == 0, done.err
-    assert "measured 2 of 2 items" in done.out
-    names = {path.name for path in out.iterdir()}
-    assert {
-        "report.html",
-        "summary.json",
-        "effects.csv",
-        "lens.csv",
-        "classes.csv",
-        "screens.csv",
-        "figures",
-        CELLS,
-    } <= names
-    assert len(pd.read_csv(out / "effects.csv")) == 8
-    for file in (out / CELLS).iterdir():
-        own = json.loads(file.read_text())["measured"]
-        blocks = sum(own["direct"][str(block)] for block in range(8))
-        assert own["embedding"] + own["offset"] + blocks == pytest.approx(own["logit"], abs=1e-4)
-    again = library.effects("bundled:llama-base", "primer:arithmetic", unit="block", items=2, out=out)
-    assert (again.evaluated, again.planned) == (0, 2)
-    assert again.done() == ["measured 0 of 2 items; 2 were stored already"]
-    pd.testing.assert_frame_equal(again.table, library.result(out).table)
-    grown = library.effects("bundled:llama-base", "primer:arithmetic", unit="block", items=3, out=out)
-    assert (grown.evaluated, grown.planned) == (1, 3)
 
 
 def test_heads_have_maps_and_rows_of_their_own(tmp_path):
@@ -128,12 +97,3 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(capsys, tmp_path):
     refused(lesion(capsys, *BUNDLED, "--study", tmp_path, *out), 2, "is the folder of a finished layer study")
     refused(lesion(capsys, *BUNDLED, "--engine", "vllm", *out), 2, "--engine")
     assert not (tmp_path / "out").exists()
-
-
-def test_other_processes_are_refused(tmp_path):
-    class Spread(Oracle):
-        choice = library.EngineChoice(workers=2)
-
-    study = EffectsStudy.make(models=["bundled:llama-base"], tasks=["primer:arithmetic"])
-    with pytest.raises(library.UsageError, match="leave --workers, --ray and other engines out"):
-        METHOD.run(study, tmp_path, make_engine=Spread())

@@ -131,17 +131,6 @@ def test_a_factor_that_moves_nothing_is_refused_before_anything_is_asked(data, t
     assert oracle.asked == []
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"kind": "isolation"}', '{"study": "kep = 1", "isolation": {}}'])
-def test_damage_is_told_and_the_same_study_mends_it(damage, llama, data, tmp_path):
-    what = study(data, tasks=[])
-    whole = run_isolation(what, tmp_path / "out", model=llama)
-    (tmp_path / "out/summary.json").write_text(damage)
-    with pytest.raises(LesionError, match=r"summary\.json is damaged .*run `lesion isolate` again"):
-        recall_isolation(tmp_path / "out")
-    assert run_isolation(what, tmp_path / "out", model=llama).summary == whole.summary
-    assert recall_isolation(tmp_path / "out") == whole.summary
-
-
 def test_an_evaluation_needs_no_summary_to_be_recalled(llama, data, edits, tmp_path):
     outcome = asked(llama, data, edits, tmp_path / "out")
     for damage in (None, "{"):

@@ -1,7 +1,6 @@
 """The isolation study as a value and as a file: what it accepts, what it refuses, what makes it another one."""
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -45,14 +44,6 @@ studies = st.fixed_dictionaries(
     },
     optional={"seed": st.integers(0, 99)},
 )
-
-
-@settings(max_examples=60, deadline=None)
-@given(studies, st.booleans())
-def test_a_study_written_as_toml_reads_back_as_the_same(values, chooses):
-    values = {**values, **({"choose": {"validation": 0.25}, "skill": "gsm8k"} if chooses else {})}
-    study = IsolationStudy.make(**values)
-    assert IsolationStudy.parse(study.to_toml()) == study
 
 
 @pytest.mark.parametrize(

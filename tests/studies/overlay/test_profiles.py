@@ -134,13 +134,6 @@ def test_a_damaged_file_is_named(tmp_path, text):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"kind": "drift", "models": [{"name": "m"}]}', '{"kind": "drift"}'])
-def test_a_damaged_summary_is_named(tmp_path, text):
-    (tmp_path / "summary.json").write_text(text)
-    with pytest.raises(LesionError, match=r"summary\.json is damaged \(.*\); .*run the study again on that folder"):
-        read(tmp_path)
-
-
 def test_a_drift_whose_loops_were_stopped_is_said_to_be_approximate(tmp_path):
     place = made.drift(tmp_path / "d", [1.0, 0.5, 0.4, 0.2])
     assert read(place).notes == ()

@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.statistics.paired import holm
 from lesion.studies.overlay import summary as overlay
 from lesion.studies.overlay.report import do_studies_agree
-from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.overlay.summary import needed, permutation_p, spearman, summarise
 
 values = st.lists(st.integers(-4, 4), min_size=4, max_size=5)
@@ -200,10 +198,3 @@ def test_a_folder_named_twice_is_refused_also_by_another_path(tmp_path, folders)
         summarise([tmp_path / "circle" / "x"])
     with pytest.raises(UsageError, match="Name the folders"):
         summarise([])
-
-
-def test_a_summary_reads_back_as_it_was_written(folders, tmp_path):
-    summary = summarise(folders, seed=3)
-    summary.write(tmp_path)
-    assert read_summary(OverlaySummary, tmp_path, "run it again") == summary
-    assert (summary.seed, summary.folders) == (3, tuple(map(str, folders)))

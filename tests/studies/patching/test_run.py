@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 import pytest
 
 import lesion
 from commandline import lesion as command
-from lesion.core.run import Run
-from lesion.engines.config import EngineChoice
-from lesion.studies.patching.run import run_patching
-from lesion.studies.patching.study import PatchingStudy
 from rowfiles import write
 from tiny import model as tiny_model
 
@@ -60,19 +54,6 @@ def test_the_last_block_at_the_last_token_holds_everything(model, rows):
     assert not ((table.place == "block") & (table.position == "all")).any()
 
 
-def test_the_page_has_its_maps_and_a_prompt_is_text(model, rows, tmp_path):
-    hostile = [{**row, "prompt": row["prompt"].replace("the", "<b>the")} for row in ROWS]
-    result = lesion.patch(model, str(write(tmp_path / "hostile.jsonl", *hostile)), out=tmp_path / "out", progress=False)
-    text = result.report().read_text("utf-8")
-    assert "<b>the" not in text
-    assert "&lt;b&gt;the" in text
-    figures = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert {"denoising.svg", "noising.svg"} <= figures
-    assert len(pd.read_csv(tmp_path / "out" / "patching.csv")) == len(result.table)
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["kind"] == "patching"
-    assert "denoise" not in str(result.verdict)
-
-
 def test_heads_are_patched_one_by_one_and_have_maps_and_a_table(model, rows, tmp_path):
     lesion.patch(model, rows, layers=[1], unit="attention", position="last", out=tmp_path, progress=False)
     result = lesion.patch(model, rows, layers=[1], unit="head", position=["last", "all"], out=tmp_path, progress=False)
@@ -100,16 +81,6 @@ def test_what_cannot_be_patched_is_refused_in_a_sentence(words, complaint, capsy
     assert done.code != 0
     assert complaint in done.complaint
     assert not (tmp_path / "new").exists()
-
-
-def test_workers_are_refused(tmp_path):
-    def make_engine(model, batch_size):
-        raise AssertionError("no engine is needed")
-
-    make_engine.choice = EngineChoice(workers=2)
-    study = PatchingStudy.make(models=["bundled:llama-base"], tasks=["ioi"])
-    with pytest.raises(lesion.UsageError, match="leave --workers, --ray and other engines out"):
-        run_patching(study, Run.at(tmp_path / "new", "patching", make_engine=make_engine))
 
 
 def test_items_without_a_pair_and_another_study_in_the_folder_are_refused(model, rows, tmp_path):

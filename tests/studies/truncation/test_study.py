@@ -1,7 +1,6 @@
 """The study file of a search: read, checked, written, and which of its values make another study."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -35,12 +34,6 @@ screens = st.one_of(
         {"items": st.one_of(st.just("all"), st.integers(1, 99)), "best": st.integers(1, 9), "random": st.integers(0, 9)}
     ),
 )
-
-
-@given(keeps, screens, st.sampled_from(["top", "bottom", "both"]), st.booleans(), st.none() | st.floats(0.001, 0.999))
-def test_what_is_written_reads_back_as_the_same_study(keep, screen, side, compose, eliminate):
-    study = made(keep=keep, screen=screen, side=side, compose=compose, eliminate=eliminate)
-    assert TruncationStudy.parse(study.to_toml()) == study
 
 
 def test_a_file_of_this_kind_is_one_and_a_screen_is_a_table(tmp_path):

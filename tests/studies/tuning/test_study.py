@@ -1,8 +1,6 @@
 """The file of a tuning study: arms and budgets in their one form, and what is wrong with others."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lesion.core.study_file import shipped
 from lesion.errors import UsageError
@@ -117,27 +115,9 @@ def test_further_arms_rates_and_seeds_make_no_other_study_and_other_steps_do():
         assert made(**values).identity() != study.identity()
 
 
-@given(
-    st.lists(st.sampled_from([*NAMED, "0-2", "1,7"]), min_size=1, max_size=5, unique=True),
-    st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=3, unique=True),
-    st.sampled_from([1, 2, "25%", "12.5%"]),
-    st.sampled_from([{}, {"by": "reward"}, {"by": "reward", "generations": 3, "rollout_temperature": 0.5}]),
-)
-def test_a_study_written_as_toml_reads_back_as_the_same(arms, rates, budget, by):
-    adapter = 4 if {"0-2", "1,7", "critical", "least", "random"} & set(arms) else None
-    study = made(
-        arms=arms, learning_rates=rates, budget=budget, adapter=adapter, title="a \"b\" 'c'", prompt_style="plain", **by
-    )
-    assert TuningStudy.parse(study.to_toml()) == study
-
-
 @pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("tuning-")])
 def test_every_shipped_tuning_study_has_its_items(name):
     study = load_study(name)
     assert isinstance(study, TuningStudy)
     assert len(study.seeds) >= 3
     assert prepare(study).train
-
-
-def test_there_is_a_shipped_tuning_study_of_the_bundled_model():
-    assert any(name.startswith("tuning-") for name in shipped())
