@@ -100,7 +100,13 @@ def planted(
 
 
 def _run_recall(
-    method: Method[RecallStudy], study: RecallStudy, out: Path, choice: EngineChoice, *, every: bool = False
+    method: Method[RecallStudy],
+    study: RecallStudy,
+    out: Path,
+    choice: EngineChoice,
+    *,
+    every: bool = False,
+    dry: bool = False,
 ) -> None:
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.progress import Bar
@@ -109,7 +115,7 @@ def _run_recall(
 
     planned = recipes(study)
     if len(planned) > 1:
-        running.run(method, study, out, choice, every=every)
+        running.run(method, study, out, choice, every=every, dry=dry)
         return
     with Bar() as bar:
         try:
