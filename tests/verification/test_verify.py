@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache
 
 import lesion
+import lesion.verification.verify as verification
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, Truncate
 from lesion.edits.units import ScaleHead
@@ -17,7 +18,7 @@ from lesion.engines.engine import Response
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.tasks.task import Answer
-from lesion.verification.verify import verified
+from lesion.verification.verify import _Reference, verified
 from tiny import model
 
 EDITS = (ScaleBlock(0), ScaleAttention(1), ScaleHead(1, 2), Truncate("1.mlp.up", 0.25))
@@ -111,3 +112,10 @@ def test_a_saved_checkpoint_is_compared_with_what_was_meant():
     saved = rows.iloc[-1]
     assert (saved["what"], saved["state"]) == ("saved", "verified")
     assert "7×0" in saved["edit"]
+
+
+def test_where_no_factor_shows_the_first_is_compared_with_its_own_reference(monkeypatch):
+    tiny = model("llama")
+    monkeypatch.setattr(verification._Watched, "reference", lambda watched, edit: _Reference(watched.said(edit), False))
+    rows = verified(tiny, TransformersEngine)
+    assert {row.state for row in rows[1:-2]} == {"not testable"}  # none is wrong

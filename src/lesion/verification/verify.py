@@ -203,7 +203,7 @@ def _telling(watched: _Watched, edit: Edit, *, fixed: bool) -> tuple[Edit, _Refe
         tried = [edit, replace(edit, keep=0.0)]
     elif not fixed:
         tried = [with_factor(edit, factor) for factor in FACTORS]
-    reference: _Reference | str = ""
+    first: _Reference | None = None
     for each in tried:
         try:
             reference = watched.reference(each)
@@ -211,7 +211,9 @@ def _telling(watched: _Watched, edit: Edit, *, fixed: bool) -> tuple[Edit, _Refe
             return edit, str(reason)
         if reference.telling:
             return each, reference
-    return edit, reference
+        first = first or reference
+    assert first is not None  # there is one at least
+    return tried[0], first
 
 
 Answers = tuple[tuple[int, ...], ...]
@@ -282,7 +284,7 @@ def _diagnosis(watched: _Watched, edit: Edit, answers: Answers, wrong: Sequence[
     for what, (other, positions) in suspects.items():
         try:
             said = (say(watched.model, watched.prompts[place], other, TOKENS, positions) for place in wrong)
-            if all(each.agrees(answers[place]) for each, place in zip(said, wrong, strict=True)):
+            if all(each.sure and each.agrees(answers[place]) for each, place in zip(said, wrong, strict=True)):
                 return f"{here} {what}"
         except NoReferenceError:
             continue
