@@ -366,3 +366,35 @@ def test_a_reader_changes_nothing(tmp_path):
         store.write([row(1)])
     with Store.read(tmp_path) as store:
         assert len(store) == 1
+
+
+def test_hostile_texts_survive(tmp_path):
+    texts = [
+        "a\x00b",
+        "\x00",
+        "x" * 5_000_000,
+        "'; DROP TABLE answers; --",
+        "\ufeff\uffff",
+        "\ud83d\ude00",
+        "😀\ud83d",
+    ]
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write(row(index, text=text, question=text) for index, text in enumerate(texts))
+    with Store.read(tmp_path) as store:
+        back = store.answers()
+    assert list(back["text"]) == [*texts[:5], "😀", "😀\ufffd"]
+    assert list(back["question"]) == list(back["text"])
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "cut off"])
+def test_a_damaged_store_is_refused_with_advice_and_left_alone(tmp_path, damage):
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write(row(index, text="x" * 2000) for index in range(100))
+    file = tmp_path / "answers.sqlite"
+    content = file.read_bytes()
+    broken = content[:8192] + b"\xff" * 65536 + content[73728:] if damage == "overwritten" else content[:40960]
+    file.write_bytes(broken)
+    for opening in (lambda: Store.open(tmp_path, *STUDY), lambda: Store.read(tmp_path)):
+        with pytest.raises(LesionError, match=r"is damaged .*\.recover.*--out"):
+            opening()
+    assert file.read_bytes() == broken

@@ -18,6 +18,7 @@ from commandline import lesion
 from lesion.errors import LesionError
 from lesion.models.load import load
 from lesion.tasks.primer import document
+from lesion.training.resume import Progress
 from lesion_labs.lineage import base, data
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import Recipe, blank, loss, recipe_of
@@ -351,3 +352,33 @@ def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_last_group(sma
     with pytest.raises(LesionError, match="not a number any more"):
         train_base(tmp_path / "lab", recipe_of("llama", groups=1), device="cpu")
     assert not (tmp_path / "lab" / "resume.safetensors").exists()
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["in a group", "between checkpoint and state"])
+def test_an_interrupted_training_has_the_same_checkpoints(between, small, tmp_path, monkeypatch):
+    torch.set_num_threads(1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    _, _, curve = base.train(whole, Recipe(**TINY), checkpoints=3)
+    taken = 0
+    plain, save = base.loss, Progress.save
+
+    def interrupted(network, batch):
+        nonlocal taken
+        taken += 1
+        if taken == curve[0]["step"] + 1:
+            raise KeyboardInterrupt
+        return plain(network, batch)
+
+    def unsaved(progress):
+        if len(progress.points) == 2:
+            raise KeyboardInterrupt
+        save(progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Progress, "save", unsaved) if between else (base, "loss", interrupted)))
+        with pytest.raises(KeyboardInterrupt):
+            base.train(broken, Recipe(**TINY), checkpoints=3)
+    assert len(list((broken / "checkpoints").iterdir())) == (2 if between else 1)
+    base.train(broken, Recipe(**TINY), checkpoints=3)
+    assert bits(broken) == bits(whole)
+    assert len({name.partition("/")[0] for name in bits(whole)}) == 3

@@ -282,3 +282,32 @@ def test_a_random_control_moves_as_many_weights_of_every_matrix(llama):
         assert isinstance(edit, ScaleParameters)
         assert isinstance(edit.selection, Random)
         assert {c.address: c.selected for c in count(edit.selection, llama)} == counts
+
+
+def test_planning_leaves_the_weights_as_they_were(llama):
+    before = {name: tensor.clone() for name, tensor in llama.network.state_dict().items()}
+    planned(llama, mathneuro(llama), factors=(0.0, -3.0))
+    for name, tensor in llama.network.state_dict().items():
+        assert torch.equal(tensor.view(torch.int32), before[name].view(torch.int32)), name
+
+
+def test_an_edit_that_moves_nothing_is_refused_before_anything_is_asked(sums):
+    network = tiny("llama").to(torch.bfloat16)
+    half = wrap(network, tokenizer(), "tiny:half")
+    with pytest.raises(LesionError, match=r"moves 0 of .* at least 99 %"):
+        planned(half, mathneuro(half), factors=(1.001,), controls=0)
+
+
+@pytest.mark.parametrize("lives", [0, 1, ITEMS, 4 * ITEMS - 1])
+@pytest.mark.parametrize("death", [RuntimeError("no more"), KeyboardInterrupt()])
+def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_ends_with_the_same_numbers(
+    lives, death, llama, sums, tmp_path
+):
+    made = planned(llama, mathneuro(llama))
+    whole, _, _ = asked(llama, tmp_path / "whole", study(sums), made)
+    with pytest.raises(type(death)):
+        asked(llama, tmp_path / "out", study(sums), made, Oracle(lives, death))
+    rest, new, _ = asked(llama, tmp_path / "out", study(sums), made)
+    assert new == 4 * ITEMS - lives
+    assert rest == whole
+    assert (tmp_path / "out/plan.json").read_bytes() == (tmp_path / "whole/plan.json").read_bytes()

@@ -346,3 +346,15 @@ def test_another_models_weights_under_the_same_name_are_not_mixed_in(llama, tmp_
         other.network.lm_head.weight.mul_(2)
     with pytest.raises(LesionError, match="are not those that this study began with"):
         run(study(arms="0", seeds=0), tmp_path, replace(other, fingerprint=fingerprint(other.network)))
+
+
+def test_by_reward_an_interrupted_study_goes_on_and_ends_with_the_same_summary(llama, tmp_path):
+    what = study(**{**REWARDED, "steps": 3, "arms": "critical", "ablation_items": 2, "adapter": 2})
+    whole = run(what, tmp_path / "whole", llama)
+    # Ten answers less than all: before the last are told, the training is done.
+    with pytest.raises(KeyboardInterrupt):
+        run(what, tmp_path / "broken", llama, watcher=Deadly(whole.evaluated + 3 + 8 - 10))
+    assert fingerprint(llama.network) == llama.fingerprint
+    rest = run(what, tmp_path / "broken", llama)
+    assert rest.summary == whole.summary
+    assert files(tmp_path / "broken") == files(tmp_path / "whole")
