@@ -61,13 +61,14 @@ def scaled(model: Model, edit: Scale) -> Iterator[None]:
 
     part = {"attention": block.attention, "mlp": block.mlp}.get(edit.unit)
     if part is None:
-        handle = block.module.register_forward_hook(contribution, with_kwargs=True)
+        handles = [block.module.register_forward_hook(contribution, with_kwargs=True)]
     else:
-        handle = part.tail.register_forward_hook(branch, with_kwargs=True)
+        handles = [module.register_forward_hook(branch, with_kwargs=True) for module in part.tails]
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def _first(output: Any) -> Tensor:
