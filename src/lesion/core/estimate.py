@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import psutil
-import torch
 
 from lesion.errors import LesionError
 from lesion.plain import amount, duration
@@ -225,6 +224,8 @@ class Estimating:
 
 def memory() -> int:
     """The bytes that this process holds: at most so far on an accelerator, else now on the machine."""
+    import torch  # whoever measures has loaded it; a command that is refused need not wait for it
+
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
     return int(psutil.Process().memory_info().rss)

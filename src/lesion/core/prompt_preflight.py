@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
-from lesion.engines.transformers.engine import refuse_unloaded
 from lesion.models.gguf_checkpoint import pending
 from lesion.models.load import configuration, tokenizer_of
 from lesion.models.source import find as find_source
@@ -54,5 +53,7 @@ def refuse_unshared(chosen: ModelChoice, study: str, *, trust_remote_code: bool 
     A GGUF file that is not converted yet is not looked at.
     """
     if not pending(find_source(str(chosen.source), chosen.revision)):
+        from lesion.engines.transformers.engine import refuse_unloaded  # it needs torch
+
         config = configuration(chosen.source, revision=chosen.revision, trust_remote_code=trust_remote_code)
         refuse_unloaded(config, chosen.name, study)
