@@ -13,6 +13,8 @@ from lesion.core.readiness import CheckedTask, OddAnswers, OtherStyle
 from lesion.core.row import StoredAnswer
 from lesion.report.values import Estimate
 from lesion.studies.check.claims import readiness
+from lesion.studies.check.report import CheckResult
+from lesion.studies.check.result import CheckSummary
 from lesion.tasks.task import Item
 
 EXACT = Item("1", "Q: What is 2 + 2?", "4", metadata={"judge": "exact"})
@@ -133,3 +135,16 @@ def test_a_chat_model_is_asked_in_its_template_and_raw_beside_it(
     assert task.other.right > task.right
     assert "--prompt-style chat" in result.claims[0].text
     assert task.prompts[0].prompt == f"<s> {next(each.question for each in atlas if each.gold == task.prompts[0].gold)}"
+
+
+def test_a_style_that_helps_one_task_and_harms_another_is_not_proposed_for_both(tmp_path: Path) -> None:
+    helped = checked(0, other=OtherStyle(style="chat", right=9, within=0))
+    harmed = checked(9, other=OtherStyle(style="chat", right=0, within=0))
+    both, one = (
+        CheckResult(tmp_path, CheckSummary.model_construct(chat=True, tasks=tasks)).checks()
+        for tasks in ((helped, harmed), (helped, helped))
+    )
+    assert [(check.command, '"style": "chat"' in check.text) for check in (*both, *one)] == [
+        ("", True),
+        ("check", False),
+    ]

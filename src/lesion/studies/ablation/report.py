@@ -335,7 +335,9 @@ def _examples(material: Material) -> Iterator[Example]:
         broken = changed(material.answers, cell.edit, right=False, task=curve.task, model=curve.model)
         for row in broken.head(EXAMPLES).to_dict("records"):
             keys = {"question": "question", "gold": "gold", "before": "answer_before", "after": "answer_after"}
-            texts = {name: visible(browser.shortened(str(row[key]), 280)) for name, key in keys.items()}
+            texts = {
+                name: visible(browser.shortened(" ".join(str(row[key]).split()), 280)) for name, key in keys.items()
+            }
             yield Example(**texts, edit=under(named([cell]), cell.factor), task=curve.task)
 
 

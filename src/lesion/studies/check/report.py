@@ -57,6 +57,11 @@ class CheckResult(StudyResult[CheckSummary]):
         for task in tasks:
             if task.other is not None and task.other.right > task.right:
                 style = task.other.style
+                if any(each.other is None or each.other.right < each.right for each in tasks):
+                    text = (
+                        f'{task.task}: more answers are right with "style": "{style}" in its lines, unlike other tasks.'
+                    )
+                    return [Check("bad", text)]
                 text = f"{task.task}: more answers are right with --prompt-style {style}."
                 return [Check("bad", text, "check", f"--prompt-style {style}")]
         if any(
