@@ -140,10 +140,8 @@ def test_a_chat_model_is_asked_in_its_template_and_raw_beside_it(
 def test_a_style_that_helps_one_task_and_harms_another_is_not_proposed_for_both(tmp_path: Path) -> None:
     helped = checked(0, other=OtherStyle(style="chat", right=9, within=0))
     harmed = checked(9, other=OtherStyle(style="chat", right=0, within=0))
-    both, one = (
-        CheckResult(tmp_path, CheckSummary.model_construct(chat=True, tasks=tasks)).checks()
-        for tasks in ((helped, harmed), (helped, helped))
-    )
+    values: list[dict[str, Any]] = [{"chat": True, "tasks": tasks} for tasks in ((helped, harmed), (helped, helped))]
+    both, one = (CheckResult(tmp_path, CheckSummary.model_construct(**made)).checks() for made in values)
     assert [(check.command, '"style": "chat"' in check.text) for check in (*both, *one)] == [
         ("", True),
         ("check", False),
