@@ -59,14 +59,14 @@ def test_the_first_figure_stands_at_the_top_and_further_ones_are_folded():
 
 
 def test_a_page_ends_with_the_study_and_files_hold_every_table_once(tmp_path):
-    made_of = made_page(reading=("Read so.",), notes=("A note.",), paragraph="To copy.")
+    made_of = made_page(reading=("Read so.",), notes=("A note.",))
     assert made_of.sections[-1].title == "The study"
     publish(tmp_path, "layers", made_of)
     assert [path.name for path in tmp_path.glob("*.csv")] == ["made.csv"]
     assert len(pd.read_csv(tmp_path / "made.csv")) == len(made())
     text = (tmp_path / "report.html").read_text("utf-8")
     assert_asks_for_nothing(text)
-    assert [text.count(said) for said in ("Read so.", "A note.", "To copy.")] == [1, 1, 1]
+    assert [text.count(said) for said in ("Read so.", "A note.")] == [1, 1]
 
 
 def test_lines_of_which_there_are_none_have_a_file_and_no_table(tmp_path):

@@ -173,7 +173,6 @@ def page(
     reading: Sequence[str] = (),
     approximate: str = "",
     carried: Carried = NOTHING,
-    paragraph: str = "",
 ) -> Page:
     """The page of a study.
 
@@ -189,7 +188,6 @@ def page(
         notes, reading: what a reader should know of the numbers, and how to read them; folded.
         approximate: what makes the numbers approximate, as sentences.
         carried: what the browser of answers reads.
-        paragraph: to copy into a paper.
     """
     answer = answer_of(parts)
     first = next(iter(parts), None)
@@ -202,8 +200,6 @@ def page(
     own = facts or entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
     known = [f"Short names: {names.note}."] if names.note else []
     ending = study_section(own, [*map(names, notes), *known], map(names, reading))
-    if paragraph:
-        ending = replace(ending, blocks=(Prose((paragraph,), title="A paragraph to copy", quiet=False), *ending.blocks))
     unseen = (part.rows for part in parts if part.table and part.rows is not None and not part.rows.records)
     files = tuple(map(Table.of, unseen))
     return Page(

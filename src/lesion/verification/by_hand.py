@@ -39,7 +39,7 @@ class NoReferenceError(Exception):
 
 @dataclass(frozen=True)
 class Said:
-    """An answer: its tokens up to the first at which another was as good as equally probable, and whether it is whole.
+    """An answer: its tokens, and how many of them rounding cannot change.
 
     Attributes:
         tokens: as they were chosen, the one that ends the answer included.
@@ -62,18 +62,18 @@ def say(model: Model, prompt: Sequence[int], edit: Edit, limit: int, positions: 
     Raises:
         NoReferenceError: the edit is not made by hand.
     """
-    said: list[int] = []
+    tokens: list[int] = []
     sure: int | None = None
     close = CLOSE.get(model.dtype, COARSE)
     with changed(model, edit, positions(len(prompt))):
-        while len(said) < limit and not (said and said[-1] in ends_of(model)):
-            ids = torch.tensor([[*prompt, *said]], device=model.device)
+        while len(tokens) < limit and not (tokens and tokens[-1] in ends_of(model)):
+            ids = torch.tensor([[*prompt, *tokens]], device=model.device)
             logits = model.network(input_ids=ids, use_cache=False).logits[0, -1].float()
             first, second = logits.topk(2).values.tolist()
             if sure is None and not first - second > close * float(logits.abs().max()):
-                sure = len(said)
-            said.append(int(logits.argmax()))
-    return Said(tuple(said), len(said) if sure is None else sure)
+                sure = len(tokens)
+            tokens.append(int(logits.argmax()))
+    return Said(tuple(tokens), len(tokens) if sure is None else sure)
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def verified(
         watched, before = _Watched(model), fingerprint(model.network)
         kinds = [(_kind(edit), edit) for edit in edits] or [*_kinds(model)]
         chosen: list[tuple[str, Edit, _Reference | str]] = [
-            ("unedited", BASELINE, _Reference(watched.unedited, telling=True))
+            ("unedited", BASELINE, _Reference(watched.unedited, telling=any(said.sure for said in watched.unedited)))
         ]
         watcher = watcher or Silent()
         watcher.begin(model.name, len(kinds), 0, "edits by hand")
@@ -262,6 +262,8 @@ def _row(
         return Verified(what=what, edit=str(edit), state="wrong", answers=count, note=note)
     if not reference.telling:
         note = "no token differs from those of the unedited model, or of one edited in the prompt alone"
+        if edit == BASELINE:
+            note = "at the first token of every answer, two tokens are as good as equally probable"
         return Verified(what=what, edit=str(edit), state="not testable", answers=count, note=note)
     return Verified(what=what, edit=str(edit), state=way, answers=count, note="")
 

@@ -338,11 +338,11 @@ def cut_off(cell: Cell) -> bool:
 
 
 def smallest_loss(material: Material) -> str:
-    """`Drops under 11 points would be missed.`, the largest over tasks; empty where evaluation stopped."""
+    """`Drops under about 11 points can be missed.`, the largest over tasks; empty where evaluation stopped."""
     drops = [
         drop
         for _, result in material.summary.results
         for reach in result.sensitivity
         if (drop := smallest_drop(result.items, reach.tests)) is not None
     ]
-    return f"Drops under about {WHOLE_POINTS.text(max(drops))} would be missed." if drops else ""
+    return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed." if drops else ""

@@ -319,7 +319,11 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
         few = 2 * len(marked) >= len(places)
-        beside = "few are left to compare them with" if few else "the others are controls"
+        beside = (
+            "few are left to compare them with"
+            if few
+            else "the others are not shown to be, and are there to compare with"
+        )
         beside = beside if marked != places else "none is left to compare them with (--layers all)"
         text = f"{len(marked)} of the {len(places)} blocks measured are critical for some task; {beside}."
         yield Check("bad" if few else "good", text)
