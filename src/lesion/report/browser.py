@@ -195,10 +195,6 @@ def _packed(every: list[BrowserAnswer | None], kept: int, numbers: dict[str, int
 
 
 def compressed(value: object) -> str:
-    """A text, or a value as JSON, as zlib in base64: what the page's script inflates.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """A text, or a value as JSON, as zlib in base64: what the page's script inflates."""
     text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")

@@ -40,10 +40,6 @@ def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
         folder: of the report; what killed processes left unfinished in it is removed.
         kind: of the study, one of `lesion.outputs.KINDS`.
         figures: whether there are any.
-
-    Raises:
-        UsageError: the folder belongs to another kind of study.
-        LesionError: the folder holds links, cannot be written, or the disk is full; it says what to do.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,11 +61,7 @@ def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def received(folder: Path) -> Iterator[None]:
-    """What does not fit while the report of a received folder is made is damage of its files; other errors are ours.
-
-    Raises:
-        LesionError: the files of the folder do not hold what a study leaves there.
-    """
+    """What does not fit while the report of a received folder is made is damage of its files; other errors are ours."""
     try:
         yield
     except (LesionError, OSError):  # of the disk and of standard output others tell

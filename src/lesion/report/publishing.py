@@ -27,10 +27,6 @@ def publish(folder: Path, kind: str, page: Page) -> Path:
 
     Returns:
         The path of `report.html`.
-
-    Raises:
-        UsageError: the folder belongs to another kind of study.
-        LesionError: the folder cannot be written.
     """
     specified = _specified(page)
     text = _html(page, specified)

@@ -201,11 +201,7 @@ def _sides(record: Record) -> tuple[Row | None, ...]:
 
 
 def value_of(record: Record, name: str) -> Any:
-    """The field or property of that name, of the last row of a line that has it; None where a row is missing.
-
-    Raises:
-        AttributeError: none has.
-    """
+    """The field or property of that name, of the last row of a line that has it; None where a row is missing."""
     rows = parts_of(record)
     for row in reversed(rows):
         if hasattr(row, name):

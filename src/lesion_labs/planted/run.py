@@ -40,10 +40,6 @@ def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher |
     Returns:
         The folders, each with `model`, a task file for every skill, `planted.json` and, where the truth names weights,
         `planted.safetensors`.
-
-    Raises:
-        UsageError: there is no such kind, the seed is negative, or a folder holds a model of another recipe or a study.
-        LesionError: a folder cannot be written, or its card is damaged.
     """
     check_kind(kind)
     if seed < 0:

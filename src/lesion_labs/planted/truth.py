@@ -60,12 +60,7 @@ class Truth(Places):
 
 
 def read_truth(folder: Path | str) -> Truth:
-    """The card in the folder of a planted model.
-
-    Raises:
-        UsageError: the folder has none.
-        LesionError: the card is damaged.
-    """
+    """The card in the folder of a planted model."""
     truth = read_value(Truth, Path(folder) / CARD, AGAIN)
     if truth is None:
         raise UsageError(f"{folder} has no {CARD}; give a folder that `lesion lab planted` made, such as block-0.")
@@ -73,12 +68,7 @@ def read_truth(folder: Path | str) -> Truth:
 
 
 def read_masks(folder: Path | str) -> dict[str, Bool[Tensor, "out in"]]:
-    """Which weights carry the skill, by the address of their matrix; none where the card names no weights.
-
-    Raises:
-        UsageError: the folder has no card.
-        LesionError: the card or the masks cannot be read, or do not fit each other.
-    """
+    """Which weights carry the skill, by the address of their matrix; none where the card names no weights."""
     truth, path = read_truth(folder), Path(folder) / MASKS
     if truth.weights == 0:
         return {}

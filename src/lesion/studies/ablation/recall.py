@@ -25,9 +25,6 @@ def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataF
     """The study of a folder as far as it has got: the study, its summary, its answers and its items.
 
     Loads no model and works while another process writes.
-
-    Raises:
-        LesionError: there is no store in the folder, or it is damaged.
     """
     plan: dict[str, Sequence[PlaceEdit]] = {}
     with Store.read(folder) as store:

@@ -244,24 +244,14 @@ class Material:
 
 
 def read_layers(folder: Path) -> AblationSummary | None:
-    """The summary of a layer study in a folder; None where it has none, or one of another kind.
-
-    Raises:
-        LesionError: the file is damaged.
-    """
+    """The summary of a layer study in a folder; None where it has none, or one of another kind."""
     if summary_kind(folder) != "layers":
         return None
     return read_summary(AblationSummary, folder, f"`lesion report {folder}` writes it anew")
 
 
 def read_finished(folder: str | Path, models: Sequence[str]) -> AblationSummary:
-    """The full table of a layer study that somebody named, of one of these models at least.
-
-    Raises:
-        UsageError: there is no such study in the folder, it is about other models, or evaluation stopped before its
-            full table.
-        LesionError: its `summary.json` cannot be read, or is damaged.
-    """
+    """The full table of a layer study that somebody named, of one of these models at least."""
     path = named(folder, "study") / SUMMARY
     if not path.is_file():
         raise UsageError(

@@ -35,13 +35,7 @@ NAMED = 4
 
 
 def run_ablation(study: Study, run: Run) -> AblationResult:
-    """Evaluate every place of every model; where evaluation stopped, what is planned is what its table looks at.
-
-    Raises:
-        UsageError: a task or a layer does not exist; nothing has been evaluated then.
-        LesionError: a model cannot be loaded, a prompt does not fit, the folder belongs to another study or process,
-            or cannot be written. Every answer given until then is stored.
-    """
+    """Evaluate every place of every model; where evaluation stopped, what is planned is what its table looks at."""
     items = run.drawn(study)
     refuse_doubled(study)
     if study.stop is not None:

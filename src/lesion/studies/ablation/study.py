@@ -203,9 +203,6 @@ class Study(Questions):
 
         With `stop_when`, `level` may be said as that of the intervals or as the false discovery rate allowed: 0.95 and
         0.05 mean the same.
-
-        Raises:
-            UsageError: a value is wrong, or an option without the one that it belongs to.
         """
         if stop_when is None:
             if effect is not None:

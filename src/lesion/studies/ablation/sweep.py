@@ -164,11 +164,7 @@ def is_inner(unit: Unit) -> bool:
 
 
 def edits_of_block(anatomy: Anatomy, unit: Unit, layer: int, factor: float) -> list[Scale]:
-    """The edits of one unit of one block: a single one, or of units of which it has several one each.
-
-    Raises:
-        UsageError: the block has no such units, or they are not known.
-    """
+    """The edits of one unit of one block: a single one, or of units of which it has several one each."""
     return [scaling(unit, layer, factor, part) for part in _inner(anatomy, unit, layer)]
 
 
@@ -187,9 +183,6 @@ def refuse_many_neurons(anatomy: Anatomy, units: Sequence[Unit], layers: Sequenc
         anatomy: of the model.
         units, layers: of the sweep.
         top: edits to which the screen limits generation; None without a screen.
-
-    Raises:
-        UsageError: there are more than `MOST_NEURONS`, and no screen limits them.
     """
     if "neuron" not in units or top is not None:
         return
@@ -217,9 +210,6 @@ def sweep(
         anatomy: of the model.
         units, layers, factors: of the edits.
         kinds: of replacement, with the draw where that is not 0.
-
-    Raises:
-        UsageError: the model has no such block, or no such branch or units are known in it.
     """
     for layer in layers:
         block = anatomy.block(layer)

@@ -12,12 +12,7 @@ from lesion.tasks.guessing import guessing
 
 
 def run_check(study: CheckStudy, run: Run) -> CheckResult:
-    """Ask the questions; nothing is stored but the summary.
-
-    Raises:
-        UsageError: a task does not exist, or the model has no chat template for its style.
-        LesionError: the model cannot be loaded, or a prompt does not fit.
-    """
+    """Ask the questions; nothing is stored but the summary."""
     tasks = {choice: find(choice.name) for choice in study.tasks}
     drawn = run.drawn(study, tasks)
     model = run.load(study, study.model, tasks=tasks)

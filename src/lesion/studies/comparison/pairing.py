@@ -34,11 +34,7 @@ class Match(NamedTuple):
 
 
 def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: list[str]) -> list[Match]:
-    """The pairs to compare, with their items; what is left out is added to the notes.
-
-    Raises:
-        UsageError: there is only one model, nothing is in common, or answers cannot be compared; what differs is said.
-    """
+    """The pairs to compare, with their items; what is left out is added to the notes."""
     every = []
     for a, b in _pairs(groups, notes):
         chosen = _tasks(a, b, tasks, notes)
@@ -127,11 +123,7 @@ def _has(source: Source) -> str:
 
 
 def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> None:
-    """Refuse answers that were decoded or prompted otherwise; note another template, dtype or engine.
-
-    Raises:
-        UsageError: a setting differs; it is named with both values.
-    """
+    """Refuse answers that were decoded or prompted otherwise; note another template, dtype or engine."""
     if a.scored(task) != b.scored(task):
         raise UsageError(f"{task} is scored in one of {a.side.label} and {b.side.label} and answered in the other.")
     mine, yours = _settings(a, task), _settings(b, task)

@@ -83,10 +83,6 @@ def read(folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = 
         folders: of studies; each at most once.
         labels: of the folders; none: their own names.
         out: the folder of the comparison.
-
-    Raises:
-        UsageError: a folder is named twice or has no answers, or there are not as many labels as folders.
-        LesionError: a store is damaged.
     """
     places = studies_in(folders)
     if labels and len(labels) != len(places):

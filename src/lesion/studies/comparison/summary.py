@@ -49,21 +49,13 @@ def gathered(study: ComparisonStudy, out: Path) -> Gathered:
     Args:
         study: which folders.
         out: the folder of the comparison.
-
-    Raises:
-        UsageError: as `reading.read` and `pairing.matches`.
-        LesionError: a store is damaged.
     """
     notes: list[str] = []
     return Gathered(matches(read(study.folders, study.labels, out), study.tasks, notes), notes)
 
 
 def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSummary:
-    """The comparison of what was read of the folders of a study.
-
-    Raises:
-        UsageError: two models have no edit in common, and no unedited answers either.
-    """
+    """The comparison of what was read of the folders of a study."""
     paired, notes, sources = read_folders.matches, list(read_folders.notes), read_folders.sources
     names = list(dict.fromkeys(task for pair in paired for task in pair.items))
     pairs = [_pair(match, study.level, notes) for match in paired]

@@ -20,13 +20,7 @@ MANY = 120
 
 
 def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
-    """Evaluate each place alone and every set; a folder of the same questions takes further designs and places.
-
-    Raises:
-        UsageError: a task or a block does not exist, or the places do not make a set.
-        LesionError: the model cannot be loaded, its weights are not finite, or the folder belongs to other questions
-            or cannot be written. Answers given until then are stored.
-    """
+    """Evaluate each place alone and every set; a folder of the same questions takes further designs and places."""
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, "; name a task whose answers are judged.")
     items = run.drawn(study, tasks)

@@ -141,10 +141,6 @@ def places_of(study: InteractionStudy, blocks: int, model: str) -> list[str]:
         study: which names them.
         blocks: how many the model has.
         model: its name.
-
-    Raises:
-        UsageError: a block does not exist, there is one place only, one lies within another, none of the windows lies
-            within the blocks, or the order is not of the places.
     """
     if study.places:
         parse_layers(sorted({int(place.partition(".")[0]) for place in study.places}), blocks, model)

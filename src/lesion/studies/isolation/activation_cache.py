@@ -30,11 +30,7 @@ ByDraw = Mapping[tuple[int, int], Inputs]
 
 
 def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
-    """The calibration texts of the skill and of every control, all drawn before the first is read.
-
-    Raises:
-        UsageError: a data set does not exist or has too few items.
-    """
+    """The calibration texts of the skill and of every control, all drawn before the first is read."""
     style = study.styled(study.model.prompt_style)
     tasks = {data: find(data) for data in (study.skill, *study.controls)}
     _refuse_short(study, tasks)
@@ -76,11 +72,7 @@ def identity(
 def observe_all(
     model: Model, texts: Mapping[str, Calibration], folder: Path, watcher: Watcher
 ) -> dict[str, dict[tuple[int, int], Inputs]]:
-    """Inputs by data set and (samples, repeat); what the folder has is not observed again.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
+    """Inputs by data set and (samples, repeat); what the folder has is not observed again."""
     path = folder / FILE
     stored = read(path) if path.exists() else {}
     observed: dict[str, dict[tuple[int, int], Inputs]] = {}
@@ -108,11 +100,7 @@ def _digest(drawn: Calibration, draw: Draw) -> str:
 
 
 def write(path: Path, observed: Mapping[str, Inputs]) -> None:
-    """Write inputs by their key into a file, whole or not at all.
-
-    Raises:
-        LesionError: it cannot be written.
-    """
+    """Write inputs by their key into a file, whole or not at all."""
     entries = {key: {**inputs.header(), "seal": _seal(key, inputs)} for key, inputs in observed.items()}
     tensors = {f"{key}/{name}": v for key, inputs in observed.items() for name, v in inputs.tensors().items()}
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
@@ -120,11 +108,7 @@ def write(path: Path, observed: Mapping[str, Inputs]) -> None:
 
 
 def read(path: Path) -> dict[str, Inputs]:
-    """The inputs that a file holds, by their key.
-
-    Raises:
-        LesionError: the file is not one of sums, or is damaged.
-    """
+    """The inputs that a file holds, by their key."""
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["lesion"])

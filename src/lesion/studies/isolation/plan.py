@@ -101,11 +101,6 @@ def plan(
         factors: in place of their own; none of an edit of the spectrum alone.
         random_controls: of each edit.
         matched_in: what random controls share with a selection, so many of each kind.
-
-    Raises:
-        UsageError: an edit names a place that the model does not have, or has no factor although one is given; or
-            all that is tried changes nothing.
-        LesionError: an edit selects nothing or everything, or moves fewer than 99 % of what it selects.
     """
     tried: dict[str, tuple[Edit, CandidateEdit]] = {}
     for candidate in candidates:
@@ -291,11 +286,7 @@ def _label(edit: Edit) -> str:
 
 
 def keep_plan(folder: Path, plan: EvaluationPlan) -> EvaluationPlan:
-    """Write what is planned beside the answers, together with what was planned there before.
-
-    Raises:
-        LesionError: the folder cannot be written, or the plan in it is damaged.
-    """
+    """Write what is planned beside the answers, together with what was planned there before."""
     before = read_plan(folder)
     if before is not None:
         edits = {edit.edit: edit for edit in before.edits}
@@ -313,9 +304,5 @@ def keep_plan(folder: Path, plan: EvaluationPlan) -> EvaluationPlan:
 
 
 def read_plan(folder: Path) -> EvaluationPlan | None:
-    """The plan of an evaluation in a folder; None where there is none.
-
-    Raises:
-        LesionError: the file is damaged.
-    """
+    """The plan of an evaluation in a folder; None where there is none."""
     return read_value(EvaluationPlan, folder / PLAN, "remove it and run the command again")

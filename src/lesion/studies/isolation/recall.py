@@ -19,11 +19,7 @@ from lesion.studies.isolation.summary import summarise
 
 
 def recall_isolation(folder: Path) -> IsolationSummary | None:
-    """An isolation or evaluation as far as it has got; None: the folder has none.
-
-    Raises:
-        LesionError: something in the folder is damaged.
-    """
+    """An isolation or evaluation as far as it has got; None: the folder has none."""
     isolation, planned = stored(folder), read_plan(folder)
     if planned is None:
         return None if isolation is None else summarised(isolation.study, isolation, None)
@@ -34,11 +30,7 @@ def recall_isolation(folder: Path) -> IsolationSummary | None:
 
 
 def stored(folder: Path) -> Isolation | None:
-    """The isolation in a folder; None where none was made there.
-
-    Raises:
-        LesionError: it is damaged, and cannot be made again from the answers.
-    """
+    """The isolation in a folder; None where none was made there."""
     try:
         if (kind_of(folder) or summary_kind(folder)) != "isolation":
             return None

@@ -32,13 +32,7 @@ from lesion.tasks.task import Item
 
 
 def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
-    """Isolate a skill and, where the study has tasks, evaluate every edit.
-
-    Raises:
-        UsageError: a task does not exist; nothing has been observed then.
-        LesionError: the model cannot be loaded, or is quantised and the study names no full-precision weights; an edit
-            selects nothing or moves nothing; or the folder belongs to another study or process, or cannot be written.
-    """
+    """Isolate a skill and, where the study has tasks, evaluate every edit."""
     run.drawn(study)
     folder, watcher = run.folder, run.watcher
     observed = run.load(study, study.model, finite=True)
@@ -77,10 +71,6 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
         study: which edits on which tasks; a folder of the same questions takes further edits.
         run: into that folder.
         files: of the edits, where they are read already.
-
-    Raises:
-        UsageError: a task or a file does not exist, a text is no edit, or it names a place that the model lacks.
-        LesionError: an edit does not fit the model, or as for `run_isolation`.
     """
     folder = run.folder
     given = [_read(text) for text in study.edits] if files is None else files
@@ -196,10 +186,6 @@ def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoic
         questions: which tasks, how many items, and the seed.
         used: which items were calibration texts.
         folder: of the evaluation; it need not exist.
-
-    Raises:
-        UsageError: a task does not exist.
-        LesionError: the store in the folder is damaged.
     """
     stored: dict[str, list[str]] = {}
     if (folder / FILE).is_file():
@@ -230,12 +216,7 @@ def _calibration_items(drawn: Mapping[TaskChoice, Sequence[Item]], used: Used) -
 
 
 def refuse_other_weights(observed: Model, model: Model) -> None:
-    """Refuse full-precision weights that a quantised model cannot have been made from, by what shapes show.
-
-    Raises:
-        UsageError: the model is not quantised, so that it needs no other weights.
-        LesionError: the weights are quantised too, or have other matrices or another vocabulary.
-    """
+    """Refuse full-precision weights that a quantised model cannot have been made from, by what shapes show."""
     if observed.quantisation is None:
         raise UsageError(f"{observed.name} is not quantised, so its own weights are taken; leave out --weights.")
     model.refuse_packed("selected from")
@@ -251,11 +232,7 @@ def refuse_other_weights(observed: Model, model: Model) -> None:
 
 
 def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
-    """One folder, one isolation: further shares and methods are welcome, other texts or models are not.
-
-    Raises:
-        LesionError: what was isolated there has another model, other data, or other draws.
-    """
+    """One folder, one isolation: further shares and methods are welcome, other texts or models are not."""
     try:
         there = stored(folder)
     except LesionError:

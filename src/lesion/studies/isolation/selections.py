@@ -62,11 +62,7 @@ class Made:
 
 
 def selections(method: str, keeps: Iterable[float], skill: ByDraw, controls: Sequence[ByDraw]) -> list[Made]:
-    """One selection per share in (0, 1] and draw; of magnitude, which sees no data, one per share.
-
-    Raises:
-        UsageError: there is no such method.
-    """
+    """One selection per share in (0, 1] and draw; of magnitude, which sees no data, one per share."""
     if method not in METHODS:
         raise UsageError(f"There is no method '{method}'{nearest(method, METHODS)}; there are {', '.join(METHODS)}.")
     draws = list(skill) if method != "magnitude" else list(skill)[:1]

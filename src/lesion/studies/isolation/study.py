@@ -160,11 +160,7 @@ class IsolationStudy(Questions):
     )
 
     def model_post_init(self, context: object) -> None:
-        """Refuse what no value alone shows.
-
-        Raises:
-            UsageError: the skill is one of its own controls, or an edit is to be chosen and the skill is not asked.
-        """
+        """Refuse what no value alone shows."""
         from lesion.tasks.catalogue import canonical  # help and wrong options need not wait for it
 
         if canonical(self.skill) in map(canonical, self.controls):

@@ -61,9 +61,6 @@ def find_super_weights(
         texts: by data set; the first `TEXTS` of each are read.
         number: how many.
         observed: the model whose activations are read, where that is another: its quantised form.
-
-    Raises:
-        LesionError: no down projection can be followed, or an activation is not finite.
     """
     read = [text for drawn in texts.values() for text in drawn.texts[:TEXTS]]
     peaks = observe_peaks(observed or model, read)

@@ -36,12 +36,7 @@ class Held:
 
 
 def read(folder: Path) -> Held:
-    """The profiles of a finished folder.
-
-    Raises:
-        UsageError: the folder holds no study with a number per block.
-        LesionError: a file of it is damaged.
-    """
+    """The profiles of a finished folder."""
     folder = Path(folder)
     readers: Mapping[str, tuple[type[Summary], Callable[[str, Any], Parts]]] = {
         "layers": (AblationSummary, _layers),

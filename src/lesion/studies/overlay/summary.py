@@ -35,11 +35,6 @@ def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str]
         seed: of the orders that are drawn where there are too many to go through.
         pairs: which pairs of profiles are tested, each as parts of two labels with `~` between; none: all pairs of
             different studies.
-
-    Raises:
-        UsageError: a folder has no numbers per block or is named twice; two folders call different weights by one
-            name; no model has two profiles; or a pair does not name two profiles of different studies of one model.
-        LesionError: a file is damaged.
     """
     places = studies_in(folders)
     notes: list[str] = []
@@ -128,11 +123,7 @@ def _labelled(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
 
 
 def _chosen(text: str, profiles: Sequence[Profile]) -> frozenset[str] | None:
-    """The labels of the two profiles that a pair names; None where the model has no such two.
-
-    Raises:
-        UsageError: the text has no two sides, or a side fits several profiles.
-    """
+    """The labels of the two profiles that a pair names; None where the model has no such two."""
     sides = [side.strip() for side in text.split("~")]
     if len(sides) != 2 or not all(sides):
         raise UsageError(

@@ -49,10 +49,6 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
         matrices: `mlp.up`, a whole branch (`mlp`, `attention`), or `all`.
         keep: fractions of the rank.
         side: of the spectrum that is kept; `both` tries one and the other.
-
-    Raises:
-        UsageError: no block has a matrix of that name, with the nearest names, or any at all; or nothing is left to
-            try.
     """
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
     cells: list[GridCell] = []

@@ -34,11 +34,7 @@ def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
 def refuse_unfit_items(
     study: TruncationStudy, model: Model, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]
 ) -> None:
-    """Encode every item that may be needed, also those of the last round, so that what is wrong with one is said now.
-
-    Raises:
-        LesionError: a prompt does not fit the context, or what follows it has no tokens.
-    """
+    """Encode every item that may be needed, also in the last round, so that what is wrong with one is said now."""
     golds = gold_tasks(
         {
             choice: task
@@ -51,12 +47,7 @@ def refuse_unfit_items(
 
 
 def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
-    """A checkpoint whose config speaks of another shape; its weights are not read.
-
-    Raises:
-        UsageError: the checkpoint does not exist, or has another shape.
-        LesionError: its config cannot be read, or is not that of a decoder.
-    """
+    """A checkpoint whose config speaks of another shape; its weights are not read."""
     theirs = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
     own = model.network.config.get_text_config(decoder=True)
     for attribute, word in SHAPE.items():
@@ -66,11 +57,7 @@ def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
 
 
 def refuse_other_shape(model: Model, name: str, there: Model, checkpoint: str) -> None:
-    """A checkpoint whose matrices are others, whatever its config says.
-
-    Raises:
-        UsageError: a matrix of one is not one of the other, or has another shape.
-    """
+    """A checkpoint whose matrices are others, whatever its config says."""
     own, theirs = ({a: matrix.shape for a, matrix in each.anatomy.matrices.items()} for each in (model, there))
     for address in (*own, *theirs):
         here, other = own.get(address), theirs.get(address)

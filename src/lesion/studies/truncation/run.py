@@ -36,13 +36,7 @@ TESTING = "answers on test items"
 
 
 def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
-    """Search for a truncation; a folder of the same questions takes further cells and other shares of validation items.
-
-    Raises:
-        UsageError: a task, matrix, layer or revision does not exist, or a task cannot be searched by.
-        LesionError: the model cannot be loaded, its weights are not finite, or the folder belongs to other questions
-            or cannot be written. Answers given until then are stored.
-    """
+    """Search for a truncation; a folder of the same questions takes further cells and other validation shares."""
     folder = run.folder
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, "; search by a task that is answered, and evaluate the edit on others with `lesion evaluate`.")

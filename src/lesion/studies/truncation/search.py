@@ -310,9 +310,6 @@ def no_worse(better: int, worse: int, seen: int, items: int) -> float:
         worse: those that only the baseline has right.
         seen: how many items both have answered.
         items: how many there are in all.
-
-    Raises:
-        LesionError: the counts do not fit each other.
     """
     differing = better + worse
     if min(better, worse) < 0 or differing > seen or seen > items:

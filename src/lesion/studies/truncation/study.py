@@ -134,11 +134,7 @@ class TruncationStudy(Questions):
     def from_options(
         cls, screen: Any = "auto", screen_items: int | str | None = None, **options: Any
     ) -> TruncationStudy:
-        """A study from options by their flat names; `screen` may be a number of cells.
-
-        Raises:
-            UsageError: a value is wrong; all that are wrong are named.
-        """
+        """A study from options by their flat names; `screen` may be a number of cells."""
         if isinstance(screen, str) and screen.strip().isdecimal():
             screen = int(screen)
         if screen == "none" and screen_items not in (None, "all"):

@@ -36,11 +36,7 @@ def by_drops(arms: Sequence[str]) -> bool:
 
 
 def budget_of(study: TuningStudy, blocks: int) -> int:
-    """How many blocks `critical`, `least` and `random` tune: the number, or the share rounded down, at least 1.
-
-    Raises:
-        UsageError: more than there are.
-    """
+    """How many blocks `critical`, `least` and `random` tune: the number, or the share rounded down, at least 1."""
     if isinstance(study.budget, str):
         return max(1, int(blocks * float(study.budget.removesuffix("%")) / 100 + 1e-9))
     if study.budget > blocks:
@@ -72,11 +68,6 @@ def arms_of(
 
     `drops` has the drop of accuracy without each block, needed for `critical` and `least`; the argument `critical` the
     blocks that the layer study calls critical.
-
-    Raises:
-        UsageError: a layer that the model does not have, a budget of more blocks than there are, or a rank that its
-            matrices cannot have.
-        LesionError: adapters cannot be put on this model.
     """
     count = len(model.anatomy.blocks)
     budget = budget_of(study, count)

@@ -97,9 +97,6 @@ def tuned(
 
     The model is in float32, and nothing else may use its network meanwhile. The watcher is told of the steps of the
     training, under this name.
-
-    Raises:
-        LesionError: the training fails, or the folder cannot be written.
     """
     arm, place = cell.arm, folder / CELLS / cell.folder
     inside = [p for block in arm.blocks for p in model.anatomy.blocks[block].module.parameters()]

@@ -56,10 +56,6 @@ def prepare(study: TuningStudy) -> Data:
     """Draw every item of a study.
 
     The first `ablation_items` of the task's draw are left to the ablation, and test items are the next ones.
-
-    Raises:
-        UsageError: a task does not exist, cannot be tuned on, has no training items of its own, or has fewer items than
-            asked for.
     """
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in questions.tasks}

@@ -22,9 +22,6 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
     """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
 
     The items are the first of the draw; test items are never among them (`tuning_data.prepare`).
-
-    Raises:
-        LesionError: an answer cannot be had, or the folder cannot be written.
     """
     layers = Study.make(
         name="layers",
@@ -46,12 +43,7 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
 
 
 def read(study: TuningStudy, blocks: int) -> Drops:
-    """The drops of a layer study that was run before (`layers_from`), for this model and task.
-
-    Raises:
-        UsageError: the folder has no layer study, or one without this model, this task or all blocks.
-        LesionError: its summary cannot be read.
-    """
+    """The drops of a layer study that was run before (`layers_from`), for this model and task."""
     source = str(study.layers_from)
     return _drops(read_finished(source, [study.model.name]), study, blocks, Path(source), source)
 

@@ -49,11 +49,7 @@ def _note(folder: Path) -> Note:
 
 
 def write_model(folder: Path, model: Model) -> None:
-    """Write a model, in float32, into `model` of a study's folder, whole or not at all; one that is there is replaced.
-
-    Raises:
-        LesionError: it cannot be written.
-    """
+    """Write a model, in float32, into `model` of a study's folder, whole or not at all, in place of one there."""
     place = folder / FOLDER
     unfinished = place.with_name(f".{place.name}.unfinished")
     try:
@@ -76,11 +72,7 @@ def write_model(folder: Path, model: Model) -> None:
 
 
 def write_card(folder: Path, summary: TuningSummary) -> None:
-    """Write the card and the numbers behind it beside the weights.
-
-    Raises:
-        LesionError: they cannot be written.
-    """
+    """Write the card and the numbers behind it beside the weights."""
     place = folder / FOLDER
     note = _note(folder).model_copy(update={"tuning": summary})
     keep(place / NOTE, note.model_dump_json(indent=1) + "\n")

@@ -49,11 +49,6 @@ def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
     """Run a tuning study, or go on where an interrupted run stopped; a folder takes further arms, rates and seeds.
 
     Models that are loaded already must be in float32; their weights are changed meanwhile and put back bit for bit.
-
-    Raises:
-        UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
-        LesionError: the model cannot be loaded, TRL is not installed, a training fails, or the folder belongs to
-            something else or cannot be written. What is trained and answered until then is kept.
     """
     data = prepare(study)
     refuse_another_kind(run.folder, "tuning")

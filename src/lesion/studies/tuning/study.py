@@ -296,11 +296,7 @@ class TuningStudy(GreedyStudy):
     @classmethod
     @override
     def from_options(cls, layers: Any = (CRITICAL,), **options: Any) -> TuningStudy:
-        """A study from options by their flat names; numbers of layers are one choice of blocks.
-
-        Raises:
-            UsageError: a value is wrong; all that are wrong are named.
-        """
+        """A study from options by their flat names; numbers of layers are one choice of blocks."""
         several = layers if isinstance(layers, list | tuple) else [layers]
         words = any(isinstance(each, str) for each in several)
         return super().from_options(**options, arms=several if words else [layers])

@@ -44,11 +44,7 @@ class Completions:
         return [self.steps, self.rows, [[list(each.prompt), list(each.completion)] for each in self.examples]]
 
     def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
-        """Train an arm in place, or go on in `out`; the curve of the training.
-
-        Raises:
-            UsageError, LesionError: as `supervise`.
-        """
+        """Train an arm in place, or go on in `out`; the curve of the training."""
         tuning = Tuning(steps=self.steps, rows=self.rows, learning_rate=rate, seed=seed)
         return supervise(model, self.examples, tuning, out, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
 
@@ -90,11 +86,7 @@ class Reward:
         return [REWARD, self.task.name, self.steps, self.rows, drawn, fitting]
 
     def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
-        """Train an arm in place, or go on in `out`; the curve of the training.
-
-        Raises:
-            UsageError, LesionError: as `reinforce`.
-        """
+        """Train an arm in place, or go on in `out`; the curve of the training."""
         recipe = Reinforcement(
             steps=self.steps,
             prompts=self.rows,
@@ -118,10 +110,6 @@ def training_of(study: TuningStudy, model: Model, data: Data, note: Callable[[st
     """How a study trains a model: on as many training items as its steps can use.
 
     Items that do not fit the context are left out, which is noted.
-
-    Raises:
-        UsageError: there is no such prompt style.
-        LesionError: no item fits.
     """
     task, style = data.task, resolve(model, data.task, study.styled())
     if not study.reinforced:

@@ -18,10 +18,6 @@ def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[
 
     A folder without checkpoints and a bundled model stay as they are, as long as one of the models has some. A
     checkpoint that holds the very weights of its model is left out: the end of the training is there already.
-
-    Raises:
-        UsageError: no model has checkpoints, a checkpoint is not there, a model names a revision already, or those
-            of a hub id are not named.
     """
     names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
     if not names or not all(names):

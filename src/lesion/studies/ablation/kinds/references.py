@@ -85,10 +85,6 @@ def references_of(
     A reference that the folder has of these weights is read; another one is made from prompts with their gold
     solutions, of items that are not evaluated; of all items, where too few are left for that and nothing is fitted.
     Every fitted place is kept as soon as it is done.
-
-    Raises:
-        UsageError: a task has no items, or too few of them that are not evaluated for a kind that is fitted.
-        LesionError: what a place adds cannot be read, or a file of the folder is damaged or cannot be written.
     """
     replaced = [edit for edit in edits if isinstance(edit, Replacement)]
     by_task: dict[str, dict[str, Reference | Frames]] = {}

@@ -68,9 +68,6 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
 
     Returns:
         A note for the person; None where there is nothing to say.
-
-    Raises:
-        LesionError: the folder has another plan, or a damaged one, or it cannot be written.
     """
     if hold(folder, study) or not study.hypotheses:
         return None
@@ -90,11 +87,7 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
 
 
 def hold(folder: Path, study: Study) -> bool:
-    """Whether a folder has a plan, to which a study is held.
-
-    Raises:
-        LesionError: the study has other hypotheses, items, prompts, decoding or seed, or not all of the plan's models.
-    """
+    """Whether a folder has a plan, to which a study is held."""
     known = read(folder)
     if known is not None:
         now = content(study, known["content"]["models"])
@@ -109,11 +102,7 @@ def hold(folder: Path, study: Study) -> bool:
 
 
 def refuse_not_evaluated(study: Study, model: str, places: Collection[str]) -> None:
-    """Refuse hypotheses about places that a study does not evaluate; `places`: the addresses of a model's edits.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse hypotheses about places that a study does not evaluate; `places`: the addresses of a model's edits."""
     for each in study.hypotheses:
         if each.place not in places:
             raise UsageError(
@@ -131,11 +120,7 @@ def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The plan of a folder; None where there is none.
-
-    Raises:
-        LesionError: it is damaged, or was changed after it was made.
-    """
+    """The plan of a folder; None where there is none."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -197,9 +182,6 @@ def prospects(study: Study) -> list[Prospect]:
     """What the planned tests can find, by task, expectation and assumed accuracy, before anything is evaluated.
 
     Of a task that is asked in full no number of items is known, and there are none.
-
-    Raises:
-        UsageError: the study has no hypotheses.
     """
     if not study.hypotheses:
         raise UsageError(

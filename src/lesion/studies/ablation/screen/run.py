@@ -17,11 +17,7 @@ from lesion.tasks.wrapped import gold_name
 
 
 def refuse_doubled(study: Study) -> None:
-    """Refuse a screen of what the study asks as a task of its own, or one that limits a study which stops.
-
-    Raises:
-        UsageError: the study has a task and `gold:` of it, or limits generation and stops too.
-    """
+    """Refuse a screen of what the study asks as a task of its own, or one that limits a study which stops."""
     if study.screen_top is not None and study.stop is not None:
         raise UsageError(
             "--screen-top and --stop-when do not go together: what stopping decides is corrected over every edit, and"
@@ -42,11 +38,7 @@ def screen(
     edits: Sequence[PlaceEdit],
     references: References,
 ) -> None:
-    """Score the gold solutions of the tasks that generate, under no edit and under each, and keep them as `gold:TASK`.
-
-    Raises:
-        LesionError: an item has neither solution nor gold answer, or its prompt leaves no room for it.
-    """
+    """Score the gold solutions of tasks that generate, under no edit and under each, and keep them as `gold:TASK`."""
     generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
     for choice in evaluation.tasks:
         if choice not in generating:
