@@ -1,4 +1,4 @@
-"""The effect guard stops what edits nothing, what serves what is stale, and what does not come back; nothing else."""
+"""The effect guard stops what edits nothing, and what does not come back; nothing else."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,21 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.engines.engine import Request
-from lesion.engines.guard import NEW, PROMPTS, SHORTEST, probes, prove
+from lesion.engines.guard import LENGTH, NEW, PROMPTS, probes, prove
 from lesion.errors import LesionError
 
 
 class Engine:
-    """Says the sum of a prompt, plus an edit; with a cache of what it said, and faults to choose from."""
+    """Says the sum of a prompt, plus an edit; with faults to choose from."""
 
-    def __init__(self, *, effect: int = 1, stale: bool = False, sticky: bool = False) -> None:
-        self.effect, self.stale, self.sticky = effect, stale, sticky
+    def __init__(self, *, effect: int = 1, sticky: bool = False) -> None:
+        self.effect, self.sticky = effect, sticky
         self.edit = 0
-        self.cache: dict[tuple[int, ...], int] = {}
-
-    def say(self, prompt: tuple[int, ...], fresh: bool) -> int:
-        said = sum(prompt) + self.edit
-        return self.cache.setdefault(prompt, said) if self.stale and not fresh else said
 
 
 class Trial:
@@ -36,8 +31,8 @@ class Trial:
         if not self.engine.sticky:
             self.engine.edit = 0
 
-    def answers(self, prompts, *, edited: bool, fresh: bool):
-        return tuple((self.engine.say(prompt, fresh),) for prompt in prompts)
+    def answers(self, prompts, *, edited: bool):
+        return tuple((sum(prompt) + self.engine.edit,) for prompt in prompts)
 
 
 PROMPTS_TRIED = ((1, 2), (3, 4), (5, 6), (7, 8))
@@ -56,7 +51,6 @@ def test_the_next_trial_is_made_where_one_changes_nothing():
     ("fault", "told"),
     [
         ({"effect": 0}, "not one of 4 answers changed under a control edit"),
-        ({"stale": True}, "4 of 4 answers under a control edit are not those of a fresh computation"),
         ({"sticky": True}, "4 of 4 answers are not those of the unedited model any more"),
     ],
 )
@@ -64,17 +58,6 @@ def test_a_fault_stops_the_study_and_is_named(fault, told):
     with pytest.raises(LesionError, match=told) as error:
         prove([Trial(Engine(**fault)), Trial(Engine(**fault), 2)], PROMPTS_TRIED, "edits of blocks on an engine")
     assert "The effect guard stops this study, edits of blocks on an engine" in str(error.value)
-
-
-def test_a_stale_cache_is_found_though_the_baseline_comes_back():
-    engine = Engine(stale=True)
-    trial = Trial(engine)
-    before = trial.answers(PROMPTS_TRIED, edited=False, fresh=False)
-    with trial.edited():
-        assert trial.answers(PROMPTS_TRIED, edited=True, fresh=False) == before
-    assert trial.answers(PROMPTS_TRIED, edited=False, fresh=False) == before
-    with pytest.raises(LesionError, match="fresh computation"):
-        prove([trial], PROMPTS_TRIED, "edits of blocks")
 
 
 @given(st.lists(st.integers(1, 60), max_size=20), st.integers(NEW + 1, 2000))
@@ -89,4 +72,4 @@ def test_probes_are_long_and_of_the_tokens_that_are_asked(lengths, context):
     for prompt in found:
         assert set(prompt) <= known
         assert len(prompt) + NEW <= context
-        assert len(prompt) >= min(SHORTEST, context - NEW)
+        assert len(prompt) == min(LENGTH, context - NEW)

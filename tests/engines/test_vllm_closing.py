@@ -47,9 +47,7 @@ class StandIn:
             if finished:
                 del self.requests[name]
             outputs.append(
-                SimpleNamespace(
-                    request_id=name, outputs=[SimpleNamespace(token_ids=new)], finished=finished, num_cached_tokens=0
-                )
+                SimpleNamespace(request_id=name, outputs=[SimpleNamespace(token_ids=new)], finished=finished)
             )
         return outputs
 
@@ -59,7 +57,7 @@ def stand_in(monkeypatch):
     names = ("vllm", "vllm.inputs", "vllm.inputs.engine", "vllm.sampling_params")
     modules = {name: ModuleType(name) for name in names}
     modules["vllm"].SamplingParams = SimpleNamespace
-    modules["vllm.inputs.engine"].tokens_input = lambda ids, cache_salt: {"ids": ids, "salt": cache_salt}
+    modules["vllm.inputs.engine"].tokens_input = lambda ids: {"ids": ids}
     modules["vllm.sampling_params"].RequestOutputKind = SimpleNamespace(DELTA="delta", FINAL_ONLY="final")
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -76,7 +74,7 @@ def test_a_trace_is_closed_and_the_job_goes_on_behind_it(stand_in):
         )
         for prompt in prompts(4, seed=6)
     ]
-    done = list(Jobs(running, 2, {2}, lambda column: None).run(jobs))
+    done = list(Jobs(running, 2, {2}).run(jobs))
     assert len(done) == len(jobs)
     closed = 0
     for job in done:
@@ -96,7 +94,7 @@ def test_a_limit_that_falls_into_the_tag_ends_the_answer_there(stand_in):
     tag = tuple(model.tokenizer.encode(FORCED, add_special_tokens=False))
     running = Running(stand_in, "stand-in", True, None, None)
     (prompt,) = prompts(1, seed=6)
-    (job,) = Jobs(running, 2, {2}, lambda column: None).run(
+    (job,) = Jobs(running, 2, {2}).run(
         [
             Job(
                 prompt,

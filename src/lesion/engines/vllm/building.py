@@ -98,7 +98,6 @@ def start(
     rows: int,
     *,
     tensor_parallel: int,
-    prefix_caching: bool,
     in_process: bool | None,
     settings: Mapping[str, object],
 ) -> Running:
@@ -125,7 +124,7 @@ def start(
                 library = _library()
                 running.version = library.__version__
                 place, revision = _place(model, running)
-                given = _settings(model, rows, place, revision, tensor_parallel, prefix_caching) | dict(settings)
+                given = _settings(model, rows, place, revision, tensor_parallel) | dict(settings)
                 running.engine = _engine(library, given, here)
     except _ElsewhereError:
         running.close()
@@ -138,7 +137,6 @@ def start(
             model,
             rows,
             tensor_parallel=tensor_parallel,
-            prefix_caching=prefix_caching,
             in_process=False,
             settings=settings,
         )
@@ -168,9 +166,7 @@ def _library() -> Any:
         raise LesionError(f"vLLM is installed, but cannot be loaded: {reason(error)}") from error
 
 
-def _settings(
-    model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
-) -> dict[str, object]:
+def _settings(model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int) -> dict[str, object]:
     from vllm.platforms import current_platform
 
     given: dict[str, object] = {
@@ -182,7 +178,7 @@ def _settings(
         "max_model_len": model.context + 1,
         "max_num_seqs": rows,
         "tensor_parallel_size": tensor_parallel,
-        "enable_prefix_caching": prefix_caching,
+        "enable_prefix_caching": False,  # what was computed under another edit must not be served
         "enforce_eager": True,  # hooks do not run inside compiled graphs
         "async_scheduling": False,
         "skip_tokenizer_init": True,  # what goes in and comes out are token ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,6 @@ from lesion.edits.edit import (
     BASELINE,
     Compose,
     Edit,
-    ScaleParameters,
-    Truncate,
     of_places,
     of_replacements,
     of_spectra,
@@ -60,8 +58,6 @@ class VllmEngine:
         model: what answers; its network stays where it is, best on the CPU, and vLLM loads the same weights.
         batch_size: requests at work at once; `auto` starts from what memory there is.
         tensor_parallel: devices (on a CPU: processes) that every matrix is split over.
-        prefix_caching: keep keys and values of the beginning of a prompt for others, apart by edit of places, and
-            dropped around every edit of weights.
         in_process: compute in this process; None: where possible.
         settings: further ones, for vLLM's `EngineArgs`.
     """
@@ -72,7 +68,6 @@ class VllmEngine:
         batch_size: int | str = "auto",
         *,
         tensor_parallel: int = 1,
-        prefix_caching: bool = False,
         in_process: bool | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
@@ -82,7 +77,6 @@ class VllmEngine:
         self.batch_size = most if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
-        self.prefix_caching = prefix_caching
         self._ends = ends_of(model)
         self._columns: dict[Edit, int] = {BASELINE: 0}
         self._unproven = {"places", "weights"}
@@ -91,11 +85,10 @@ class VllmEngine:
             model,
             self.batch_size,
             tensor_parallel=tensor_parallel,
-            prefix_caching=prefix_caching,
             in_process=in_process,
             settings=settings or {},
         )
-        self.jobs = Jobs(self._running, self.batch_size, self._ends, self.salt)
+        self.jobs = Jobs(self._running, self.batch_size, self._ends)
         try:
             end = min(self._ends, default=-1)
             begun = self.calls("lesion_begin", len(model.anatomy.blocks), model.anatomy.family, model.name, end)
@@ -143,7 +136,7 @@ class VllmEngine:
             self._prove(waiting)
             stops = StopStrings.of(self.model.tokenizer, waiting)
             for written, group in groups.items():
-                with self._written(*written):
+                with edited_on(self, *written) if any(written) else nullcontext():
                     for response in self._group(group, stops):
                         yield replace(response, engine=self.description)
         finally:
@@ -178,36 +171,6 @@ class VllmEngine:
         self.know([places])
         return self._columns[places]
 
-    def salt(self, column: int) -> str | None:
-        """Under what keys and values of a prompt's beginning are kept: apart by edit of places."""
-        return f"edit {column}" if self.prefix_caching else None
-
-    def forget(self) -> None:
-        """Throw away the keys and values of earlier prompts."""
-        if not self.prefix_caching or self.closed:
-            return
-        with self._running.speaking() as engine:
-            gone = engine.reset_prefix_cache()
-        if not gone:
-            raise LesionError("vLLM does not let go of keys and values from before an edit; switch prefix caching off.")
-
-    @contextmanager
-    def forgetting(self) -> Iterator[None]:
-        """At the end of the `with`, throw away the keys and values of earlier prompts."""
-        try:
-            yield
-        finally:
-            self.forget()
-
-    @contextmanager
-    def _written(self, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]) -> Iterator[None]:
-        if not weights and not truncations:
-            yield
-            return
-        with self.forgetting(), edited_on(self, weights, truncations):
-            self.forget()
-            yield
-
     def _try(self) -> None:
         """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise."""
         known = self.model.network.get_input_embeddings().num_embeddings
@@ -239,10 +202,8 @@ class VllmEngine:
             kinds.add("weights")
         for kind in sorted(kinds & self._unproven):
             trials = trials_of_places(self) if kind == "places" else trials_of_weights(self)
-            # Beside keys and values that were kept, a prompt is computed in another shape, which half precision shows.
-            same = 0.5 if self.prefix_caching and self.model.dtype != torch.float32 else 1.0
             what = f"edits of {'blocks' if kind == 'places' else 'weights'} on {self.description}"
-            prove(trials, probes(requests, self.model.context), what, same)
+            prove(trials, probes(requests, self.model.context), what)
             self._unproven.discard(kind)
 
     def _group(self, group: Sequence[Request], stops: Mapping[str, StopStrings]) -> Iterator[Response]:

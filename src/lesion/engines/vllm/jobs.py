@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,9 @@ class Job:
         closing: closes the trace at the limit for it; None where it may think on.
         look: what is looked up, in place of an answer.
         draw: see `Wish`.
-        fresh: use nothing that was computed for an earlier prompt.
         part: which of its request's jobs this is.
         generated, finish: the tokens of the answer, once it is done, and why it ended.
         lookups: what was looked up, position by position.
-        cached: tokens of the prompt that vLLM had computed before.
     """
 
     tokens: tuple[int, ...]
@@ -47,26 +45,20 @@ class Job:
     look: Look | None = None
     closing: Closing | None = None
     draw: Settings | tuple[()] = ()
-    fresh: bool = False
     request: Request | None = None
     part: int = 0
     generated: list[int] = field(default_factory=list)
     finish: Finish = "length"
     lookups: list[Lookup] = field(default_factory=list)
-    cached: int = 0
 
 
 class Jobs:
-    """Runs jobs on one vLLM, `rows` of them at work at once.
+    """Runs jobs on one vLLM, `rows` of them at work at once."""
 
-    `salt` gives, of a column, under which keys and values of a prompt's beginning are kept; None: they are not kept.
-    """
-
-    def __init__(self, running: Running, rows: int, ends: set[int], salt: Callable[[int], str | None]) -> None:
+    def __init__(self, running: Running, rows: int, ends: set[int]) -> None:
         self.running = running
         self.rows = rows
         self.ends = ends
-        self.salt = salt
         self._number = 0
         self._found: dict[int, Any] = {}
 
@@ -94,7 +86,6 @@ class Jobs:
                     job = at_work.get(output.request_id)
                     if job is None:
                         continue
-                    job.cached = max(job.cached, output.num_cached_tokens or 0)
                     ended = self._hear(job, output.outputs[0].token_ids)
                     if job.closing is not None and not ended and job.closing.due(job.generated):
                         ended = self._hear(job, job.closing.tokens[: job.limit - len(job.generated)])
@@ -140,12 +131,10 @@ class Jobs:
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
-            skip_reading_prefix_cache=job.look is not None or job.fresh,
             extra_args={KEY: wish.plain()},
         )
-        salt = f"fresh {number}" if job.fresh else self.salt(job.column)
         with self.running.speaking() as engine:
-            engine.add_request(str(number), tokens_input([*job.tokens, *job.generated], cache_salt=salt), parameters)
+            engine.add_request(str(number), tokens_input([*job.tokens, *job.generated]), parameters)
         return str(number)
 
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:

@@ -31,19 +31,14 @@ class ControlEdit:
         if not self.zeroed:
             yield
             return
-        with self.engine.forgetting(), handed(self.engine, self.zeroed, zero=True):
-            self.engine.forget()
+        with handed(self.engine, self.zeroed, zero=True):
             yield
 
-    def answers(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> TokenAnswers:
-        """Greedy answers; refuses what vLLM computed before where they are to be fresh."""
-        column = self.engine.column(self.silenced) if edited else 0
-        jobs = [Job(prompt, NEW, column, fresh=fresh) for prompt in prompts]
-        for job in self.engine.jobs.run(jobs):
-            if fresh and job.cached:
-                raise LesionError(
-                    "The effect guard cannot vouch for this vLLM: it does not leave out what it has kept."
-                )
+    def answers(self, prompts: Sequence[tuple[int, ...]], *, edited: bool) -> TokenAnswers:
+        """Greedy answers."""
+        jobs = [Job(prompt, NEW, self.engine.column(self.silenced) if edited else 0) for prompt in prompts]
+        for _ in self.engine.jobs.run(jobs):
+            pass
         return tuple(tuple(job.generated) for job in jobs)
 
 
