@@ -392,23 +392,6 @@ def test_when_rays_own_process_is_gone_it_is_said_what_is_kept_and_how_to_go_on(
         list(responses)
 
 
-def test_at_the_end_every_worker_is_told_of_or_of_many_the_slowest_and_the_fastest():
-    cluster = StandInCluster(2)
-    answered(cluster, questions())
-    for worker, seconds in zip(cluster.workers, (2.0, 4.0), strict=True):
-        worker.seconds, worker.answers = seconds, 1200
-    cluster.tell()
-    assert cluster.watcher.notes == [
-        "worker 1 on host1: 1,200 answers, 600.0/s",
-        "worker 2 on host2: 1,200 answers, 300.0/s",
-    ]
-    cluster.workers = cluster.workers * 8
-    cluster.tell()
-    assert cluster.watcher.notes[2:] == [
-        "16 workers: 19,200 answers, 7,200.0/s together; from worker 2 on host2 300.0/s and worker 1 on host1 600.0/s"
-    ]
-
-
 def test_machines_without_lesion_are_told_as_such():
     class Bare(Actor):
         def _run(self, method, arguments):

@@ -23,9 +23,6 @@ from lesion.models.quiet import quiet
 from lesion.models.source import BUNDLED, find
 from lesion.progress import Watcher
 
-# Workers whose speeds are reported one by one at the end; of more, the slowest and the fastest.
-TOLD = 8
-
 
 @dataclass(eq=False)
 class Worker:
@@ -41,7 +38,7 @@ class Worker:
         rows: that it answers at once; 0 until it is ready.
         units: that it was given, the first of them at work.
         deaths: how many of its processes have died before they were ready, one after another.
-        answers, seconds: given by all its processes, and while it had something to answer.
+        answers: given by all its processes.
     """
 
     number: int
@@ -55,8 +52,6 @@ class Worker:
     units: deque[Unit] = field(default_factory=deque)
     deaths: int = 0
     answers: int = 0
-    seconds: float = 0.0
-    since: float | None = None
 
     def __str__(self) -> str:
         return f"worker {self.number} on {self.host}" if self.host else f"worker {self.number}"
@@ -66,7 +61,6 @@ class Worker:
         self.actor, self.host, self.process, self.order, self.rows = actor, "", 0, None, 0
         self.started = time.monotonic()
         self.units.clear()
-        self.rest()
         self.pending = deque([actor.info.remote()])
 
     def open(self, order: Order) -> None:
@@ -84,25 +78,12 @@ class Worker:
             self.actor.drop.remote()
         self.units.clear()
         self.pending.clear()
-        self.rest()
-
-    def work(self) -> None:
-        """It has something to answer from now on."""
-        if self.since is None:
-            self.since = time.monotonic()
-
-    def rest(self) -> None:
-        """It has nothing to answer any more."""
-        if self.since is not None:
-            self.seconds += time.monotonic() - self.since
-            self.since = None
 
 
 class Cluster:
     """Workers that answer, each with the whole model.
 
-    The watcher hears of workers that are lost, and at the end how fast each was. `raylet` is Ray's own process on
-    this machine, if it can be looked after.
+    The watcher hears of workers that are lost. `raylet` is Ray's own process here, if it can be looked after.
     """
 
     def __init__(self, choice: EngineChoice, nodes: list[Node], watcher: Watcher, raylet: Raylet | None = None) -> None:
@@ -172,18 +153,6 @@ class Cluster:
             ray_module().kill(worker.actor)
         worker.greet(self._process(self.plan))
 
-    def tell(self) -> None:
-        """Tell the watcher how much each worker has answered, and how fast."""
-        rates = [(worker.answers / worker.seconds, worker) for worker in self.workers if worker.seconds > 0]
-        if len(rates) > TOLD:
-            rates.sort(key=lambda entry: entry[0])
-            count, total = sum(worker.answers for _, worker in rates), sum(rate for rate, _ in rates)
-            ends = " and ".join(f"{worker} {rate:,.1f}/s" for rate, worker in (rates[0], rates[-1]))
-            self.watcher.note(f"{len(rates)} workers: {count:,} answers, {total:,.1f}/s together; from {ends}")
-            return
-        for rate, worker in rates:
-            self.watcher.note(f"{worker}: {worker.answers:,} answers, {rate:,.1f}/s")
-
     def close(self) -> None:
         """End the workers and remove what was saved for them."""
         self._release()
@@ -225,6 +194,5 @@ def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
         refuse_crowd(choice, sum(node.cores for node in nodes), cluster.name)
         try:
             yield cluster
-            cluster.tell()
         finally:
             cluster.close()

@@ -10,13 +10,9 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 import numpy as np
 import torch
-
-# Where Linux says which memory nodes (NUMA) a machine has: `0`, or `0-1`.
-NODES = Path("/sys/devices/system/node/online")
 
 
 @contextmanager
@@ -34,7 +30,7 @@ def environment(here: bool) -> Iterator[None]:
     before = {key: os.environ.get(key) for key in given}
     os.environ.update(given)
     try:
-        with _unbound(), _errors_only() if "VLLM_LOGGING_LEVEL" in given else nullcontext():
+        with _errors_only() if "VLLM_LOGGING_LEVEL" in given else nullcontext():
             yield
     finally:
         for key, value in before.items():
@@ -54,31 +50,6 @@ def _errors_only() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-@contextmanager
-def _unbound() -> Iterator[None]:
-    """On a machine with one memory node, memory is not bound to it: that changes nothing, and vLLM warns of it.
-
-    On others vLLM binds memory, and its warning stands.
-    """
-    operations, name = torch.ops._C, "init_cpu_memory_env"
-    try:
-        alone = NODES.read_text(encoding="ascii").strip().isdecimal()
-    except OSError:  # not on Linux
-        alone = False
-    if not alone:
-        yield
-        return
-    before = vars(operations).get(name)
-    setattr(operations, name, lambda nodes: None)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(operations, name)
-        else:
-            setattr(operations, name, before)
 
 
 @contextmanager
