@@ -34,14 +34,6 @@ def frames(
 
     Two questions of one form (`lesion.tasks.counterparts`) are aligned where their prompts have as many tokens, and
     each of their words has as many as the word at the same place. An item itself may be among its texts.
-
-    Args:
-        model: whose tokenizer counts.
-        task: of the items.
-        items: to be aligned.
-        style: the prompt style; None for the task's own.
-        texts: of a frame at most.
-        fewest: texts that each item needs.
     """
     style = resolve(model, task, style)
     shape = _Shape(model, task, style)

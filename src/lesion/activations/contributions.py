@@ -215,11 +215,6 @@ class _Collector:
     """Hooks that take what every place adds in one pass over the texts. A batch counts when it is committed.
 
     The heads of an attention are taken together, under the address of its output matrix, and parted at the end.
-
-    Args:
-        sampled: the texts of whose tokens the contributions are kept, in this order.
-        reach: the number of positions, from the first on, whose contributions are added up apart; 1 at least.
-        units: of the places.
     """
 
     def __init__(

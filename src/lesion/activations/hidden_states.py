@@ -140,15 +140,10 @@ def hidden_states(
     model, memory holds one layer of one batch.
 
     Args:
-        model: which is only read.
         texts: token ids; each at least one token, at most the context of the model.
         folder: of the files, (blocks + 1) · tokens · width · 4 bytes; None for the system's temporary folder.
         prompt_tokens: how many of a text's first tokens are its prompt; None where that does not matter.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
-        watcher: who is told how it goes.
-
-    Returns:
-        The states; close them, or use them in a `with`, so that the files go.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     _refuse(model, texts)

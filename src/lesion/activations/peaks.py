@@ -39,11 +39,6 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
     """The peaks of every matrix that ends a feed-forward branch (`down`, or `out`), by address, in one pass.
 
     Left out are those whose input or output is not one vector per token, as of routed experts.
-
-    Args:
-        model: which is only read.
-        texts: token ids.
-        batch_tokens: the most tokens of a batch, padding included.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     check_texts(model, texts)

@@ -140,12 +140,7 @@ class Readout:
 
 
 def readout(model: Model, tokens: Sequence[int]) -> Readout:
-    """How a model reads its logits, found by one pass over a few tokens.
-
-    Args:
-        model: which is only read.
-        tokens: at least one that the model knows.
-    """
+    """How a model reads its logits, found by one pass over a few tokens."""
     head = model.network.get_output_embeddings()
     width = int(model.network.config.get_text_config(decoder=True).hidden_size)
     if not isinstance(head, nn.Linear) or not head.weight.is_floating_point() or head.weight.shape[1:] != (width,):

@@ -46,9 +46,6 @@ class Scale:
 
     A block, counted from 0, and a finite factor.
     Factor 0 removes the contribution, 1 changes nothing.
-
-    Raises:
-        UsageError: the layer is no whole number from 0, or the factor is no finite number.
     """
 
     layer: int
@@ -230,11 +227,7 @@ def path_of(given: EditLike) -> Path | None:
 
 
 def as_edit(given: EditLike) -> Edit:
-    """The edit that is meant, where no model is known.
-
-    Args:
-        given: an edit; its text form (see `parse`); or several of these, which are composed.
-    """
+    """The edit that is meant, where no model is known."""
     if isinstance(given, Single | Compose):
         return given
     file = given.path if isinstance(given, ReadEdit) else path_of(given)

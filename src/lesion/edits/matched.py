@@ -29,13 +29,6 @@ def matched_controls(
     alone where there are enough of these, else to any. Factors, branches and shares of the spectrum stay; heads,
     groups, neurons and experts move to ones drawn at random.
 
-    Args:
-        edit: what the controls match.
-        model: whose places they are drawn from.
-        number: how many; the first of them do not depend on it.
-        matched_in: what they share with a selection.
-        texts: what was observed on the texts whose importance counts.
-
     Returns:
         Fewer than `number` where there are no more; none of the baseline, of an edit of the output head's spectrum,
         which has no second, and in magnitude or importance of an edit that does not only select weights.

@@ -102,11 +102,7 @@ class Reference:
 
     @validated
     def save(self, path: Path | str) -> Path:
-        """Write the reference as a safetensors file, whole or not at all; `read_reference` reads it.
-
-        Raises:
-            LesionError: the file cannot be written.
-        """
+        """Write the reference as a safetensors file, whole or not at all; `read_reference` reads it."""
         header = {
             "format": FORMAT,
             "model": self.model,

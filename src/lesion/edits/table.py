@@ -87,13 +87,7 @@ class UnitFactors:
 def unit_factors(
     edits: Sequence[Edit], anatomy: Anatomy, replacements: Mapping[Replace, int]
 ) -> Mapping[Site, UnitFactors]:
-    """By site, the units that some edit multiplies or replaces; factors of one edit on one unit multiply.
-
-    Args:
-        edits: of the columns.
-        anatomy: of the model.
-        replacements: the number of each replacement in the table.
-    """
+    """By site, the units that some edit multiplies or replaces; factors of one edit on one unit multiply."""
     sites: dict[Site, dict[tuple[int, int], float]] = {}
     replaced: dict[tuple[Site, int, int], int] = {}
     for column, edit in enumerate(edits):

@@ -40,14 +40,7 @@ class UnitRows:
         everywhere: bool = False,
         growing: bool = False,
     ) -> None:
-        """Every row takes the factors and replacements of its column; a single column may stand for all rows.
-
-        Args:
-            factors: of the columns of a table.
-            replacements: those of the table.
-            everywhere: whether the only column stands for all rows.
-            growing: whether rows may join at a higher block.
-        """
+        """Every row takes the factors and replacements of its column; a single column may stand for all rows."""
         self.active = True
         self.passed = False
         self._everywhere = everywhere
@@ -82,13 +75,7 @@ Positions = Callable[[Tensor], Tensor | None]
 
 
 class InputRows(UnitRows):
-    """Slices of the input of a matrix: heads, neurons, or all of it.
-
-    Args:
-        site: the slices.
-        vectors: of replacements of heads.
-        positions: of the tokens of the present pass.
-    """
+    """Slices of the input of a matrix: heads, neurons, or all of it."""
 
     def __init__(self, site: Slices, vectors: Vectors | None = None, positions: Positions = lambda _: None) -> None:
         super().__init__(site)

@@ -41,14 +41,7 @@ def looked_up(
     places: Int[Tensor, " targets"] | None = None,
     forbidden: Sequence[Sequence[int]] | None = None,
 ) -> list[Lookup]:
-    """Look up tokens at each position.
-
-    Args:
-        logits: of all positions.
-        targets: the tokens of each lookup.
-        places: their positions, by default one after another.
-        forbidden: of each lookup, tokens that have no probability; by default none.
-    """
+    """Look up tokens at each position."""
     lookups: list[Lookup] = []
     # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.
     size = max(1, ENTRIES // logits.shape[-1])

@@ -86,13 +86,7 @@ FORCED = f"\n{CLOSE}\n\n"
 
 
 class Closing:
-    """Closes the trace of an answer after `limit` tokens, if it is open then.
-
-    Args:
-        tokenizer: of the model.
-        limit: tokens of the trace, from 1.
-        opened: whether the prompt ends in the opening tag.
-    """
+    """Closes the trace of an answer after `limit` tokens, if it is open then."""
 
     def __init__(self, tokenizer: Any, limit: int, opened: bool) -> None:
         self.tokenizer = tokenizer

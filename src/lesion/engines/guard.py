@@ -47,13 +47,7 @@ def probes(requests: Sequence[Request], context: int) -> tuple[tuple[int, ...], 
 
 
 def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str) -> None:
-    """Show that edits take hold on an engine, and that the baseline comes back.
-
-    Args:
-        trials: control edits, each stronger than the one before; one that changes an answer suffices.
-        prompts: from `probes`.
-        what: the engine and the kind of edit, for messages: `edits of blocks on vllm 0.32.0`.
-    """
+    """Show that edits take hold on an engine, and that the baseline comes back."""
     if not prompts:
         return
     for trial in trials:

@@ -46,10 +46,6 @@ def gumbel(
     SplitMix64 in its splittable form: number `position` of the stream that begins with the key is where a stream over
     the tokens begins. Of number `token` in that stream the upper 52 bits k give u = (k + 1/2) / 2⁵², and the noise is
     −ln(−ln u), between −3.6 and 36.8.
-
-    Args:
-        keys: from `noise_key`, int64.
-        positions: in the answer, from 0.
     """
     tokens = torch.arange(1, vocabulary + 1, device=keys.device)
     begins = mixed(keys + (positions + 1) * GAMMA)

@@ -315,10 +315,6 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
 
     An architecture that is not in the table costs one forward pass over a few tokens, which checks what its structure
     suggests; what does not hold is left out, and `known` is False.
-
-    Args:
-        network: a causal language model of transformers, in eval mode.
-        name: how to call it in messages.
     """
     refuse_computed_weights(network, name)
     family = _known(network)

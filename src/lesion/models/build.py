@@ -80,12 +80,7 @@ def has_own_forward(module: nn.Module) -> bool:
 
 
 def refuse_computed_weights(network: nn.Module, name: str) -> None:
-    """Refuse a network in which a module does not compute with the plain weights that it shows.
-
-    Args:
-        network: that is to be edited.
-        name: how to call it.
-    """
+    """Refuse a network in which a module does not compute with the plain weights that it shows."""
     for path, part in network.named_modules():
         where = path or type(part).__name__
         if getattr(part, "_compiled_call_impl", None) is not None or hasattr(part, "_orig_mod"):

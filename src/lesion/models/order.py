@@ -29,8 +29,6 @@ def parse_order(order: str | Sequence[int], blocks: int, name: str) -> Order:
 
     Args:
         order: text such as `0-13,10-29`, a range that falls (`5-3`) included, or a list of numbers.
-        blocks: how many the model has.
-        name: of the model, for messages.
     """
     numbers: list[int] = []
     pieces = order.split(",") if isinstance(order, str) else [str(number) for number in order]

@@ -125,12 +125,7 @@ def _widths(value: object, key: str = "") -> Iterator[int]:
 
 
 def refuse_unreadable(config: object, typed: str) -> Quantisation | None:
-    """Refuse a storage whose package is not installed; else say what it is.
-
-    Args:
-        config: as for `quantisation`.
-        typed: the model as the person typed it.
-    """
+    """Refuse a storage whose package is not installed; else say what it is."""
     storage = quantisation(config)
     if storage is None or storage.method not in _PACKAGES:
         return storage

@@ -68,14 +68,9 @@ def path_of(network: nn.Module, anatomy: Anatomy) -> str:
 
 
 def refuse_other_functions(network: nn.Module, other: nn.Module, path: str, order: Sequence[int], name: str) -> None:
-    """Refuse an order under which a block would compute something else: where a family builds blocks by their number.
+    """Refuse an order under which a block would compute something else, where a family builds blocks by their number.
 
-    Args:
-        network: as it was.
-        other: the network that the configuration of the new order describes.
-        path: of the list of blocks in both.
-        order: the blocks of `other` by their numbers in `network`.
-        name: of the model, for the message.
+    `other` has the blocks of `network` in this order, both in a list at `path`.
     """
     for place, number in enumerate(order):
         before, after = (

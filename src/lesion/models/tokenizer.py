@@ -57,14 +57,7 @@ def latest_change(source: str, revision: str | None = None) -> float | None:
     """The time, in seconds since 1970, of the latest change to a file that tokenizer or chat template are read from.
 
     A file that was put in the place of another counts as changed then, however old its content is. Models that come
-    with lesion do not change.
-
-    Args:
-        source: as for `load`.
-        revision: likewise.
-
-    Returns:
-        None where no such file is to be found here.
+    with lesion do not change. None where no such file is to be found here.
     """
     if source.startswith(BUNDLED):
         return 0.0

@@ -58,11 +58,8 @@ class Progress:
     schedule, and every random draw, since the generators are seeded anew at each step.
 
     Args:
-        folder: where the file lies; made when absent.
         identity: what determines the training, in JSON's types: a file with another identity is refused.
         parameters: those that train, by name.
-        optimizers: theirs.
-        file: the name of the file.
 
     Attributes:
         step: how many steps are done.

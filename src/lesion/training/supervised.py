@@ -68,11 +68,8 @@ def supervise(
     finished training is put in place from its file.
 
     Args:
-        model: in float32; its network is changed.
         examples: at least one; the loss is on their completions alone.
-        tuning: the recipe.
         out: where the state lies, `resume.safetensors`; made when absent.
-        watcher: told of every step.
         blocks: only the parameters of these blocks train; None: all parameters of the model, embeddings too.
         rank: train a low-rank adapter (LoRA, Hu et al. 2022; product scaled by 2, no dropout) of this rank on all
             linear layers of `blocks` (None: of all blocks), and add it to the weights at the end.

@@ -91,11 +91,8 @@ class Step(TrainerCallback):
     """What is done at the beginning and at the end of every step.
 
     Args:
-        progress: where the training stands; every finished step is counted there.
-        seed: of the training.
         measured: what was measured at a step, `loss` among it.
         every: steps between two states that are written; after `SECONDS` one is written earlier.
-        watcher: who is told.
         check: called after each step, before it may be written; what it raises ends the training.
     """
 

@@ -93,12 +93,8 @@ def reinforce(
     What `supervise` says of the network, of its fingerprint and of interruptions holds here too.
 
     Args:
-        model: in float32; its network is changed.
         task: of kind `generate`; its judge gives the reward, 1 for right and 0 for wrong.
         items: those to practise on, each once before any comes again; never those of the later evaluation.
-        recipe: how.
-        out: where the state lies, `resume.safetensors`; made when absent.
-        watcher: told of every step.
         style: of the prompts; None for the task's own.
         blocks, rank: what trains, as in `supervise`; by default all parameters.
         every: steps between two states that are written.

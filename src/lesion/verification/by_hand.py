@@ -57,11 +57,7 @@ class Said:
 
 @torch.inference_mode()
 def say(model: Model, prompt: Sequence[int], edit: Edit, limit: int, positions: Positions = EVERYWHERE) -> Said:
-    """What the model says to a prompt, greedily, under an edit that acts at some positions.
-
-    Raises:
-        NoReferenceError: the edit is not made by hand.
-    """
+    """What the model says to a prompt, greedily, under an edit that acts at some positions."""
     tokens: list[int] = []
     sure: int | None = None
     close = CLOSE.get(model.dtype, COARSE)

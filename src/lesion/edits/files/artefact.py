@@ -165,13 +165,7 @@ def _read(data: bytes, path: Path) -> EditFile:
 
 
 def edit_for(model: Model, given: EditLike) -> Edit:
-    """The edit that is meant.
-
-    Args:
-        model: what it is for; files are fitted to it (`EditFile.fit`).
-        given: an edit; its text form (`lesion.parse`); the path of an `.edit` file; what `read_edit` gave; or several
-            of these, which are composed.
-    """
+    """The edit that is meant."""
     if isinstance(given, Single | Compose):
         return given
     if isinstance(given, EditFile):

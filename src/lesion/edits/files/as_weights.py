@@ -47,13 +47,7 @@ TOKENS = 16
 
 
 def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:
-    """The edits that are meant.
-
-    Args:
-        given: an edit, its text form, the path of an `.edit` file, what `read_edit` gave, or several of these.
-        model: loads the model that they are for; called where one is no file.
-        factor: in place of the edits' own.
-    """
+    """The edits that are meant; `model` loads the model that they are for, and is called where one is no file."""
     one = isinstance(given, EditFile | Single | Compose) or several(given) is None
     each_given = [given] if one else several(given) or []
     if not each_given:

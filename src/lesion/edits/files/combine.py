@@ -30,13 +30,6 @@ def combined(
     """Write the edit that selects what is in `first` minus, and, or in `second`.
 
     Where one of them truncates, `or` writes both edits in one, which must be of different matrices.
-
-    Args:
-        first, second: two edits, each of one selection or with truncations, for the same model.
-        word: `minus`, `and` or `or`.
-        path: of the file to write; one that exists is overwritten.
-        factor: of the new edit; needed where the two differ in theirs.
-        model: for which they were made; without it, how much is selected is not counted.
     """
     if word not in ALGEBRA:
         raise UsageError(f"Two edits are combined by minus, and, or; not by '{word}'.")

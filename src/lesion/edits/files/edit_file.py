@@ -108,11 +108,7 @@ class EditFile:
 
     @validated
     def with_factor(self, factor: float) -> EditFile:
-        """The same selections under another factor.
-
-        Raises:
-            UsageError: the factor is not finite, or the edit truncates matrices.
-        """
+        """The same selections under another factor."""
         if truncated := of_spectra(self.edit):
             raise UsageError(
                 f"{self.path} truncates {truncated[0].address}, and a truncation has no factor; leave --factor out."
@@ -128,9 +124,6 @@ class EditFile:
         Args:
             force: take other weights of the same shapes too; the selection is then made anew on them, and it is they
                 that are truncated.
-
-        Raises:
-            LesionError: the model is another one (without `force`), or its matrices have other shapes.
         """
         if model.fingerprint == self.model.fingerprint:
             return self.fixed()

@@ -121,16 +121,7 @@ def save_reordered(
 def _names(
     entries: Mapping[str, Entry], known: Mapping[str, str], path: str, order: Order, blocks: int, name: str
 ) -> dict[str, tuple[str, ...]]:
-    """The new names of every tensor on disk: one for each occurrence of its block, its own outside of blocks.
-
-    Args:
-        entries: the tensors on disk.
-        known: the parameter of the network that each of them is, or is a part of.
-        path: of the list of blocks in the network.
-        order: the blocks.
-        blocks: how many there are.
-        name: of the model, for messages.
-    """
+    """The new names of every tensor on disk: one for each occurrence of its block, its own outside of blocks."""
     # What stands on disk before the number of a block, with what the network calls a block's parameter.
     beginnings = {_numbered(tensor)[0] for tensor, parameter in known.items() if parameter.startswith(f"{path}.")}
     names: dict[str, tuple[str, ...]] = {}

@@ -38,7 +38,7 @@ class Worker:
         rows: that it answers at once; 0 until it is ready.
         units: that it was given, the first of them at work.
         deaths: how many of its processes have died before they were ready, one after another.
-        answers: given by all its processes.
+        answers, seconds: given by all its processes, and while it had something to answer.
     """
 
     number: int
@@ -52,6 +52,8 @@ class Worker:
     units: deque[Unit] = field(default_factory=deque)
     deaths: int = 0
     answers: int = 0
+    seconds: float = 0.0
+    since: float | None = None
 
     def __str__(self) -> str:
         return f"worker {self.number} on {self.host}" if self.host else f"worker {self.number}"
@@ -61,6 +63,7 @@ class Worker:
         self.actor, self.host, self.process, self.order, self.rows = actor, "", 0, None, 0
         self.started = time.monotonic()
         self.units.clear()
+        self.rest()
         self.pending = deque([actor.info.remote()])
 
     def open(self, order: Order) -> None:
@@ -78,6 +81,18 @@ class Worker:
             self.actor.drop.remote()
         self.units.clear()
         self.pending.clear()
+        self.rest()
+
+    def work(self) -> None:
+        """It has something to answer from now on."""
+        if self.since is None:
+            self.since = time.monotonic()
+
+    def rest(self) -> None:
+        """It has nothing to answer any more."""
+        if self.since is not None:
+            self.seconds += time.monotonic() - self.since
+            self.since = None
 
 
 class Cluster:

@@ -127,6 +127,7 @@ class Call:
                 if self.queue and len(worker.units) == held and (held == 0 or self._soon_free(worker)):
                     unit = self.queue.popleft()
                     worker.units.append(unit)
+                    worker.work()
                     work_unit = WorkUnit.packed(unit.number, list(unit.requests.values()), self.table)
                     worker.proceed(TELL_EVERY, self.number, self.edits, work_unit)
         for worker in ready:
@@ -197,6 +198,8 @@ class Call:
             assert unit.number == number, "units are finished in the order in which they were given"
             if unit.requests:
                 raise LesionError(f"The engine of {worker} gave no answer to {unit}.")
+        if not worker.units:
+            worker.rest()
         if part.failure is not None:
             self._failed(worker, part.failure)
         return fresh

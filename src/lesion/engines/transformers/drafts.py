@@ -34,7 +34,6 @@ class Drafts:
     Rows of one prompt enter together, the longest prompts first.
 
     Args:
-        blocks: of the model.
         worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
         lent: answers that are known already, by question; those of this batch are added.
     """

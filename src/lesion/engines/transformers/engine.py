@@ -54,9 +54,6 @@ class TransformersEngine:
 
     Args:
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
-
-    Raises:
-        UsageError: the batch size is less than 1.
     """
 
     def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
@@ -75,13 +72,7 @@ class TransformersEngine:
         self._padding: int = padding if known else 0
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Responses as they are finished, in any order; every request gets exactly one.
-
-        Raises:
-            UsageError: an edit names a place that the model does not have, or takes contributions of another model.
-            LesionError: as of `check_requests` and `lesion.edits.weights.written`; or memory does not suffice for a
-                single row.
-        """
+        """Responses as they are finished, in any order; every request gets exactly one."""
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         by_row = [self._by_row(edit) for edit in edits]
@@ -233,11 +224,7 @@ def way_of(model: Model) -> Way:
 
 
 def refuse_simple(model: Model, study: str) -> None:
-    """Refuse a network for a study whose passes share prompts between edits.
-
-    Raises:
-        LesionError: it answers in the simple way.
-    """
+    """Refuse a network for a study whose passes share prompts between edits."""
     if not (way := way_of(model)).fast:
         raise _needs_fast(model.name, way.why, study)
 

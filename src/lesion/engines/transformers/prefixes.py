@@ -84,11 +84,6 @@ def before_options(
     """All tokens but the last of the prompt of each request whose options are better scored behind it, else none.
 
     Options of several tokens are rows of their own, each with the whole prompt before it unless that is a prefix.
-
-    Args:
-        requests: those without options have no such prefix.
-        families: the first tokens that each request shares with others, from `shared`; they are computed already.
-        cost: of a prefix under each edit, in tokens.
     """
     rows: dict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
     by_identity = {id(request.prompt): request.prompt for request in requests if request.choices}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import torch
@@ -16,6 +16,10 @@ from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.prefill import rows_to_score
 from lesion.engines.transformers.prefixes import Prefix, Prefixes, RequestColumn, alike
+from lesion.models.load import Model
+
+Row = tuple[tuple[int, ...], int]
+"""Tokens that are read, and the column of the edit that they are read under."""
 
 
 def scored(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> Iterator[Response]:
@@ -23,9 +27,6 @@ def scored(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> Iterator[Re
 
     The score of a choice is the float64 sum of its tokens' log-probabilities in nats. When memory runs out, prefixes
     are given up, then the batch size is halved. Between two responses no place is edited.
-
-    Raises:
-        LesionError: memory does not suffice at a batch size of 1.
     """
     yield from _in_passes(prefixes, [entry for entry in requests if entry[0].choices], _choices)
     single = [entry for entry in requests if entry[0].tokens and not entry[0].choices]
@@ -76,32 +77,33 @@ def _rows(request: Request) -> int:
 def _choices(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Response]:
     # A row is a prompt and a choice but for its last token, whose log-probability is read at the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
-    prompts: dict[tuple[tuple[int, ...], int], int] = {}
-    begins: list[Prefix] = []
-    places: list[list[int]] = []
+    rows: dict[Row, Prefix] = {}
     for request, column in requests:
-        places.append([])
         for choice in request.choices:
-            row = prompts.setdefault(((*request.prompt, *choice[:-1]), column), len(prompts))
-            begins += [prefixes.of(request, column)] * (row == len(begins))
-            places[-1].append(row)
+            rows.setdefault(((*request.prompt, *choice[:-1]), column), prefixes.of(request, column))
     kept = max(len(choice) for request, _ in requests for choice in request.choices)
-    computed = prefixes.prefill([prompt for prompt, _ in prompts], begins, [column for _, column in prompts], kept=kept)
+    columns = [column for _, column in rows]
+    computed = prefixes.prefill([prompt for prompt, _ in rows], list(rows.values()), columns, kept=kept)
     prefixes.gates.assign_everywhere(BASELINE)
-    responses = []
-    for (request, _), its_places in zip(requests, places, strict=True):
-        scores, greedy = [], []
-        for place, choice in zip(its_places, request.choices, strict=True):
-            value, is_greedy = score(computed.computed[computed.places[place], -len(choice) :], choice)
-            scores.append(value)
-            greedy.append(is_greedy)
-        if request.tokens:  # looked up where the first choice begins: behind the prompt
-            behind = computed.computed[computed.places[its_places[0]], -len(request.choices[0])]
-            (lookup,) = looked_up(behind[None], [request.tokens], forbidden=[request.decoding.forbidden])
-            responses.append(contrasted(request, lookup, prefixes.model, scores))
-        else:
-            responses.append(chosen(request, scores, greedy, prefixes.model))
-    return responses
+    logits = {row: computed.computed[place] for row, place in zip(rows, computed.places.tolist(), strict=True)}
+    return [scored_by(entry, logits, prefixes.model) for entry in requests]
+
+
+def scored_by(entry: RequestColumn, logits: Mapping[Row, Float[Tensor, "kept vocabulary"]], model: Model) -> Response:
+    """The response to a request with choices or tokens, by the logits of the last positions of its rows."""
+    request, column = entry
+
+    def before(choice: Sequence[int]) -> Tensor:
+        return logits[(*request.prompt, *choice[:-1]), column][-len(choice) :]
+
+    scores = [score(before(choice), choice) for choice in request.choices]
+    values = [value for value, _ in scores]
+    if not request.tokens:
+        return chosen(request, values, [greedy for _, greedy in scores], model)
+    # Looked up where the first choice begins, or any token would: behind the prompt.
+    behind = before(request.choices[0] if request.choices else (0,))[:1]
+    (lookup,) = looked_up(behind, [request.tokens], forbidden=[request.decoding.forbidden])
+    return contrasted(request, lookup, model, values)
 
 
 def score(logits: Float[Tensor, "length vocabulary"], choice: Sequence[int]) -> tuple[float, bool]:

@@ -22,14 +22,14 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.answers import chosen, contrasted, generated, looked_up
+from lesion.engines.answers import generated
 from lesion.engines.checking import longest_answer
 from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Request, Response, Work
 from lesion.engines.transformers.batch import next_tokens
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.prefill import TOKENS
-from lesion.engines.transformers.scoring import score
+from lesion.engines.transformers.scoring import Row, scored_by
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.ways import Way
 from lesion.models.load import Model
@@ -41,18 +41,7 @@ _Tokens = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Simple:
-    """Answers requests of one call, batch by batch.
-
-    Attributes:
-        model: whose weights are edited already where an edit is of weights.
-        gates: on it.
-        way: what may share a batch: rows of several edits, of one, or none.
-        edits: of every column of the table, what of it gates make.
-        table: the same, as numbers.
-        stops: by the keys of requests.
-        ends: tokens that end an answer.
-        work: what is counted; its batch size is halved when memory runs out.
-    """
+    """Answers requests of one call, batch by batch."""
 
     model: Model
     gates: Gates
@@ -64,11 +53,7 @@ class Simple:
     work: Work
 
     def answered(self, requests: Sequence[tuple[Request, int]]) -> Iterator[Response]:
-        """Responses to requests, each with the column of its edit, as their batches end. In between nothing is edited.
-
-        Raises:
-            LesionError: memory does not suffice for a single row.
-        """
+        """Responses to requests, each with the column of its edit, as batches end. In between nothing is edited."""
         together: dict[tuple[int, ...], list[tuple[Request, int]]] = defaultdict(list)
         for request, column in requests:
             scored = bool(request.choices or request.tokens)
@@ -135,36 +120,20 @@ class Simple:
 
     def _scored(self, part: Sequence[tuple[Request, int]]) -> list[Response]:
         """Choices and looked-up tokens. Choices that differ in their last token share a row: of single tokens, all."""
-        kept: dict[tuple[_Tokens, int], int] = defaultdict(int)
+        kept: dict[Row, int] = defaultdict(int)
         for request, column in part:
             for choice in request.choices or ((0,),):
                 row = (*request.prompt, *choice[:-1]), column
                 kept[row] = max(kept[row], len(choice))
         logits = self._logits_of(kept)
-        responses = []
-        for request, column in part:
-            scores = [
-                score(logits[(*request.prompt, *choice[:-1]), column][-len(choice) :], choice)
-                for choice in request.choices
-            ]
-            values = [value for value, _ in scores]
-            if not request.tokens:
-                responses.append(chosen(request, values, [greedy for _, greedy in scores], self.model))
-                continue
-            first = request.choices[0] if request.choices else (0,)
-            behind = logits[(*request.prompt, *first[:-1]), column][-len(first)]
-            (lookup,) = looked_up(behind[None], [request.tokens], forbidden=[request.decoding.forbidden])
-            responses.append(contrasted(request, lookup, self.model, values))
-        return responses
+        return [scored_by(entry, logits, self.model) for entry in part]
 
-    def _logits_of(
-        self, kept: Mapping[tuple[_Tokens, int], int]
-    ) -> dict[tuple[_Tokens, int], Float[Tensor, "kept vocabulary"]]:
+    def _logits_of(self, kept: Mapping[Row, int]) -> dict[Row, Float[Tensor, "kept vocabulary"]]:
         """Logits of the last positions of rows, as many as are wanted of each, in passes of equal length."""
-        equal: dict[int, list[tuple[_Tokens, int]]] = defaultdict(list)
+        equal: dict[int, list[Row]] = defaultdict(list)
         for row in kept:
             equal[len(row[0])].append(row)
-        logits: dict[tuple[_Tokens, int], Tensor] = {}
+        logits: dict[Row, Tensor] = {}
         for length, rows in equal.items():
             size = max(1, min(self.work.batch_size, TOKENS // length)) if self.way.batched else 1
             for start in range(0, len(rows), size):
