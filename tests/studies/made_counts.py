@@ -28,6 +28,7 @@ def counted(edits: Sequence[PlaceEdit], right: Mapping[str, Sequence[int]], mode
     ]  # fmt: skip
     answers = pd.DataFrame(rows)
     items = pd.DataFrame([{"task": task, "item": f"i{item}"} for task in right for item in range(ITEMS)])
+    items["gold"] = "1"
     study = Study.make(models=list(models), tasks=list(right), items=ITEMS)
     summary: AblationSummary = summarise(study, dict.fromkeys(models, edits), answers, items)
     return Material(summary, answers, items)

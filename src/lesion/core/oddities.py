@@ -61,10 +61,9 @@ def _right_within(item: Item, answer: StoredAnswer) -> bool:
     """Whether whole words of an answer, judged exactly, are the gold answer or an alias."""
     if answer.correct or item.metadata.get("judge") != "exact":
         return False
-    if not judge.contains(answer.text, item.gold, item.aliases).correct:
-        return False
-    words = f" {judge.normalise(answer.text)} "
-    return any(f" {right} " in words for right in map(judge.normalise, (item.gold, *item.aliases)) if right)
+    return judge.contains(answer.text, item.gold, item.aliases).correct and judge.stands(
+        answer.text, item.gold, item.aliases
+    )
 
 
 def _plain(text: str) -> str:

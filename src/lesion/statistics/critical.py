@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -52,6 +52,10 @@ class Pairs:
     retained: int
     won: int
     neither: int = 0
+
+    def retaining(self, count: int) -> Pairs:
+        """The same where so many of the lost items count as retained."""
+        return replace(self, lost=self.lost - count, retained=self.retained + count)
 
 
 def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:

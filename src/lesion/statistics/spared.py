@@ -62,6 +62,6 @@ def _chances(
 def rule(share: float = SPARED, alpha: float = ALPHA) -> str:
     """The rule as a sentence for reports."""
     return (
-        f"A place spares a task when its edit takes less than {100 * share:g} % of the baseline's accuracy: an exact"
-        f" paired test rejects a loss of {100 * share:g} % or more, with p corrected likewise, at most {alpha:g}."
+        f"A place spares a task when its edit takes less than {100 * share:g} % of its accuracy above guessing: an"
+        f" exact paired test rejects a loss of {100 * share:g} % or more, with p corrected likewise, at most {alpha:g}."
     )

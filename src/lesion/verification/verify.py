@@ -60,8 +60,8 @@ class Verified(Row):
     """
 
     what: str = column("What", label=True)
-    edit: str = column("Edit")
     state: State = column("State")
+    edit: str = column("Edit")
     answers: int = column("Answers")
     note: str = column("Note")
 

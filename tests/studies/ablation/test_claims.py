@@ -105,6 +105,27 @@ def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
     assert "100 % of the answers hit the token limit" in told(study(models=("base",))[0])[0]
 
 
+def test_lost_answers_that_state_the_gold_answer_are_said_where_nothing_is_called_critical():
+    summary = form(models=("base",), tasks=("sums",))
+    cell = summary["models"][0]["tasks"][0]["cells"][2]
+    cell |= {"critical": False, "stated": 7, "lost": 9}
+    cell["drop"] |= {"p_corrected": 0.001}
+    (claim,) = told(valid(summary))
+    assert claim.startswith("No block is shown to be critical for sums.")
+    assert "Without block 2, 7 of the 9 answers lost on sums state the gold answer" in claim
+    cell["stated"] = 1
+    assert "state the gold answer" not in told(valid(summary))[0]
+
+
+def test_that_a_spared_task_is_multiple_choice_is_said_where_the_lost_one_is_written():
+    summary = form(models=("base",), tasks=("sums", "facts"))
+    sums, facts = summary["models"][0]["tasks"]
+    facts["guessing"] = 0.25
+    assert first(valid(summary)) == "Block 2 is critical for sums and spares facts (multiple choice)."
+    sums["guessing"] = 0.25
+    assert first(valid(summary)) == "Block 2 is critical for sums and spares facts."
+
+
 def test_prompts_without_the_chat_template_that_a_model_has_are_said_where_nothing_is_right():
     summary = form(models=("base",), tasks=("sums",))
     unable(summary, 0, 0)
@@ -167,7 +188,7 @@ def test_blocks_of_one_task_are_named_together_where_there_is_no_room_for_what_t
     sums, facts = summary["models"][0]["tasks"]
     sums["cells"][0] |= {"critical": True, "drop": {"value": 0.8}}
     facts["cells"][0]["spared"] = False
-    assert first(valid(summary)) == "Block 0 is critical for sums; block 2 for sums and spares facts."
+    assert first(valid(summary)) == "Block 0 is critical for sums; block 2 is critical for sums and spares facts."
     monkeypatch.setattr(claims, "WORDS", 9)
     assert first(valid(summary)) == "Blocks 0 and 2 are critical for sums."
 

@@ -46,7 +46,9 @@ def answers(seed: int = 0) -> pd.DataFrame:
 
 
 def items() -> pd.DataFrame:
-    return pd.DataFrame([{"task": task, "item": f"i{n}"} for task, count in TASKS.items() for n in range(count)])
+    return pd.DataFrame(
+        [{"task": task, "item": f"i{n}", "gold": "42"} for task, count in TASKS.items() for n in range(count)]
+    )
 
 
 def summary(frame: pd.DataFrame, plan: dict[str, list[Scale]] | None = None) -> AblationSummary:
@@ -136,6 +138,22 @@ def test_critical_is_what_the_rule_in_the_summary_says():
             assert entry.critical is expected
             flags.add((entry.layer, expected))
     assert {(0, True), (2, False)} <= flags
+
+
+def test_a_loss_of_answers_that_state_the_gold_answer_and_are_cut_off_is_not_shown_to_be_critical():
+    frame = answers()
+    lost = (frame["edit"] == "0×0") & ~frame["correct"]
+    before = [task.of("block", 0.0)[0] for _, task in tasks(summary(frame))]
+    frame.loc[lost, ["finish", "text"]] = "length", "So it is 42, since 41 + 1 = 42, or 43 or"
+    after = [task.of("block", 0.0)[0] for _, task in tasks(summary(frame))]
+    for entry, cut in zip(before, after, strict=True):
+        assert (entry.critical, entry.stated) == (True, None)
+        assert (cut.critical, cut.stated) == (False, cut.lost)
+        assert cut.p_critical == 1.0  # the hypothesis of no loss at all
+        assert cut.drop == entry.drop  # accuracy is what it was
+    frame.loc[lost, "text"] = "So it is 142, or 43 or"  # the gold answer is a part of a word
+    again = [task.of("block", 0.0)[0] for _, task in tasks(summary(frame))]
+    assert [(cell.critical, cell.stated) for cell in again] == [(True, None)] * len(before)
 
 
 def test_an_edit_that_misses_one_answer_is_left_out_and_still_counts_in_the_correction():

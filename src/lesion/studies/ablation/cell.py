@@ -91,8 +91,9 @@ class Cell(Place, Scores):
     Attributes:
         drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
         lost, won: items that the baseline alone, or the edited model alone has right; None where evaluation stopped.
-        p_critical: of "the edit takes at most half of the accuracy above chance"; `p_critical_corrected`: by Holm over
-            the layers.
+        stated: of the lost items those whose answer states the gold answer and was cut off; None where there are none.
+        p_critical: of "the edit takes at most half of the accuracy above chance", where the stated ones count as right;
+            `p_critical_corrected`: by Holm over the layers.
         critical: only of a full table.
         p_spared: of "the edit takes at least a quarter of the accuracy above chance"; `p_spared_corrected`: likewise.
         spared: that it takes less, by this test; only of a full table.
@@ -110,6 +111,7 @@ class Cell(Place, Scores):
     drop: Estimate = column("Drop", POINTS, p="p")
     lost: int | None = Field(default=None, exclude_if=lambda lost: lost is None)
     won: int | None = Field(default=None, exclude_if=lambda won: won is None)
+    stated: int | None = column("Right, but cut off", default=None, omitted=True)
     p_critical: Number = column(default=None)
     p_critical_corrected: Number = column("p critical", wording.p_value, default=None)
     critical: bool | None = column(default=None)

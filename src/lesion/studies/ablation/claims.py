@@ -11,6 +11,7 @@ from lesion.report.claims import Claim, rule
 from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
+from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.curves import Curve, alike, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
@@ -19,6 +20,7 @@ WORDS = 25
 """The answer of a page has so many words at most."""
 
 
+CHOSEN = "multiple choice"
 CUT = 0.2
 """The share of unedited answers at the token limit from which that is named as a cause of a low accuracy."""
 
@@ -41,10 +43,11 @@ def which_blocks(material: Material) -> Iterable[Claim]:
 
     Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every
     task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | It cannot be told
-    for A (n of m right).
+    for A (n of m right). | Without block L k of the n answers lost on A state the gold answer and are cut off.
     Needs: critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected
-    over the blocks of one model and task, and the unedited model has enough right answers. Spares: less than a quarter
-    is lost, by its own test. More of A than of C: by a test of the difference
+    over the blocks of one model and task, and the unedited model has enough right answers; answers that state the gold
+    answer and were cut off count as right in it. Spares: less than a quarter is lost, by its own test. More of A than
+    of C: by a test of the difference
     """
     for sweep in alike(material.curves, "unit", "factor"):
         models = alike((curve for curve in sweep if curve.cells), "model")
@@ -84,7 +87,8 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
     if able:
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(*example, among) if example else _largest(able))
-    sentences.append(_untold([curve for curve in curves if curve.untold]) or _not_told_apart(able, groups, example))
+    untold = _untold([curve for curve in curves if curve.untold])
+    sentences.append(untold or _cut(able, among) or _not_told_apart(able, groups, example))
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
 
@@ -98,12 +102,15 @@ def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every:
         what = f"no {wording.some_unit(first.unit)} {wording.unshown(first.stopped)} for {tasks}"
         return wording.capital(f"{among}{what}{so_far}.")
     clauses: list[str] = []
+    chosen = {curve.task for curve in curves if curve.result.guessing}
     for detail in (2, 1, 0):
         shown = _joined(groups, detail)
         # A verb goes on saying what the clause before it ended with: "spare facts; block 0 for every task" misleads.
         plain = [True, *(not (group.spared or group.less) for group in shown)]
-        verbs = [group is shown[0] or not plain[at] for at, group in enumerate(shown)]
-        clauses = [_clause(first, group, list(every), verb=verb) for group, verb in zip(shown, verbs, strict=True)]
+        verbs = [group is shown[0] or bool(group.spared) or not plain[at] for at, group in enumerate(shown)]
+        clauses = [
+            _clause(first, group, list(every), chosen, verb=verb) for group, verb in zip(shown, verbs, strict=True)
+        ]
         if len(f"{among}{'; '.join(clauses)}{so_far}".split()) <= WORDS:
             return wording.capital(f"{among}{'; '.join(clauses)}{so_far}.")
     while len(f"{among}{'; '.join(clauses)}; others stand in the chart".split()) > WORDS and len(clauses) > 1:
@@ -120,8 +127,11 @@ def _joined(groups: Sequence[Group], detail: int) -> list[Group]:
     return [Group(*key, sorted(own)) for key, own in layers.items()]
 
 
-def _clause(curve: Curve, group: Group, every: Sequence[str], *, verb: bool) -> str:
-    """`blocks 2 and 5 are critical for sums and spare facts`."""
+def _clause(curve: Curve, group: Group, every: Sequence[str], chosen: set[str], *, verb: bool) -> str:
+    """`blocks 2 and 5 are critical for sums and spare facts`.
+
+    That its answers are chosen is said of a spared task where those that are lost are written.
+    """
     several = plural(curve.unit, len(group.layers))
     tasks = "every task" if len(group.tasks) == len(every) > 1 else wording.listed(group.tasks)
     called = f" {wording.called(curve.stopped, 1 + several)}" * verb
@@ -129,7 +139,9 @@ def _clause(curve: Curve, group: Group, every: Sequence[str], *, verb: bool) -> 
     if len(group.spared) > 2 and len(group.tasks) + len(group.spared) == len(every):
         text += " alone"
     elif group.spared:
-        text += f" and spare{'s' * (not several)} {wording.listed(group.spared)}"
+        otherwise = chosen & set(group.spared) if not chosen & set(group.tasks) else set()
+        spared = [task + f" ({CHOSEN})" * (task in otherwise) for task in group.spared]
+        text += f" and spare{'s' * (not several)} {wording.listed(spared)}"
     return text + f", more than for {wording.listed(group.less, 'or')}" * bool(group.less)
 
 
@@ -179,6 +191,27 @@ def _untold(curves: Sequence[Curve]) -> str:
         if max(scores.unclosed for scores in unedited) >= CUT:
             advice += " Many never closed their thinking: --thinking-tokens closes it for them."
     return f"It cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
+
+
+def _cut(curves: Sequence[Curve], among: str) -> str:
+    """Losses that may be ones of stopping, of the task that has most of them."""
+    every = [(curve, [cell for cell in curve.cells if may_be_cut(cell)]) for curve in curves]
+    cut = [(curve, cells) for curve, cells in every if cells]
+    if not cut:
+        return ""
+    curve, cells = max(cut, key=lambda pair: sum(cell.stated or 0 for cell in pair[1]))
+    stated, lost = sum(cell.stated or 0 for cell in cells), sum(cell.lost or 0 for cell in cells)
+    where = wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
+    return (
+        f"{where}, {stated} of the {lost} answers lost on {curve.task} state the gold answer and are cut off: try a"
+        " larger --max-new-tokens."
+    )
+
+
+def may_be_cut(cell: Cell) -> bool:
+    """Whether a place is not shown to be critical, and the loss may be one of stopping."""
+    lost = (cell.drop.p_corrected or 1) <= ALPHA and not cell.critical
+    return lost and (cell.stated or 0) >= CUT * (cell.lost or 0) > 0
 
 
 def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: tuple[Curve, Cell] | None) -> str:

@@ -26,7 +26,13 @@ Right = Bool[np.ndarray, " items"]
 
 
 def drops(
-    before: Right, after: Sequence[Right], tests: int, level: float, chance: float, spared: float = SPARED
+    before: Right,
+    after: Sequence[Right],
+    tests: int,
+    level: float,
+    chance: float,
+    spared: float = SPARED,
+    stated: Sequence[int] | None = None,
 ) -> list[dict[str, Any]]:
     """The drop under each edit with its tests, as fields of `cell.Cell`.
 
@@ -39,10 +45,12 @@ def drops(
         level: of the intervals.
         chance: the accuracy of guessing.
         spared: the share of what lies above it that a spared task has surely not lost.
+        stated: under each edit, how many lost answers count as retained where it is tested whether it is critical.
     """
     counts = [pairs(before, now) for now in after]
     p = [mcnemar_exact(each.lost, each.won) for each in counts]
-    p_loss = [p_critical(each, SHARE, chance) for each in counts]
+    losses = [each.retaining(kept) for each, kept in zip(counts, stated or [0] * len(counts), strict=True)]
+    p_loss = [p_critical(each, SHARE, chance) for each in losses]
     p_kept = [p_spared(each, spared, chance) for each in counts]
     corrected = [holm([*values, *[1.0] * (tests - len(after))]) for values in (p, p_loss, p_kept)]
     return [

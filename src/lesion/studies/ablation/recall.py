@@ -11,6 +11,7 @@ import pandas as pd
 from lesion.core.inference import room_notes
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
+from lesion.report.wording import counted
 from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
@@ -19,6 +20,9 @@ from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import PlaceEdit, read, text_of
+
+NAMED = 4
+"""So many edits are named in a note."""
 
 
 def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataFrame]:
@@ -38,8 +42,8 @@ def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataF
 
 def _answers_and_items(
     study: Study, plan: Mapping[str, Sequence[PlaceEdit]], store: Store
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The answers of the models and edits that are planned, of all that lie in the folder, and the items."""
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The answers of the models and edits that are planned, those under other edits of these models, and the items."""
     items = store.items()
     of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
     answers = store.answers()
@@ -48,20 +52,42 @@ def _answers_and_items(
     wanted |= {(model, str(BASELINE)) for model in plan}
     places = zip(answers["model_name"], answers["edit"], strict=True)
     planned = np.array([place in wanted for place in places], dtype=bool)
-    return answers[planned].reset_index(drop=True), items[of_tasks].reset_index(drop=True)
+    others = answers[~planned & answers["model_name"].isin(list(plan)) & answers["task"].isin(names)]
+    return answers[planned].reset_index(drop=True), others, items[of_tasks].reset_index(drop=True)
+
+
+def _tried(
+    others: pd.DataFrame, items: pd.DataFrame, plan: Mapping[str, Sequence[PlaceEdit]]
+) -> dict[tuple[str, str], list[PlaceEdit]]:
+    """By model and task, the edits of a kind of the study, beside its own, under which all its items are answered."""
+    asked = {task: len(of_task) for task, of_task in items.groupby("task")}
+    kinds = {model: {(edit.unit, edit.factor) for edit in edits} for model, edits in plan.items()}
+    tried: dict[tuple[str, str], list[PlaceEdit]] = {}
+    for (model, task, text), answers in others.groupby(["model_name", "task", "edit"], sort=False):
+        edit = read(text.partition("@")[0], {})  # without the digest of a reference, of which every task has its own
+        if len(answers) >= asked[task] and (edit.unit, edit.factor) in kinds[model]:
+            tried.setdefault((model, task), []).append(edit)
+    return tried
 
 
 def summarised(
     study: Study, plan: Mapping[str, Sequence[PlaceEdit]], store: Store
 ) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
-    answers, items = _answers_and_items(study, plan, store)
+    answers, others, items = _answers_and_items(study, plan, store)
+    tried = {} if study.stop is not None else _tried(others, items, plan)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
     chances = {task: share for metadata in known.values() for task, share in metadata.get("guessing", {}).items()}
     without_chat = {model: metadata.get("without_chat", ()) for model, metadata in known.items()}
-    summary = summarise(study, plan, answers, items, chances, without_chat)
+    summary = summarise(study, plan, answers, items, chances, without_chat, tried)
     names = {choice.name for choice in study.tasks}
     notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
+    if edits := list(dict.fromkeys(str(edit) for of_task in tried.values() for edit in of_task)):
+        some = f"{', '.join(edits[:NAMED])}{', …' if len(edits) > NAMED else ''}"
+        notes.append(
+            f"The folder has answers under {counted(len(edits), 'edit')} that this study does not ask for ({some})."
+            " They are not shown, and the correction of p counts them."
+        )
     for model, metadata in known.items():
         of_tasks = {task: room for task, room in metadata.get("rooms", {}).items() if task in names}
         notes += room_notes(model, metadata.get("context", 0), of_tasks)

@@ -44,7 +44,7 @@ from lesion.studies.ablation.analyses import (
     unfinished,
     units,
 )
-from lesion.studies.ablation.cell import Cell, Labels, Unedited
+from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited
 from lesion.studies.ablation.curves import alike, named, under
 from lesion.studies.ablation.forced import Forced
 from lesion.studies.ablation.recall import recall
@@ -292,19 +292,26 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     else:
         measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for _, r in summary.results}
         yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
-    critical = [cell for curve in material.curves for cell in curve.marked]
+    critical = [(curve, cell) for curve in material.curves for cell in curve.marked]
     models, tasks = ([choice.name for choice in choices] for choices in (summary.study.models, summary.study.tasks))
-    if critical:
-        broken = sum(cell.truncated + cell.unparsed >= READABLE for cell in critical)
-        behind = f"Behind {broken} of the {len(critical)} losses, {WHOLE_SHARE.text(READABLE)} or more of the answers"
-        read = f"{behind} are cut off or unreadable: read them before you speak of a lost skill."
+    cut = {curve.task for curve in material.curves for cell in curve.cells if claims.may_be_cut(cell)}
+    if cut and not material.answers.empty:
+        longest = material.answers["tokens"].max()
+        longer = f"--max-new-tokens {2 * longest} --out {shlex.quote(f'{folder}-longer')}"
+        text = f"Lost answers to {wording.listed(sorted(cut))} state the gold answer and are cut off; with more tokens"
+        yield checks.untried(text, "ablate", models[:1], tasks, longer)
+    elif critical:
+        broken = sum(_unreadable(cell) - _unreadable(curve.baseline_of(cell)) >= READABLE for curve, cell in critical)
+        share = WHOLE_SHARE.text(READABLE)
+        behind = f"Behind {broken} of the {len(critical)} losses, {share} of the answers or more"
+        read = f"{behind} are cut off or unreadable that were not: read them before you speak of a lost skill."
         good = Check("good", "The answers behind the losses can still be read.")
         yield Check("bad", read) if broken else good
     if compared := kinds.compared(material.curves):
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
             stable = wording.listed(list(dict.fromkeys(stays)))
-            layers = ",".join(map(str, sorted({cell.layer for cell in critical})))
+            layers = ",".join(map(str, sorted({cell.layer for _, cell in critical})))
             heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
             further = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
             yield Check("good", f"Blocks stay critical under every kind of ablation tried: {stable}.", *further)
@@ -327,6 +334,11 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         beside = beside if marked != places else "none is left to compare them with (--layers all)"
         text = f"{len(marked)} of the {len(places)} blocks measured are critical for some task; {beside}."
         yield Check("bad" if few else "good", text)
+
+
+def _unreadable(scores: Scores) -> float:
+    """The share of answers that were cut off or in which none could be read; at least, since both may hold of one."""
+    return max(scores.truncated, scores.unparsed)
 
 
 def _examples(material: Material) -> Iterator[Example]:

@@ -11,10 +11,8 @@ from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
-from lesion.report.wording import counted
 from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.kinds.references import References, pending_of, references_of
 from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
@@ -24,14 +22,11 @@ from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, s
 from lesion.studies.ablation.stopping.run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.stopping.stopping import Stopping
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
-
-NAMED = 4
-"""So many edits are named in a note."""
 
 
 def run_ablation(study: Study, run: Run) -> AblationResult:
@@ -86,7 +81,6 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
                     run.watcher.note(text)
             del model  # makes room for the next
             evaluation.release()
-        _note_left_out(plan, evaluation)
         summary, _, _ = summarised(study, plan, evaluation.store)
     summary.write(run.folder)
     return AblationResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
@@ -100,20 +94,6 @@ def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, mod
         if task.kind == "generate"
     }
     return [task for task, style in styles.items() if Style.parse(style).name != "chat"]
-
-
-def _note_left_out(plan: Mapping[str, Sequence[PlaceEdit]], evaluation: Evaluation) -> None:
-    """Say which edits of the folder the study does not ask for: correction does not count them."""
-    names = [choice.name for choice in evaluation.tasks]
-    of_study = {str(BASELINE), *(text_of(edit, task) for edits in plan.values() for edit in edits for task in names)}
-    # Without the digest of a reference: the same place is one edit, though every task has a reference of its own.
-    others = list(dict.fromkeys(edit.partition("@")[0] for edit in evaluation.store.edits() if edit not in of_study))
-    if others:
-        some = f"{', '.join(others[:NAMED])}{', …' if len(others) > NAMED else ''}"
-        evaluation.run.watcher.note(
-            f"{evaluation.run.folder} also has answers under {counted(len(others), 'edit')} that this study does not"
-            f" ask for ({some}); they are kept, not shown, and not counted in the correction of p."
-        )
 
 
 def _evaluate(

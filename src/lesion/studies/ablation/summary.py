@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -44,6 +45,8 @@ from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseli
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
+from lesion.tasks.judges.judge import stands
+from lesion.tasks.task import TRUNCATED
 
 Right = Bool[np.ndarray, " items"]
 
@@ -55,6 +58,7 @@ def summarise(
     items: pd.DataFrame,
     guessing: Mapping[str, float] | None = None,
     without_chat: Mapping[str, Collection[str]] | None = None,
+    tried: Mapping[tuple[str, str], Sequence[PlaceEdit]] | None = None,
 ) -> AblationSummary:
     """The numbers of a study without those of its families: what is known of every edit that has all its answers.
 
@@ -67,11 +71,13 @@ def summarise(
         answers, items: from `Store.answers` and `Store.items`.
         guessing: the accuracy of guessing of each task that has one, in 0…1.
         without_chat: by model, the tasks whose prompts did not use the chat template that the model has.
+        tried: by model and task, edits of earlier studies of the same items: corrections count them.
     """
     notes: list[str] = []
     unscreened: list[str] = []
     models = []
     chances = guessing or {}
+    golds = {task: of_task.set_index("item")["gold"] for task, of_task in items.groupby("task", sort=False)}
     drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
     for model, edits in plan.items():
         tasks: list[TaskResult] = []
@@ -89,7 +95,8 @@ def summarise(
                 result = perplexity.measured(task, ids, of_task, edits, study.level)
             elif stopping is None:
                 of_items = shared(task, items[items["task"] == task])
-                result = _full_task(study, task, ids, of_task, edits, of_items, chances.get(task, 0.0))
+                beside = (tried or {}).get((model, task), ())
+                result = _full_task(study, task, golds[task], of_task, edits, beside, of_items, chances.get(task, 0.0))
             else:
                 result = _stopped_task(study, task, of_task, edits, stopping)
             if isinstance(result, TextResult):
@@ -136,24 +143,31 @@ def summarise(
 def _full_task(
     study: Study,
     task: str,
-    ids: Sequence[str],
+    gold: pd.Series,
     answers: pd.DataFrame,
     edits: Sequence[PlaceEdit],
+    beside: Sequence[PlaceEdit],
     of_items: Shared | None,
     chance: float,
 ) -> TaskResult | None:
-    """The result of a task whose guesses are right with a chance; None where the baseline is not complete."""
+    """The result of a task whose guesses are right with a chance; None where the baseline is not complete.
+
+    `gold` has the gold answer of every item, by item; `beside` are edits that corrections count and no more.
+    """
+    ids = list(gold.index)
     frames = complete(answers, ids)
     baseline = frames.get(str(BASELINE))
     if baseline is None:
         return None
     cells: dict[PlaceEdit, Cell] = {}
     sensitivity = []
+    further = Counter((edit.unit, edit.factor) for edit in beside)
     for kind in by_kind(edits):
+        tests = len(kind) + further[kind[0].unit, kind[0].factor]
         done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
         if done:
             clusters = None if of_items is None else of_items.clusters
-            of_kind, reach = _cells(task, baseline, done, len(kind), study.level, clusters, chance)
+            of_kind, reach = _cells(task, gold, baseline, done, tests, study.level, clusters, chance)
             cells |= of_kind
             sensitivity.append(reach)
     return TaskResult(
@@ -171,6 +185,7 @@ def _full_task(
 
 def _cells(
     task: str,
+    gold: pd.Series,
     baseline: pd.DataFrame,
     answered: Mapping[PlaceEdit, pd.DataFrame],
     tests: int,
@@ -184,16 +199,18 @@ def _cells(
     """
     right = _right(baseline)
     after = [_right(frame) for frame in answered.values()]
-    tested_drops = drops(right, after, tests, level, chance)
+    stated = [_stated(frame, gold, right & ~now) for frame, now in zip(answered.values(), after, strict=True)]
+    tested_drops = drops(right, after, tests, level, chance, stated=stated)
     by_margin = margins(baseline, answered, tests, level)
     by_word = margins(baseline, answered, tests, level, against_word=True)
     by_force = forced.under_edits(baseline, answered, tests, level)
     cells = {}
-    for (edit, frame), now, of_drop in zip(answered.items(), after, tested_drops, strict=True):
+    for (edit, frame), now, of_drop, cut in zip(answered.items(), after, tested_drops, stated, strict=True):
         cells[edit] = Cell(
             **dict(_scores(frame, level)),
             **place_of_edit(edit, task),
             **of_drop,
+            stated=cut or None,
             critical=critical(of_drop["p_critical_corrected"]),
             spared=critical(of_drop["p_spared_corrected"]),
             margin=by_margin.get(edit),
@@ -201,10 +218,11 @@ def _cells(
             forced=by_force.get(edit),
             clustered=OverClusters.of(right.astype(float) - now, clusters, paired_drop(right, now, level), level),
         )
+    losses = [pairs(right, now).retaining(cut) for now, cut in zip(after, stated, strict=True)]
     first, items, correct = next(iter(answered)), len(right), int(right.sum())
     shares = []
     for share in SHARES if first.unit in UNITS else ():
-        calls = critical_cells([pairs(right, now) for now in after], tests - len(after), share, chance)
+        calls = critical_cells(losses, tests - len(after), share, chance)
         layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
         shares.append(AtShare(share=share, critical=layers))
     return cells, Sensitivity(
@@ -264,6 +282,12 @@ def _stopped_task(
             finished=all(cell.decided != "open" or cell.items == len(ids) for cell in cells),
         ),
     )
+
+
+def _stated(frame: pd.DataFrame, gold: pd.Series, lost: Right) -> int:
+    """How many lost answers state the gold answer and were cut off before they ended themselves."""
+    cut = frame[lost & frame["finish"].isin(TRUNCATED).to_numpy()]
+    return sum(stands(text, str(gold[item])) for item, text in cut["text"].items())
 
 
 def _right(frame: pd.DataFrame) -> Right:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from lesion.tasks.judges.mathematics import math_answer as math
 from lesion.tasks.task import Verdict
 
-__all__ = ["MATH", "RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise"]
+__all__ = ["MATH", "RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise", "stands"]
 
 RULES = ("words", "exact", "substring")
 """What `aliases` may go by."""
@@ -59,6 +59,12 @@ def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: str = "word
     if rule == "exact":
         return Verdict(words in rights, answer)
     return Verdict(any(f" {right} " in f" {words} " for right in rights), answer)
+
+
+def stands(text: str, gold: str, aliases: Sequence[str] = ()) -> bool:
+    """Whether the gold answer or an alias stands anywhere in a text, as whole words."""
+    words = f" {normalise(text)} "
+    return any(f" {right} " in words for right in map(normalise, (gold, *aliases)) if right)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -35,9 +35,11 @@ def study_of(sums: dict, words: dict, *, contrast: bool = False):
                 if edit == "baseline" and not contrast:
                     rows.append(about | answer | {"task": f"gold:{task}", "scores": (log,), "ranks": ()})
     answers = pd.DataFrame(rows)
-    items = pd.DataFrame([{"task": task, "item": f"i{item}"} for task in ("sums", "words") for item in range(ITEMS)])
+    items = pd.DataFrame(
+        [{"task": task, "item": f"i{item}", "gold": "1"} for task in ("sums", "words") for item in range(ITEMS)]
+    )
     study = Study.make(models=["m"], tasks=["sums", "words"], items=ITEMS)
-    return summarise(study, {"m": EDITS}, answers, items), answers
+    return summarise(study, {"m": EDITS}, answers, items.assign(gold="1")), answers
 
 
 def compared(summary, answers) -> list:

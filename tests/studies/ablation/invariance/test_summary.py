@@ -56,7 +56,9 @@ def told(
                 ]
     frame = pd.DataFrame(rows).assign(finish="stop", parsed="1", text="1")
     frame = frame.sample(frac=1, random_state=1)  # the order of the answers says nothing
-    asked = pd.DataFrame([{"task": task, "item": f"i{n}"} for task in (MATHS, RECALL) for n in range(items)])
+    asked = pd.DataFrame(
+        [{"task": task, "item": f"i{n}", "gold": "1"} for task in (MATHS, RECALL) for n in range(items)]
+    )
     summary = summarise(study, plan, frame, asked)
     return invariance(study, summary, frame, asked), summary
 

@@ -56,7 +56,7 @@ def summarised(plan: Study, sums, edits, lost):
         for edit, wrong in lost.items()
         for item in range(ITEMS)
     ]  # fmt: skip
-    items = pd.DataFrame([{"task": str(sums), "item": f"i{item}"} for item in range(ITEMS)])
+    items = pd.DataFrame([{"task": str(sums), "item": f"i{item}", "gold": "1"} for item in range(ITEMS)])
     return summarise(plan, {"tiny:llama": edits}, pd.DataFrame(rows), items)
 
 

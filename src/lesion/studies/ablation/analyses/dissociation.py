@@ -45,7 +45,7 @@ class Dissociation(Row):
         """The blocks that are critical for the second task alone."""
         return wording.layer_runs(self.second_layers)
 
-    @derived.column("Double", lambda double: "●" if double else "")
+    @derived.column("In both directions", lambda double: "●" if double else "")
     def double(self) -> bool:
         """Whether there is a place in both directions."""
         return bool(self.first_layers and self.second_layers)
@@ -75,9 +75,10 @@ def part(material: Material) -> Part | None:
     if not pairs:
         return None
     caption = f"Blocks. {spared_rule()} Both tests of a place have to pass; they are not corrected over pairs of tasks."
-    rows = Rows("dissociations", pairs, (Dissociation,), "Which tasks come apart", caption, "double", "double only")
+    title, only = "Which tasks come apart", "both directions only"
+    rows = Rows("dissociations", pairs, (Dissociation,), title, caption, "double", only)
     about = "Only if blocks are found in both directions, one task is not just more easily disturbed than the other."
-    return Part("Which tasks come apart", rows, (), come_apart(pairs), about, "Dissociation")
+    return Part(title, rows, (), come_apart(pairs), about, "Dissociation")
 
 
 @rule

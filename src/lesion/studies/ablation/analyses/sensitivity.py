@@ -30,7 +30,7 @@ class Found(Labels):
     factor: Factor = column("Factor", wording.factor_name, label=True)
     right: int = column("Right")
     fewest_right: int = column("Fewest right")
-    smallest_loss: Number = column("Smallest loss", WHOLE_SHARE)
+    smallest_loss: Number = column("Smallest critical loss", WHOLE_SHARE)
     critical: dict[str, str] = column("Critical at {}")
 
 
@@ -50,7 +50,7 @@ def part(material: Material) -> Part | None:
         return None
     caption = (
         "Right: items that the unedited model has right; nothing can be critical with fewer than the fewest. Smallest"
-        " loss: of its accuracy above chance, called critical with 80 % power by a cut that repairs no item."
+        " critical loss: of its accuracy above chance, called critical with 80 % power by a cut that repairs no item."
     )
     table = Rows("", rows, (Found,), "What can be found, and critical blocks at other shares", caption)
     return Part("What could have been found", table, (), over_clusters(material), short="Power")
