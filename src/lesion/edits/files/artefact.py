@@ -8,15 +8,11 @@ Wherever a person gives an edit, its file is taken too (`edit_for`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from importlib.metadata import version
 from pathlib import Path
-
-import torch
-from torch import Tensor
 
 from lesion.arguments import several, validated
 from lesion.edits.cuts import cuts, refuse_both
@@ -34,11 +30,9 @@ from lesion.edits.edit import (
     path_of,
 )
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
-from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
-from lesion.edits.files.reading import truncated, understood
+from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, mapped
+from lesion.edits.files.reading import contents, understood
 from lesion.edits.selections.selection import Count, count
-from lesion.edits.selections.topk import Wanda
-from lesion.edits.text import to_json
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
@@ -108,40 +102,12 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
 
 def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
     """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`."""
-    inputs = inputs_of(edit)
-    tensors = {f"{source.digest}/{name}": vector for source in inputs for name, vector in source.tensors().items()}
-    for part in of_weights(edit):
-        for share in part.selection.top_shares():
-            if share.thresholds is not None:
-                tensors[f"thresholds/{share.digest}"] = _flat(share, model.matrices)
-    header = {
-        # Format 1 holds no truncations: files without them can be read by an older lesion.
-        "version": 2 if of_spectra(edit) else 1,
-        "lesion": version("lesion"),
-        "label": label_of(edit),
-        "edit": to_json(edit),
-        "recipes": {
-            part.selection.digest: part.selection.recipe(lambda given: given.digest) for part in of_weights(edit)
-        },
-        "model": {**asdict(model), "matrices": {a: asdict(matrix) for a, matrix in model.matrices.items()}},
-        "inputs": [{"digest": source.digest, **source.header()} for source in inputs],
-        "selected": None
-        if selected is None
-        else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],
-        **({"truncated": truncated(edit, model.matrices)} if of_spectra(edit) else {}),
-        "made": datetime.now(UTC).date().isoformat(),
-    }
-    data = encode(header, tensors)
+    header, tensors = contents(edit, model, selected)
+    made = {"made": datetime.now(UTC).date().isoformat()}
+    data = encode({"version": header.pop("version"), "lesion": version("lesion"), **header, **made}, tensors)
     # What could not be read again must not be written.
     _read(data, Path(path))
     return write_bytes(Path(path), data)
-
-
-def _flat(share: Wanda, matrices: Iterable[str]) -> Tensor:
-    """All thresholds of a top share one after the other, in the order of the matrices that it touches."""
-    thresholds = share.thresholds or {}
-    known = [thresholds[address] for address in matrices if address in thresholds]
-    return torch.cat([torch.as_tensor(cut, dtype=torch.float64).cpu().reshape(-1) for cut in known])
 
 
 @validated

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
 
 from lesion.arguments import validated
 from lesion.edits.cuts import Cut, cuts
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
-from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.inputs import Inputs, Text
 from lesion.edits.selections.selection import LONGEST_LABEL, Count, Selection, Thresholds
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
@@ -17,13 +20,18 @@ from lesion.models.load import Model
 from lesion.plain import short
 from lesion.reprs import described
 
+# What may stand in a file, checked where one is read (`reading.py`).
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
+Address = Annotated[str, StringConstraints(pattern=r"^(head|[0-9]{1,9}\.(attention|mlp)(\.[A-Za-z0-9_-]+)+)$")]
+Size = Annotated[int, Field(gt=0, lt=2**31)]
+
 
 @dataclass(frozen=True)
 class MatrixValues:
     """One matrix of the model that an edit was made for: its shape (out, in), and the digest of its values."""
 
-    shape: tuple[int, int]
-    values: str
+    shape: tuple[Size, Size]
+    values: Digest
 
 
 @dataclass(frozen=True)
@@ -34,11 +42,11 @@ class MadeFor:
     `matrices` are those that the edit touches, by address.
     """
 
-    name: str
-    fingerprint: str
-    family: str
-    dtype: str
-    matrices: Mapping[str, MatrixValues]
+    name: Text
+    fingerprint: Digest
+    family: Text
+    dtype: Text
+    matrices: Mapping[Address, MatrixValues]
 
 
 @dataclass(frozen=True, eq=False)

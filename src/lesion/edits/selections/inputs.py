@@ -7,14 +7,26 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import AfterValidator, StringConstraints
 from torch import Tensor
 
 from lesion.errors import LesionError, UsageError
 from lesion.reprs import described
+
+
+def _printable(text: str) -> str:
+    # A name is shown on terminals and pages; what moves the cursor or turns the writing round does not belong there.
+    if not text.isprintable():
+        raise ValueError("it holds control characters")
+    return text
+
+
+Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_printable)]
+"""A name, which is checked where it is read from a file (`lesion.edits.files.reading`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +80,15 @@ class Provenance:
         style: the prompt style in which the texts were written.
     """
 
-    model: str
-    fingerprint: str
-    data: str
+    model: Text
+    fingerprint: Text
+    data: Text
     seed: int
     repeat: int
     replacement: bool
     ids: tuple[str, ...]
     cut: int
-    style: str
+    style: Text
 
 
 @dataclass(frozen=True, eq=False)
