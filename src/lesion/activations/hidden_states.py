@@ -206,13 +206,14 @@ class _Stream:
             seen.append(tuple(stream.shape) if isinstance(stream, Tensor) else ())
 
         rows, length = 2, 3
-        handle = model.anatomy.blocks[0].module.register_forward_pre_hook(look, with_kwargs=True)
-        try:
-            with stopped_at_head(model) as run, torch.inference_mode():
-                ids = torch.zeros(rows, length, dtype=torch.long, device=model.device)
-                run(ids, torch.ones_like(ids))
-        finally:
-            handle.remove()
+        first = model.anatomy.blocks[0].module
+        with (
+            first.register_forward_pre_hook(look, with_kwargs=True),
+            stopped_at_head(model) as run,
+            torch.inference_mode(),
+        ):
+            ids = torch.zeros(rows, length, dtype=torch.long, device=model.device)
+            run(ids, torch.ones_like(ids))
         shape = seen[0]
         before = len(shape) == 4 and shape[1:3] == (rows, length)
         parts = (shape[0], *shape[3:]) if before else shape[2:]
@@ -261,13 +262,11 @@ class _Spool:
             return hook
 
         blocks = [block.module for block in self.model.anatomy.blocks]
-        handles = [blocks[0].register_forward_pre_hook(enters, with_kwargs=True)]
-        handles += [module.register_forward_hook(leaves(index + 1)) for index, module in enumerate(blocks)]
-        try:
+        with ExitStack() as hooks:
+            hooks.enter_context(blocks[0].register_forward_pre_hook(enters, with_kwargs=True))
+            for index, module in enumerate(blocks):
+                hooks.enter_context(module.register_forward_hook(leaves(index + 1)))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def take(self, layer: int, stream: object) -> None:
         """Write the stream of a layer, row by row, without its padding."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -298,16 +299,12 @@ class _Objective:
             return (args[0][tuple(where.to(args[0].device))][None], *args[1:])
 
         head = model.network.get_output_embeddings()
-        handle = head.register_forward_pre_hook(choose) if isinstance(head, nn.Module) else None
-        try:
-            with gated(model) as gates:
-                gates.put(vectors)
-                gates.assign(edits)
-                logits = model.network(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        finally:
-            if handle is not None:
-                handle.remove()
-        return logits[0] if handle is not None else logits[tuple(where.to(logits.device))]
+        apart = isinstance(head, nn.Module)
+        with head.register_forward_pre_hook(choose) if apart else nullcontext(), gated(model) as gates:
+            gates.put(vectors)
+            gates.assign(edits)
+            logits = model.network(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        return logits[0] if apart else logits[tuple(where.to(logits.device))]
 
 
 def _predicting(length: int, start: int, most: int) -> range:

@@ -409,8 +409,7 @@ def _heads_by_parameter(holder: nn.Module, own: str, args: Any, kwargs: Any) -> 
         ]
         return _side_by_side(_owners(torch.cat(lost)), count)
 
-    handle = holder.get_submodule(own).register_forward_pre_hook(reads)
-    try:
+    with holder.get_submodule(own).register_forward_pre_hook(reads):
         columns = reaches({}).shape[-1]
         single = {
             name: parameter
@@ -419,8 +418,6 @@ def _heads_by_parameter(holder: nn.Module, own: str, args: Any, kwargs: Any) -> 
         }
         counts = [p.numel() for name, p in single.items() if columns % p.numel() == 0 and side_by_side(name, p)]
         return max(counts, default=None)
-    finally:
-        handle.remove()
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
@@ -17,11 +19,12 @@ from torch.optim import Optimizer
 
 from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import fingerprint
+from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.training.blocks import chosen, training
+from lesion.training.in_place import require_trl, trained_in_place
 from lesion.training.schedule import optimizer_of
-
-if TYPE_CHECKING:
-    from lesion.models.load import Model
 
 FILE = "resume.safetensors"
 POINTS = 100  # of a curve
@@ -144,14 +147,35 @@ class Progress:
         )
 
 
-def begun(
-    model: Model, out: Path, identity: Mapping[str, object], learning_rate: float, steps: int, watcher: Watcher
-) -> Progress:
-    """Where a training of the parameters of a model that take gradients stands in a folder, under AdamW."""
-    parameters = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
-    progress = Progress(out, identity, parameters, optimizer_of(list(parameters.values()), learning_rate))
-    watcher.begin(model.name, steps, progress.step, "steps")
-    return progress
+@contextmanager
+def resumed(
+    model: Model,
+    recipe: Any,
+    identity: Mapping[str, object],
+    out: Path,
+    blocks: Collection[int] | None,
+    rank: int | None,
+    watcher: Watcher,
+) -> Iterator[Progress]:
+    """A model trained in place, under AdamW and from where the training in a folder stands, until the `with` ends.
+
+    `recipe` is a dataclass with steps, a learning rate and a seed; `identity` is what else determines the training.
+    """
+    indices = None if blocks is None and rank is None else chosen(model, blocks)
+    whole = {
+        **identity,
+        "recipe": asdict(recipe),
+        "blocks": None if indices is None else list(indices),
+        "rank": rank,
+        "starting weights": fingerprint(model.network),
+    }
+    with trained_in_place(model), training(model, indices, rank, recipe.seed):
+        parameters = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
+        progress = Progress(out, whole, parameters, optimizer_of(list(parameters.values()), recipe.learning_rate))
+        watcher.begin(model.name, recipe.steps, progress.step, "steps")
+        if progress.step < recipe.steps:
+            require_trl()
+        yield progress
 
 
 def curve(points: Sequence[Point], about: int = POINTS) -> list[Point]:

@@ -6,7 +6,7 @@ The collator is our own: examples are token ids already, so no template, tokeniz
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +15,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lesion.errors import LesionError, UsageError
-from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
-from lesion.training.blocks import chosen, training
 from lesion.training.examples import IGNORED, Example
-from lesion.training.in_place import enough_memory, require_trl, trained_in_place
-from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.in_place import enough_memory
+from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, refuse_rate, schedule_of
 
 EVERY = 50  # steps between two states
@@ -81,19 +79,10 @@ def supervise(
     """
     _check(model, examples)
     watcher = watcher or Silent()
-    indices = None if blocks is None and rank is None else chosen(model, blocks)
-    identity = {
-        "training": "supervised",
-        "recipe": asdict(tuning),
-        "blocks": None if indices is None else list(indices),
-        "rank": rank,
-        "examples": digest([[example.prompt, example.completion] for example in examples]),
-        "starting weights": fingerprint(model.network),
-    }
-    with trained_in_place(model), training(model, indices, rank, tuning.seed):
-        progress = begun(model, out, identity, tuning.learning_rate, tuning.steps, watcher)
+    examples_digest = digest([[example.prompt, example.completion] for example in examples])
+    identity = {"training": "supervised", "examples": examples_digest}
+    with resumed(model, tuning, identity, out, blocks, rank, watcher) as progress:
         if progress.step < tuning.steps:
-            require_trl()
             with quiet(), enough_memory(f"{tuning.rows} rows"):
                 _train(model, examples, tuning, progress, watcher, every)
     return curve(progress.points)

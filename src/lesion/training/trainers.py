@@ -179,11 +179,8 @@ def learned_logits(
         return (arguments[0].reshape(*kept.shape, -1)[kept], *arguments[1:])
 
     more = {"output_router_logits": True} if experts else {}
-    hook = network.get_output_embeddings().register_forward_pre_hook(select)
-    try:
+    with network.get_output_embeddings().register_forward_pre_hook(select):
         outputs = network(**inputs, use_cache=False, **more)
-    finally:
-        hook.remove()
     return outputs.logits, outputs.aux_loss if experts else None
 
 

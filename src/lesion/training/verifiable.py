@@ -13,7 +13,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
@@ -31,10 +30,9 @@ from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.tasks.thinking import opening, parted
-from lesion.training.blocks import chosen, training
 from lesion.training.examples import end_token
-from lesion.training.in_place import enough_memory, require_trl, trained_in_place
-from lesion.training.resume import Point, Progress, begun, curve, digest
+from lesion.training.in_place import enough_memory
+from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, refuse_rate, schedule_of
 
 EVERY = 10  # steps between two states
@@ -115,25 +113,17 @@ def reinforce(
     # To train on an answer, its last token has to be read too: one position more than to say it.
     prompts = [encode(model, task, item, style, room + 1) for item in items]
     end_token(model)
-    indices = None if blocks is None and rank is None else chosen(model, blocks)
     identity = {
         "training": "reinforcement",
-        "recipe": asdict(recipe),
-        "blocks": None if indices is None else list(indices),
-        "rank": rank,
         "sampling": SAMPLING,
         "task": task.name,
         "prompt style": resolve(model, task, style),
         "items": digest([[*prompt, item.gold, *item.aliases] for prompt, item in zip(prompts, items, strict=True)]),
-        "starting weights": fingerprint(model.network),
     }
-    with trained_in_place(model), training(model, indices, rank, recipe.seed):
-        progress = begun(model, out, identity, recipe.learning_rate, recipe.steps, watcher)
+    with resumed(model, recipe, identity, out, blocks, rank, watcher) as progress:
         if progress.step < recipe.steps:
-            require_trl()
-            rows = f"{recipe.prompts} prompts × {recipe.generations} generations"
             asker = _Asker(model, task, items, prompts, recipe, room, progress)
-            with quiet(), enough_memory(rows):
+            with quiet(), enough_memory(f"{recipe.prompts} prompts × {recipe.generations} generations"):
                 _train(model, asker, recipe, progress, watcher, every)
     return curve(progress.points)
 

@@ -107,15 +107,11 @@ def _place(model: Model, part: Scale, positions: slice) -> Iterator[None]:
 
     branch = None if part.unit == "block" else getattr(block, part.unit)
     modules = (block.module,) if branch is None else branch.tails
-    handles = (
-        block.module.register_forward_pre_hook(remember, with_kwargs=True),
-        *(module.register_forward_hook(multiply) for module in modules),
-    )
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(block.module.register_forward_pre_hook(remember, with_kwargs=True))
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(multiply))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _change(model: Model, part: Single, weights: dict[tuple[nn.Module, str], Tensor]) -> None:
@@ -181,8 +177,5 @@ def _at(module: nn.Module, name: str, values: Tensor, positions: slice) -> Itera
         changed[:, positions] = nn.functional.linear(given, weight, bias)
         return changed.view_as(output)
 
-    handle = module.register_forward_hook(again)
-    try:
+    with module.register_forward_hook(again):
         yield
-    finally:
-        handle.remove()

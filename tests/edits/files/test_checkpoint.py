@@ -231,7 +231,7 @@ def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(tmp
     done = apply(tmp_path / "other", [edit], tmp_path / "out", force=True)
     assert done.edits[0].afresh
     assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "other", edit.edit))
-    assert "made for other weights" in (tmp_path / "out" / "README.md").read_text()
+    assert "for other weights" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_factor_that_half_precision_loses_is_refused_with_the_numbers(tmp_path):

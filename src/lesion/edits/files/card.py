@@ -101,16 +101,13 @@ def front_and_rest(readme: str) -> tuple[str, str]:
 
 def data_of(edit: EditFile) -> list[str]:
     """One line for every draw of texts that an edit was made from: data, texts, seed."""
-    lines = []
-    for inputs in edit.inputs:
-        for draw in inputs.provenance:
-            how = "with" if draw.replacement else "without"
-            cut = f", {draw.cut:,} cut at the context" if draw.cut else ""
-            lines.append(
-                f"{code(draw.data)}: {len(draw.ids):,} texts drawn {how} replacement (seed {draw.seed}, "
-                f"repeat {draw.repeat}, style {code(draw.style)}{cut})"
-            )
-    return lines or ["no data"]
+    draws = [draw for inputs in edit.inputs for draw in inputs.provenance]
+    return [
+        f"{code(draw.data)}: {len(draw.ids):,} texts drawn {'with' if draw.replacement else 'without'} replacement "
+        f"(seed {draw.seed}, repeat {draw.repeat}, style {code(draw.style)}"
+        f"{f', {draw.cut:,} cut at the context' if draw.cut else ''})"
+        for draw in draws
+    ] or ["no data"]
 
 
 def written(base: str, applied: Applied) -> list[str]:
@@ -118,98 +115,55 @@ def written(base: str, applied: Applied) -> list[str]:
     matrices = len(applied.truncated)
     biases = " and biases" * any(edit.file.biases for edit in applied.edits)
     what = [f"weights{biases} of {code(base)} were multiplied in place"] * bool(applied.effects)
-    were = "matrix was" if matrices == 1 else "matrices were"
-    what += [f"{matrices:,} {were} truncated"] * bool(matrices)
+    what += [f"{matrices:,} {'matrix was' if matrices == 1 else 'matrices were'} truncated"] * bool(matrices)
     changes = " and ".join(what)
-    over = ""
-    if applied.achieved is not None:
-        over = f"; over all that was selected, Σ|w| is {applied.achieved:.6g} times what it was"
+    dtypes = {effect.dtype for effect in applied.effects} | {matrix.dtype for matrix in applied.truncated}
     lines = [
         f"# {code(base)}, edited",
         "",
         f"{changes[:1].upper()}{changes[1:]} by `lesion apply` (lesion {version('lesion')}). Nothing was trained; "
         f"all other weights are those of the base model, {code(base)}, bit for bit. {applied.moved:,} of "
-        f"{applied.total:,} weights in the matrices of the decoder have another value{over}.",
-        *_multiplied(applied),
-        *_biases(applied),
+        f"{applied.total:,} weights in the matrices of the decoder have another value. All selections were made on the "
+        f"unedited weights; results are rounded once, to {', '.join(sorted(dtypes))}.",
+        "",
+        *(line for edit in applied.edits for line in _edit(edit, applied.total)),
         *_truncated(applied),
+        LOADING,
     ]
-    for edit in applied.edits:
-        if edit.afresh:
-            how = "its selection was made anew on these" if edit.counts else "it is these that were truncated"
-            lines += ["", f"{code(edit.file.label)} was made for other weights; {how}."]
-        if not edit.counts:
-            lines += ["", f"{code(edit.file.label)} was made on {edit.file.made}."]
-            continue
-        lines += ["", f"{code(edit.file.label)} was made on {edit.file.made} from:", ""]
-        lines += [f"- {line}" for line in data_of(edit.file)]
-    lines.append(LOADING)
     if applied.left_out:
         lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, applied.left_out)) + "."]
     return lines
 
 
-def _multiplied(applied: Applied) -> list[str]:
-    if not applied.effects:
-        return []
+def _edit(edit: AppliedEdit, total: int) -> list[str]:
+    """What one edit did, where it is kept, and what it was made for, when and from which data."""
+    file = edit.file
+    did = [f"keeps of {code(cut.address)} {cut}" for cut in edit.cuts]
+    if edit.achieved is not None:
+        share = f"{edit.selected:,} weights ({edit.selected / total:.4%})"
+        did.append(f"multiplies {share} by {edit.factor} (Σ|w| by {edit.achieved:.6g})")
+    if file.biases:
+        each = ", ".join(f"{code(address)} by {factor:g}" for address, factor in file.biases.items())
+        did.append(f"multiplies the biases of {each}, and its file holds the weights alone")
+    how = "its selection was made anew on these" if edit.counts else "it is these that were truncated"
+    afresh = f", so for other weights; {how}" * edit.afresh
     lines = [
-        "",
-        "| edit | digest | factor | achieved | selected | made for | file |",
-        "|---|---|---|---|---|---|---|",
+        f"- {code(file.label)} ({code('lesion/' + edit.kept_as)}, digest {code(file.digest)}) {'; '.join(did)}. Made"
+        f" on {file.made} for {code(file.model.name)}, fingerprint {code(file.model.fingerprint)}{afresh}."
     ]
-    for edit in applied.edits:
-        if edit.achieved is not None:
-            lines.append(
-                f"| {code(edit.file.label)} | {code(edit.file.digest)} | {edit.factor} | {edit.achieved:.6g} "
-                f"| {edit.selected:,} ({edit.selected / applied.total:.4%}) | {_origin(edit)}"
-            )
-    stored = ", ".join(sorted({effect.dtype for effect in applied.effects}))
-    return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
-
-
-def _biases(applied: Applied) -> list[str]:
-    """Which biases were multiplied, and that the kept file does not hold them."""
-    lines = []
-    for edit in applied.edits:
-        if factors := edit.file.biases:
-            each = ", ".join(f"{code(address)} by {factor:g}" for address, factor in factors.items())
-            lines += [
-                "",
-                f"{code(edit.file.label)} also multiplied the biases added to the results of these matrices: {each}. "
-                f"{code('lesion/' + edit.kept_as)} holds the weights alone.",
-            ]
-    return lines
+    return lines + [f"  - {line}" for line in data_of(file)] * bool(edit.counts)
 
 
 def _truncated(applied: Applied) -> list[str]:
-    """Tables of the edits that truncate and of the truncated matrices, all edits taken together."""
-    if not applied.truncated:
-        return []
-    lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]
-    for edit in applied.edits:
-        if edit.cuts:
-            keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in edit.cuts)
-            lines.append(f"| {code(edit.file.label)} | {code(edit.file.digest)} | {keeps} | {_origin(edit)}")
-    lines += [
+    """A table of the truncated matrices, all edits taken together."""
+    rows = [
+        f"| {code(matrix.cut.address)} | {' × '.join(f'{size:,}' for size in matrix.cut.shape)} | {matrix.cut} "
+        f"| {matrix.energy:.4%} | {matrix.cut.dense:,} | {matrix.cut.thin:,} |"
+        for matrix in applied.truncated
+    ]
+    head = [
         "",
         "| truncated matrix | out × in | kept | of its squared norm | parameters | as two thin factors |",
         "|---|---|---|---|---|---|",
     ]
-    for matrix in applied.truncated:
-        cut = matrix.cut
-        lines.append(
-            f"| {code(cut.address)} | {cut.shape[0]:,} × {cut.shape[1]:,} | {cut} | {matrix.energy:.4%} "
-            f"| {cut.dense:,} | {cut.thin:,} |"
-        )
-    stored = ", ".join(sorted({matrix.dtype for matrix in applied.truncated}))
-    return [
-        *lines,
-        "",
-        "A matrix is the sum of its singular components, and those that are not kept are gone. What is kept is "
-        f"computed in float64 and rounded once, to {stored}; the checkpoint holds it in the shape of the matrix.",
-    ]
-
-
-def _origin(edit: AppliedEdit) -> str:
-    file = edit.file
-    return f"{cell(file.model.name)}, fingerprint {code(file.model.fingerprint)} | {code('lesion/' + edit.kept_as)} |"
+    return head + rows if rows else []

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from lesion.edits.cuts import cuts, refuse_both
 from lesion.edits.edit import Edit, of_places, of_spectra, of_weights
-from lesion.edits.files.edit_file import Address, EditFile, MadeFor, MatrixValues, Text, inputs_of, label_of, mapped
-from lesion.edits.selections.inputs import Inputs, Provenance
+from lesion.edits.files.edit_file import Address, EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
+from lesion.edits.selections.inputs import Inputs, Provenance, Text
 from lesion.edits.selections.recipes import from_recipe
 from lesion.edits.selections.selection import Count, Thresholds
 from lesion.edits.selections.topk import Wanda
@@ -63,7 +63,7 @@ def _flat(share: Wanda, thresholds: Thresholds, matrices: Mapping[str, MatrixVal
 def _truncated(edit: Edit, matrices: Mapping[str, MatrixValues]) -> list[dict[str, object]]:
     """What a header says of an edit's truncations for people to read; it follows from the edit and the matrices."""
     shapes = {address: matrix.shape for address, matrix in matrices.items()}
-    every = [(part, *cuts([part], shapes)) for part in of_spectra(edit)]
+    every = [(part, cuts([part], shapes)[0]) for part in of_spectra(edit)]
     return [
         {
             "address": part.address,

@@ -35,48 +35,20 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
         first, second = values
         return part(first), part(second)
 
+    # What is no name of inputs and no selection is checked by the selection's own arguments.
     readers: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("wanda", "mathneuro", "lape"), named),
-        **dict.fromkeys(("magnitude", "keep", "bar"), _number),
         **dict.fromkeys(ALGEBRA, pair),
-        **dict.fromkeys(("controls", "texts"), lambda digests: tuple(map(named, _listed(digests)))),
-        "addresses": lambda value: None if value is None else _texts(value),
+        **dict.fromkeys(("controls", "texts"), lambda digests: tuple(map(named, digests))),
         **dict.fromkeys(("random", "matched"), part),
-        **dict.fromkeys(("seed", "start", "stop"), _whole),
-        "listed": _texts,
-        **dict.fromkeys(("name", "per", "columns"), lambda value: value),
     }
     try:
         kind = next(kind for kind in KINDS if kind in recipe)
         make = KINDS[kind]
-        values = {attribute: readers[key](recipe[key]) for key, attribute in make.RECIPE.items()}
+        values = {name: readers.get(key, lambda value: value)(recipe[key]) for key, name in make.RECIPE.items()}
         made = ALGEBRA[kind](*values["parts"]) if kind in ALGEBRA else make(**values)
         if made.recipe(lambda given: given.digest) != recipe:
             raise LesionError(f"A recipe of the kind '{kind}' holds more or less than belongs there.")
     except (StopIteration, TypeError, ValueError, KeyError, AttributeError) as error:
         raise LesionError(f"This is no recipe of a selection: {str(recipe)[:80]}.") from error
     return made
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError
-    return value
-
-
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not all(isinstance(text, str) for text in _listed(value)):
-        raise TypeError
-    return tuple(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -77,18 +77,14 @@ def with_branches(
 
         return grow
 
-    handles = [
-        # Before the gates' own hooks, so that these see the grown batch.
-        block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
-        for block in model.anatomy.blocks
-    ]
-    if (head := model.network.get_output_embeddings()) is not None:
-        handles.append(head.register_forward_pre_hook(partial(_packed, chosen)))
-    try:
+    with ExitStack() as hooks:
+        for block in model.anatomy.blocks:
+            # Before the gates' own hooks, so that these see the grown batch.
+            grows = block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
+            hooks.enter_context(grows)
+        if (head := model.network.get_output_embeddings()) is not None:
+            hooks.enter_context(head.register_forward_pre_hook(partial(_packed, chosen)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
