@@ -161,7 +161,7 @@ class Unedited(Row):
     """
 
     baseline_items: int = column()
-    baseline_accuracy: Estimate = column("", SHARE, ends=("baseline_low", "baseline_high"))
+    baseline_accuracy: Estimate = column("Unedited", SHARE, ends=("baseline_low", "baseline_high"))
     baseline_truncated: float = column()
     baseline_looped: float = column()
     baseline_unclosed: float = column()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,12 +61,13 @@ def _tried(
     others: pd.DataFrame, items: pd.DataFrame, plan: Mapping[str, Sequence[PlaceEdit]]
 ) -> dict[tuple[str, str], list[PlaceEdit]]:
     """By model and task, the edits of a kind of the study, beside its own, under which all its items are answered."""
-    asked = {task: len(of_task) for task, of_task in items.groupby("task")}
+    asked = Counter(items["task"])
     kinds = {model: {(edit.unit, edit.factor) for edit in edits} for model, edits in plan.items()}
     tried: dict[tuple[str, str], list[PlaceEdit]] = {}
-    for (model, task, text), answers in others.groupby(["model_name", "task", "edit"], sort=False):
+    given = Counter(zip(others["model_name"], others["task"], others["edit"], strict=True))
+    for (model, task, text), count in given.items():
         edit = read(text.partition("@")[0], {})  # without the digest of a reference, of which every task has its own
-        if len(answers) >= asked[task] and (edit.unit, edit.factor) in kinds[model]:
+        if count >= asked[task] and (edit.unit, edit.factor) in kinds[model]:
             tried.setdefault((model, task), []).append(edit)
     return tried
 

@@ -287,7 +287,7 @@ def _stopped_task(
 def _stated(frame: pd.DataFrame, gold: pd.Series, lost: Right) -> int:
     """How many lost answers state the gold answer and were cut off before they ended themselves."""
     cut = frame[lost & frame["finish"].isin(TRUNCATED).to_numpy()]
-    return sum(stands(text, str(gold[item])) for item, text in cut["text"].items())
+    return sum(stands(text, str(right)) for text, right in zip(cut["text"], gold.loc[cut.index], strict=True))
 
 
 def _right(frame: pd.DataFrame) -> Right:
