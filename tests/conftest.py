@@ -25,10 +25,16 @@ check("lesion_labs")
 disturb(float(os.environ.get("LESION_TEST_LOGIT_NOISE", "0")))
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: collections of garbage, which every training makes, need not look through it again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """While all is imported, nothing is looked through for garbage; and as it stays, nor at any training later on."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -110,8 +110,8 @@ def test_a_folder_keeps_the_demo_of_one_model(capsys, tmp_path):
 def test_the_demo_of_another_model_tells_every_chapter(capsys, monkeypatch, tmp_path):
     for name, few in {"ITEMS": 2, "MEASURED": 4, "SEARCHED_BLOCKS": 1, "ROOM": (0.0, 1.0)}.items():
         monkeypatch.setattr(demo_model, name, few)
-    monkeypatch.setattr(demo_model, "SKILLS", ("primer:arithmetic",))  # what the bundled models can do
-    monkeypatch.setattr(demo_model, "CONTROLS", ("primer:atlas", "primer:reading"))
+    monkeypatch.setattr(demo_model, "SKILLS", ("primer:reading",))  # what the bundled models can do, in few tokens
+    monkeypatch.setattr(demo_model, "CONTROLS", ("primer:atlas",))
     out = tmp_path / "demo"
     done = lesion(capsys, "demo", "--model", "bundled:llama-base", "--out", out)
     assert done.code == 0, done.err

@@ -7,9 +7,10 @@ import ast
 import doctest
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 import lesion
 from lesion.cli.main import _command
+from lesion_labs.planted.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "docs"))
@@ -41,10 +43,10 @@ NOT_RUN = {
 
 # In place of what an example asks for, so that it takes a second.
 SMALL: dict[str, dict[str, Any]] = {
-    "ablate": {"items": 4, "layers": "2-3"},
+    "ablate": {"items": 4, "layers": "2-3", "max_new_tokens": 16},
     "isolate": {"samples": 4},
-    "evaluate": {"items": 4, "random_controls": 1},
-    "truncate": {"items": 10},
+    "evaluate": {"items": 4, "random_controls": 1, "max_new_tokens": 16},
+    "truncate": {"items": 4, "layers": "2-3", "max_new_tokens": 16},
     "effects": {"items": 3, "unit": "block"},
     "interact": {"items": 4},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
@@ -84,9 +86,24 @@ def docstrings() -> Iterator[tuple[str, str]]:
 DOCSTRINGS = dict(docstrings())
 
 
+@pytest.fixture(scope="module")
+def model() -> lesion.Model:
+    return lesion.load("bundled:llama-base")
+
+
+@pytest.fixture(scope="module")
+def files(model: lesion.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that has the files which examples name."""
+    folder = tmp_path_factory.mktemp("files")
+    questions = blocks(ROOT / "docs" / "tasks.md", "", "json")
+    (folder / "questions.jsonl").write_text(max(questions, key=len), encoding="utf-8")
+    lesion.save_edit(folder / "cut.edit", lesion.Truncate("3.mlp.up", 0.5), model)
+    return folder
+
+
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Studies with few items, in a folder that has the files which examples name."""
+def small(monkeypatch: pytest.MonkeyPatch, files: Path, tmp_path: Path) -> None:
+    """Studies with few items and short answers, in a folder that has the files which examples name."""
 
     def fewer(function: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -97,11 +114,9 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     for name, changes in SMALL.items():
         monkeypatch.setattr(lesion, name, fewer(getattr(lesion, name), dict(changes)), raising=False)
+    monkeypatch.setattr("lesion_labs.planted.run.Recipe", partial(Recipe, steps=2))
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    questions = blocks(ROOT / "docs" / "tasks.md", "", "json")
-    (tmp_path / "questions.jsonl").write_text(max(questions, key=len), encoding="utf-8")
-    model = lesion.load("bundled:llama-base")
-    lesion.save_edit("cut.edit", lesion.Truncate("3.mlp.up", 0.5), model)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
@@ -114,12 +129,12 @@ def test_python_of_a_page_runs(page: Path, small: None):
 
 
 @pytest.mark.parametrize("name", DOCSTRINGS)
-def test_example_of_a_docstring_runs(name: str, small: None):
+def test_example_of_a_docstring_runs(name: str, model: lesion.Model, small: None):
     if name in NOT_RUN:
         pytest.skip(NOT_RUN[name])
     namespace = dict(vars(import_module(name.partition(":")[0]))) | {"lesion": lesion}
     if name != "lesion:":
-        namespace["model"] = lesion.load("bundled:llama-base")
+        namespace["model"] = model
     for example in doctest.DocTestParser().get_examples(DOCSTRINGS[name]):
         if not example.want:
             exec(compile(example.source, name, "exec"), namespace)

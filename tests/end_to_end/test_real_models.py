@@ -7,39 +7,18 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion
-from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.models.source import bundled
-from lesion.statistics.paired import wilson
 from lesion.studies.ablation.recall import recall
-from lesion.tasks.catalogue import draw, find
 from lesion.tasks.primer import NAMES
-from lesion.tasks.prompts import encode
 
-# What the bundled model must be able to do on unseen items: room to fall, and to rise.
+# What the bundled model must be able to do: room to fall, and to rise. That it does is what `models/test_bundled` shows.
 RANGES = {"primer:arithmetic": (0.70, 0.95), "primer:atlas": (0.85, 1.0), "primer:reading": (0.85, 1.0)}
-SAMPLE = 150
 
 
 @cache
 def base() -> Model:
     return load("bundled:llama-base")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RANGES)
-def test_the_bundled_model_has_the_skills_that_its_tasks_ask_for(name):
-    task = find(name)
-    items = {item.id: item for item in draw(task, SAMPLE, seed=12)}
-    decoding = Decoding(task.max_new_tokens, task.stop)
-    requests = [Request(key, encode(base(), task, item), decoding=decoding) for key, item in items.items()]
-    answers = {response.key: response.answer for response in TransformersEngine(base()).answer(requests)}
-    right = sum(task.judge(items[key], answer).correct for key, answer in answers.items())
-    low, high = wilson(right, len(items))
-    least, most = RANGES[name]
-    assert low <= most, f"{right} of {len(items)}"
-    assert high >= least, f"{right} of {len(items)}"
 
 
 def test_the_bundled_model_has_the_shape_that_other_engines_can_run():
