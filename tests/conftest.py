@@ -16,7 +16,7 @@ from checked import check
 from noise import disturb, undisturbed
 
 # A busy machine is no fault of what is tested.
-settings.register_profile("lesion", deadline=None, max_examples=50)
+settings.register_profile("lesion", deadline=None, max_examples=30)
 settings.load_profile("lesion")
 
 check("lesion")
@@ -27,7 +27,10 @@ disturb(float(os.environ.get("LESION_TEST_LOGIT_NOISE", "0")))
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
-    """While all is imported, nothing is looked through for garbage; and as it stays, nor at any training later on."""
+    """While all is imported, nothing is looked through for garbage; and as it stays, nor at any training later on.
+
+    What tests leave is looked through less often than Python does by itself, which takes a part of every test.
+    """
     gc.disable()
     try:
         return (yield)
@@ -35,6 +38,7 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +85,11 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
         patch.setenv("LESION_CACHE", str(place))
         patch.delenv("LESION_CACHE_GIB", raising=False)
         yield place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """Files are not forced to the disk: that is for a loss of power, and no test has one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield

@@ -94,7 +94,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
     assert answers["parsed"].iloc[0] is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(), gold=st.text(), parsed=st.none() | st.text())
 def test_any_text_survives_except_lone_surrogates_which_become_replacement_characters(
     tmp_path_factory, text, gold, parsed

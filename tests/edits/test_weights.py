@@ -73,7 +73,7 @@ def neighbour(value: Tensor, towards: float) -> Tensor:
 # Arithmetic
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(DTYPES),
     st.lists(st.floats(-8, 8, width=16), min_size=1, max_size=6),

@@ -12,7 +12,7 @@ from lesion.models.source import bundled
 from lesion.studies.ablation.recall import recall
 from lesion.tasks.primer import NAMES
 
-# What the bundled model must be able to do: room to fall, and to rise. That it does is what `models/test_bundled` shows.
+# What the bundled model must be able to do: room to fall, and to rise; that it does is shown by `models/test_bundled`.
 RANGES = {"primer:arithmetic": (0.70, 0.95), "primer:atlas": (0.85, 1.0), "primer:reading": (0.85, 1.0)}
 
 

@@ -42,7 +42,7 @@ def _score_by_maximisation(lost: int, retained: int, won: int, kept: float) -> f
     return float(np.array([lost, retained, won]) @ values) / math.sqrt(variance)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), SHARES)
 def test_the_score_is_that_of_the_numerical_maximum_likelihood_fit(lost, retained, won, share):
     if lost + retained + won:

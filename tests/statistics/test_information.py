@@ -19,7 +19,7 @@ from lesion.statistics.information import (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 3)), min_size=1, max_size=60), st.data())
 def test_nmi_is_that_of_scikit_learn_for_every_normalisation(pairs, data):
     a, b = (np.array(labels) for labels in zip(*pairs, strict=True))

@@ -28,7 +28,7 @@ def worth(differences: list[int], effect: float) -> float:
     return sum(purses) / len(purses)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(PAIRS, st.sampled_from([0.05, 0.1, 0.5]))
 def test_evidence_is_what_gamblers_have_who_bet_against_either_side_of_the_effect(pairs, effect):
     found = evidence(*sides(pairs), effect, 0.05)
@@ -39,7 +39,7 @@ def test_evidence_is_what_gamblers_have_who_bet_against_either_side_of_the_effec
     assert found.log_below == pytest.approx(math.log(worth([-one for one in differences], -effect)), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(PAIRS, st.sampled_from([0.05, 0.1, 0.5]), st.sampled_from([None, 40, 100]))
 def test_evidence_for_a_drop_is_evidence_for_the_opposite_gain(pairs, effect, population):
     baseline, edited = sides(pairs)
@@ -56,7 +56,7 @@ def test_evidence_for_a_drop_is_evidence_for_the_opposite_gain(pairs, effect, po
         np.testing.assert_array_equal(below, mirrored_above)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(PAIRS, st.sampled_from([None, 40, 100]), st.sampled_from([0.05, 0.5]))
 def test_the_interval_holds_the_drop_and_a_smaller_level_widens_it(pairs, population, level):
     found = evidence(*sides(pairs), 0.1, level, population)
@@ -77,7 +77,7 @@ def test_the_interval_is_whole_even_where_items_come_in_an_order_that_is_not_ran
         assert (found.low, found.drop, found.high) == (min(high, 0.0), 0.0, max(low, 0.0))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(PAIRS.filter(lambda pairs: len(pairs) > 4), st.sampled_from([0.07, 0.1, 0.29, 0.5]))
 def test_when_all_items_of_the_table_are_seen_only_a_drop_over_the_effect_is_not_decided_yet(pairs, effect):
     found = evidence(*sides(pairs), effect, 0.05, len(pairs))

@@ -36,7 +36,7 @@ def certified(rejected: tuple[int, ...], e: list[float], level: float) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(LOG_E, min_size=1, max_size=6), st.sampled_from([0.05, 0.2, 0.5]))
 def test_closed_e_bh_rejects_the_most_that_every_set_of_hypotheses_pays_for(log_e, level):
     e = [math.exp(min(one, 500.0)) for one in log_e]
@@ -185,7 +185,7 @@ def test_a_family_is_decided_as_by_gamblers_who_go_through_the_items_one_by_one(
         assert waking >= 3, "cells that wake are rare, but some must have been seen"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([None, 40]), st.sampled_from([0.05, 0.3]), st.data())
 def test_how_many_items_are_asked_at_a_time_changes_nothing_and_neither_do_answers_not_looked_at_yet(
     seed, population, level, data

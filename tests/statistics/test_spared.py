@@ -14,7 +14,7 @@ from lesion.statistics.spared import p_spared
 SHARES = st.sampled_from([0.1, 0.25, 0.5])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 14), st.data(), SHARES)
 def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(m, data, share):
     kept, every = 1 - share, outcomes(m)

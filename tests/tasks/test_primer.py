@@ -123,7 +123,7 @@ def test_no_passage_of_the_test_split_is_trained(documents):
     assert not taught & asked
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_a_training_problem_is_never_one_of_the_test_split_and_the_reverse(seed):
     for test in (True, False):

@@ -222,7 +222,7 @@ def test_any_byte_that_is_changed_is_noticed(good, tmp_path):
         refused(tmp_path, bytes(changed))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_in_words(data, tmp_path_factory):
     refused(tmp_path_factory.mktemp("bytes"), data)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,31 @@ def boost(model):
     return ScaleParameters(mathneuro(model), 1.5)
 
 
+@pytest.fixture(scope="module")
+def boosted(tmp_path_factory) -> dict[str, tuple[Path, EditFile]]:
+    """A tiny Llama with an edit of its weights, in one file and in shards."""
+    made = {}
+    for shard in ("5GB", "20KB"):
+        folder = tmp_path_factory.mktemp("boosted")
+        source = checkpoint(folder / "base", shard=shard)
+        made[shard] = source, kept(folder, source, boost)
+    return made
+
+
+@pytest.fixture
+def base(boosted, tmp_path) -> tuple[Path, EditFile]:
+    """A copy of the Llama in one file, and the edit."""
+    source, edit = boosted["5GB"]
+    return shutil.copytree(source, tmp_path / "base"), edit
+
+
+@pytest.fixture
+def shards(boosted, tmp_path) -> tuple[Path, EditFile]:
+    """A copy of the Llama in shards, and the edit."""
+    source, edit = boosted["20KB"]
+    return shutil.copytree(source, tmp_path / "base"), edit
+
+
 def prune(model):
     return ScaleParameters(wanda_rows(model), 0.0)
 
@@ -82,8 +108,14 @@ def test_a_written_checkpoint_is_the_model_edited_in_memory(family, tmp_path):
     assert any(not torch.equal(after[name], before[name]) for name in before)
 
 
-@pytest.mark.parametrize("family", ["llama", "mixtral", "gpt2"])
-@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bfloat16"), (torch.float16, "float16")])
+@pytest.mark.parametrize(
+    ("family", "dtype", "name"),
+    [
+        ("llama", torch.float16, "float16"),
+        ("mixtral", torch.bfloat16, "bfloat16"),
+        ("gpt2", torch.bfloat16, "bfloat16"),
+    ],
+)
 def test_half_precision_stays_and_is_rounded_as_in_memory(family, dtype, name, tmp_path):
     source = checkpoint(tmp_path / "base", family, dtype)
     edit = kept(tmp_path, source, boost)  # observed in float32, as a CPU loads it
@@ -218,9 +250,8 @@ def refused(tmp_path, source, edits, *says, error=LesionError, **settings) -> st
     return str(caught.value)
 
 
-def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(base, tmp_path):
+    _, edit = base
     torch.manual_seed(1)
     other = tiny("llama")
     for parameter in other.parameters():
@@ -240,9 +271,8 @@ def test_a_factor_that_half_precision_loses_is_refused_with_the_numbers(tmp_path
     refused(tmp_path, source, [edit], "bfloat16", "moves 0 of", "99 %", factor=1.001)
 
 
-def test_a_matrix_that_is_not_on_disk_is_refused(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_a_matrix_that_is_not_on_disk_is_refused(base, tmp_path):
+    source, edit = base
     tensors = load_file(source / "model.safetensors")
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
@@ -250,9 +280,8 @@ def test_a_matrix_that_is_not_on_disk_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["../elsewhere.safetensors", "/elsewhere.safetensors", "sub/a.safetensors", ".."])
-def test_an_index_that_names_a_file_outside_the_folder_is_refused(place, tmp_path):
-    source = checkpoint(tmp_path / "base", shard="20KB")
-    edit = kept(tmp_path, source, boost)
+def test_an_index_that_names_a_file_outside_the_folder_is_refused(shards, place, tmp_path):
+    source, edit = shards
     index = source / "model.safetensors.index.json"
     listed = json.loads(index.read_text())
     first = next(iter(listed["weight_map"]))
@@ -261,9 +290,8 @@ def test_an_index_that_names_a_file_outside_the_folder_is_refused(place, tmp_pat
     refused(tmp_path, source, [edit], "refused")
 
 
-def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(base, tmp_path):
+    source, edit = base
     (tmp_path / "secret.json").write_text("{}")
     (source / "extra.json").symlink_to(tmp_path / "secret.json")
     done = apply(source, [edit], tmp_path / "fine")
@@ -273,9 +301,8 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
     refused(tmp_path, source, [edit], "link", "not followed")
 
 
-def test_a_damaged_shard_and_a_missing_one_are_refused(tmp_path):
-    source = checkpoint(tmp_path / "base", shard="20KB")
-    edit = kept(tmp_path, source, boost)
+def test_a_damaged_shard_and_a_missing_one_are_refused(shards, tmp_path):
+    source, edit = shards
     shard = sorted(source.glob("*.safetensors"))[1]
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-5])
@@ -284,9 +311,8 @@ def test_a_damaged_shard_and_a_missing_one_are_refused(tmp_path):
     refused(tmp_path, source, [edit], shard.name, "not there")
 
 
-def test_weights_in_other_formats_are_neither_read_nor_copied(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_weights_in_other_formats_are_neither_read_nor_copied(base, tmp_path):
+    source, edit = base
     for name in ("pytorch_model.bin", "flax_model.msgpack", "model.onnx", "code.py", "pytorch_model.bin.index.json"):
         (source / name).write_bytes(b"{}")
     (source / "LICENSE").write_text("free")
@@ -299,18 +325,16 @@ def test_weights_in_other_formats_are_neither_read_nor_copied(tmp_path):
     refused(tmp_path / "x", source, [edit], "no safetensors weights", "may hold code")
 
 
-def test_a_quantised_checkpoint_is_refused(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_a_quantised_checkpoint_is_refused(base, tmp_path):
+    source, edit = base
     config = json.loads((source / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
     (source / "config.json").write_text(json.dumps(config))
     refused(tmp_path, source, [edit], "quantised", "gptq")
 
 
-def test_a_folder_that_exists_is_refused_and_left_alone(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_a_folder_that_exists_is_refused_and_left_alone(base, tmp_path):
+    source, edit = base
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
@@ -323,9 +347,8 @@ def test_a_folder_that_exists_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / "empty" / "config.json").is_file()
 
 
-def test_a_disk_that_is_full_leaves_nothing(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_a_disk_that_is_full_leaves_nothing(base, tmp_path):
+    source, edit = base
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -423,9 +446,8 @@ def test_killed_in_the_middle_nothing_is_left_that_loads_and_a_rerun_cleans_up(e
     assert_bitwise(state(folder / "out"), edited_in_memory(source, edit.edit))
 
 
-def test_what_a_living_run_writes_beside_is_left_alone(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, boost)
+def test_what_a_living_run_writes_beside_is_left_alone(base, tmp_path):
+    source, edit = base
     other = tmp_path / f".out.partial-{os.getppid()}"
     other.mkdir()
     apply(source, [edit], tmp_path / "out")

@@ -54,7 +54,7 @@ def chosen(selection):
     return {(int(a.split(".")[0]), int(j)) for a, places in selection.neurons.items() for j in places}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([0.01, 0.1, 0.29, 1.0]), st.sampled_from([0.0, 0.5, 0.95])
 )

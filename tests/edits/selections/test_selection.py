@@ -72,7 +72,7 @@ keeps = st.sampled_from([0.001, 0.05, 0.1, 0.29, 0.5, 0.9, 1.0])
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, shapes, keeps, dtypes, st.booleans())
 def test_every_method_is_its_definition_in_float64_entry_for_entry(seed, shape, keep, dtype, few):
     weight = weights(seed, shape, dtype, few)
@@ -88,7 +88,7 @@ def test_every_method_is_its_definition_in_float64_entry_for_entry(seed, shape, 
     assert np.array_equal(mask(Wanda(skill, keep, "row"), weight), np.stack([top(row, keep) for row in by_row]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, shapes, keeps)
 def test_mathneuro_is_the_set_of_weights_between_two_thresholds(seed, shape, keep):
     weight, skill, control = weights(seed, shape), one(seed + 1, shape[1]), one(seed + 2, shape[1])
@@ -105,7 +105,7 @@ def test_mathneuro_is_the_set_of_weights_between_two_thresholds(seed, shape, kee
     assert np.array_equal(mask(MathNeuro(skill, (control,), keep), weight), needed & spared)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, shapes, keeps)
 def test_the_laws_of_sets_hold(seed, shape, keep):
     weight = weights(seed, shape)
@@ -125,7 +125,7 @@ def test_the_laws_of_sets_hold(seed, shape, keep):
     assert not mask(a - a, weight).any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, shapes, st.lists(st.floats(1e-6, 1), min_size=2, max_size=6))
 def test_a_larger_share_holds_every_smaller_one_and_all_of_it_is_what_scores(seed, shape, shares):
     weight, inputs = weights(seed, shape), one(seed, shape[1])

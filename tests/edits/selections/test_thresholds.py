@@ -35,7 +35,7 @@ def matrices(draw, values):
 
 
 @pytest.mark.parametrize("values", [few, extreme], ids=["many ties", "extreme"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_the_cut_is_the_kth_largest_score_in_float64_for_every_k_at_once(values, data):
     weight, vector = data.draw(matrices(values))
@@ -53,7 +53,7 @@ def on_a_device(weight: torch.Tensor, vector: torch.Tensor):
 
 @pytest.mark.parametrize("device", [False, True], ids=["CPU", "accelerator"])
 @pytest.mark.parametrize("values", [few, extreme], ids=["many ties", "extreme"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_bad_guess_of_where_the_top_begins_changes_nothing(values, device, data):
     weight, vector = data.draw(matrices(values))
@@ -82,7 +82,7 @@ def test_the_top_of_a_large_matrix_is_found_where_its_entries_are_sampled():
 
 
 @pytest.mark.parametrize("values", [few, extreme], ids=["many ties", "extreme"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_what_reaches_the_cut_is_selected_with_all_its_ties_and_never_a_score_of_zero(values, data):
     weight, vector = data.draw(matrices(values))

@@ -99,7 +99,7 @@ tables = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tables, st.booleans(), st.booleans(), st.data())
 def test_every_token_is_under_the_edit_of_its_request(table, apart, batched, data):
     assert UNITS == ("block", "attention", "mlp")

@@ -96,7 +96,7 @@ def test_the_ratio_goes_to_its_late_value_from_the_side_that_the_noise_says(clas
     assert gaps[0] > gaps[1] > gaps[2] > 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(classes=st.integers(2, 60), noise=st.floats(0.001, 0.99))
 def test_above_its_threshold_and_only_there_noise_is_on_top_after_the_first_step(classes, noise):
     (three,) = orthonormal.numbers(classes, noise, [1])

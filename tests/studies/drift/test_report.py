@@ -18,23 +18,8 @@ from runs import page_of
 
 
 @pytest.fixture(scope="module")
-def whole():
-    return made.study()
-
-
-@pytest.fixture(scope="module")
-def whole_figures(whole):
-    return figures(whole)
-
-
-@pytest.fixture(scope="module")
 def single():
     return made.study(families=("llama",), variants=("base",), clusters=(50,))
-
-
-@pytest.fixture(scope="module")
-def written(whole, tmp_path_factory):
-    return DriftResult(tmp_path_factory.mktemp("drift") / "deep", whole).report()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +73,7 @@ def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such()
 
 
 @pytest.mark.parametrize("entries", [
-    {"labels": {}}, {"nmi": None}, {"null": None}, {"cosine": None}, {"cka": None}, {"nmi": {"mean": 0.5, "std": None}},
+    {"labels": {}, "null": None, "cosine": None, "cka": None}, {"nmi": None}, {"nmi": {"mean": 0.5, "std": None}},
 ])  # fmt: skip
 def test_any_measure_may_be_missing_from_every_layer(single, entries):
     summary = with_layers(single, **entries)
@@ -99,8 +84,8 @@ def test_any_measure_may_be_missing_from_every_layer(single, entries):
 
 
 @pytest.mark.parametrize("entries", [
-    {"curve": {"shape": None}}, {"critical": None, "compared": None}, {"critical": {}, "compared": None}, {"runs": []},
-    {"curve": {"ceiling": None}}, {"family": "", "variant": None}, {"curve": {"shape": None, "ceiling": None}},
+    {"curve": {"shape": None}, "runs": []}, {"critical": None, "compared": None, "curve": {"ceiling": None}},
+    {"critical": {}, "compared": None, "family": "", "variant": None}, {"curve": {"shape": None, "ceiling": None}},
 ])  # fmt: skip
 def test_what_is_not_known_of_a_model_is_left_out(single, entries):
     summary = changed(single, **entries)
@@ -131,8 +116,9 @@ def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(single):
 # -- charts
 
 
-def test_critical_blocks_stand_between_the_layers_that_they_join_and_bends_at_their_intervals(whole, whole_figures):
-    figure = whole_figures[0]
+def test_critical_blocks_stand_between_the_layers_that_they_join_and_bends_at_their_intervals():
+    whole = made.study(variants=("base",), clusters=(50,))
+    figure = figures(whole)[0]
     for model, panel in zip(whole.models, figure.panels, strict=True):
         *blocks, (low, high) = data(panel.charts[0], "start", "through")
         assert blocks == [(block, block + 1) for block in made.CRITICAL[model.family]]
@@ -149,9 +135,9 @@ def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(single, p
 # -- tables and tokens
 
 
-def test_shares_that_left_carry_their_wilson_interval(single, written):
-    table = pd.read_csv(written.parent / "tokens.csv", keep_default_na=False)
-    rows = table[table["model"] == single.models[0].name]
+def test_shares_that_left_carry_their_wilson_interval(single, tmp_path):
+    written = DriftResult(tmp_path / "deep", single).report()
+    rows = pd.read_csv(written.parent / "tokens.csv", keep_default_na=False)
     assert len(rows) == len(single.models[0].tokens.types) + len(single.models[0].tokens.classes)
     for _, row in rows.iterrows():
         low, high = wilson(int(row["left"]), int(row["count"]))

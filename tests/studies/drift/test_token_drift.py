@@ -33,14 +33,14 @@ def brute(first: np.ndarray, second: np.ndarray) -> int:
 
 
 @given(labels)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_as_many_tokens_stay_as_under_the_best_of_all_matchings(pairs):
     first, second = np.array(pairs).T
     assert int((~leaves(first, second)).sum()) == brute(first, second)
 
 
 @given(labels, st.permutations(range(5)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_numbers_of_clusters_mean_nothing(pairs, order):
     first, second = np.array(pairs).T
     renamed = np.array(order)[second]

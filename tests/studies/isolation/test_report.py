@@ -137,7 +137,7 @@ def test_the_terminal_has_edits_tried_and_with_all_rows_random_controls_too():
 
 
 def test_stopped_loops_and_their_share_are_said_on_page_and_terminal():
-    summary, label = made.study(), loops(4)["approximate"]
+    summary, label = small(), loops(4)["approximate"]
     assert "Approximate" not in page(summary) + shown(summary)
     summary["evaluation"]["tasks"][0]["cells"][0]["rates"] |= {"truncated": 0.5, "looped": 0.375}
     summary["approximate"] = label

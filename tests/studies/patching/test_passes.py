@@ -1,7 +1,5 @@
 """Patched passes against plain hooks on whole prompts, one run a patch; and what follows from the definition."""
 
-from contextlib import ExitStack
-
 import pytest
 import torch
 
@@ -32,10 +30,13 @@ OUTPUTS = ("o_proj", "out_proj", "dense")
 """What transformers calls the matrix that reads the heads of an attention."""
 
 
-def plain(model, pair, direction, patch) -> tuple[float, float, float]:
-    """Right logit, tempting logit and log-probability: two whole runs, the second with one hook."""
+def plain(model, pair, direction, patch, held) -> tuple[float, float, float]:
+    """Right logit, tempting logit and log-probability: two whole runs, the second with one hook.
+
+    What the first run of a prompt had at a place is held for other positions of it.
+    """
     source, base = (pair.clean, pair.corrupted) if direction == "denoise" else (pair.corrupted, pair.clean)
-    place, held, config = patch.place, [], model.network.config
+    place, config = patch.place, model.network.config
     if place.kind == "head":
         names = dict(model.anatomy.block(place.layer).module.named_modules())
         (module,) = (part for name, part in names.items() if name.rpartition(".")[2] in OUTPUTS and "mlp" not in name)
@@ -48,26 +49,31 @@ def plain(model, pair, direction, patch) -> tuple[float, float, float]:
         there = values.clone()
         flat = there.view(-1, there.shape[-1])  # [length, width], of one row
         at = list(patch.positions)
-        flat[at, columns] = held[0].view(-1, there.shape[-1])[at, columns]
+        flat[at, columns] = held[source, place].view(-1, there.shape[-1])[at, columns]
         return there
 
     def put(module, args, output):
         there = replaced(stream(output))
         return (there, *output[1:]) if isinstance(output, tuple) else there
 
+    def hold(values):
+        held[source, place] = values.clone()
+
     def hook(on_input, on_output):
         if place.kind == "head":
             return module.register_forward_pre_hook(lambda m, args: on_input(args[0]))
         return module.register_forward_hook(on_output)
 
-    with torch.no_grad(), ExitStack() as stack:
-        stack.callback(
-            hook(lambda x: held.append(x.clone()), lambda m, a, output: held.append(stream(output).clone())).remove
-        )
-        model.network(torch.tensor([source]))
-        stack.close()
-        stack.callback(hook(lambda x: (replaced(x),), put).remove)
-        logits = model.network(torch.tensor([base])).logits[0, -1].double()
+    def run(prompt, handle):
+        try:
+            return model.network(torch.tensor([prompt])).logits[0, -1].double()
+        finally:
+            handle.remove()
+
+    with torch.no_grad():
+        if (source, place) not in held:
+            run(source, hook(hold, lambda m, a, output: hold(stream(output))))
+        logits = run(base, hook(lambda x: (replaced(x),), put))
     return float(logits[pair.right]), float(logits[pair.tempting]), float(logits.log_softmax(-1)[pair.right])
 
 
@@ -75,19 +81,22 @@ def test_every_place_and_class_is_what_a_plain_hook_on_a_whole_run_gives(model):
     compare(model, PAIRS["one token"])
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", [name for name in PAIRS if name != "one token"])
 def test_prompts_may_differ_at_both_ends(name):
     compare(tiny_model("llama"), PAIRS[name])
 
 
 def compare(model, pair):
-    """Hold every patch of a pair to plain hooks."""
-    values = read(model, pair)[2]
-    patches = [Patch(place, positions) for place in places_of(model) for positions in pair.positions.values()]
+    """Hold every place at every class of positions to plain hooks; heads, of which there are many, at one in turn."""
+    values, held, classes = read(model, pair)[2], {}, list(pair.positions.values())
+    places = places_of(model)
+    patches = [Patch(place, positions) for place in places if place.kind != "head" for positions in classes]
+    heads = (place for place in places if place.kind == "head")
+    patches += [Patch(place, classes[number % len(classes)]) for number, place in enumerate(heads)]
     assert {patch.place.kind for patch in patches} == set(KINDS)
     for direction in DIRECTIONS:
         for patch, readout in zip(patches, patched(model, pair, values, direction, patches), strict=True):
-            assert tuple(readout) == pytest.approx(plain(model, pair, direction, patch), **CLOSE)
+            assert tuple(readout) == pytest.approx(plain(model, pair, direction, patch, held), **CLOSE)
 
 
 def test_the_whole_stream_restores_everything_and_its_own_values_change_nothing(model):

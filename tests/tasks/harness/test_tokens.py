@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 MODELS = ("bundled:llama-base", "bundled:qwen2-base", "bundled:llama-instruct")
 PIECES = [*" \n\tabAB.,:é中🙂", "the", " town", "Question:", "<s>", "</s>", "  "]
 words = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 @lru_cache

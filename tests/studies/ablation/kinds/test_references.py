@@ -147,10 +147,10 @@ def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_pa
     monkeypatch.setattr(references_of_lesion, "STEPS", 2)
     monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
     edits = {"layers": "3", "replace": ["optimal"]}
-    one = run(study(PRIMER, edits=edits), tmp_path / "out", models={MODEL: network})
+    one = run(study(TASKS[0], edits=edits), tmp_path / "out", models={MODEL: network})
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / FOLDER).iterdir()}
     assert len(kept) == 2  # of block 3, and the contributions with which it begins
-    two = run(study(PRIMER, edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
+    two = run(study(TASKS[0], edits={**edits, "layers": "3,6"}), tmp_path / "out", models={MODEL: network})
     of_place = {
         address: of
         for of in map(read_reference, (tmp_path / "out" / FOLDER).iterdir())
@@ -167,7 +167,7 @@ def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tm
     monkeypatch.setattr(references_of_lesion, "STEPS", 1)
     monkeypatch.setattr(references_of_lesion, "TEXTS", 15)
     edits = {"layers": "3", "unit": ["mlp", "head"], "replace": ["mean", "optimal"]}
-    done = run(study(PRIMER, edits=edits, items=3), tmp_path / "out", models={MODEL: network})
+    done = run(study(TASKS[0], edits=edits, items=3), tmp_path / "out", models={MODEL: network})
     count = network.anatomy.heads(3).count
     names = ["3.mlp", *(f"3.attention.head.{head}" for head in range(count))]
     kinds = ("mean", "optimal")
@@ -188,21 +188,13 @@ def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tm
     assert set(parts["tests"]) == {count}
     _, summary, _, _ = recall(done.folder)
     assert summary == done.summary
-    again = run(study(PRIMER, edits=edits, items=3), done.folder, models={MODEL: network})
+    again = run(study(TASKS[0], edits=edits, items=3), done.folder, models={MODEL: network})
     assert again.evaluated == 0
     assert again.report().is_file()
     # Stored answers are those under the edit of the reference that the folder keeps.
     part = next(of for of in made if f"3.attention.head.{count - 1}" in of.vectors.get("mean", {}))
     edit = lesion.Replace(f"3.attention.head.{count - 1}", "mean", part)
-    found = lesion.find_task(PRIMER)
-    decoding = Decoding(max_new_tokens=found.max_new_tokens, stop=found.stop)
-    style = resolve(network, found, None)
-    requests = [
-        Request(item.id, encode(network, found, item, style, max_new_tokens=1), decoding=decoding)
-        for item in draw(found, 3, 0)
-    ]
-    with lesion.applied(network, edit):
-        alone = {each.key: each.answer.text for each in TransformersEngine(network, 1).answer(requests)}
+    alone = {item.id: answered(network, TASKS[0], item, edit) for item in draw(lesion.find_task(TASKS[0]), 3, 0)}
     stored = done.answers[done.answers["edit"] == str(edit)].set_index("item")["text"].to_dict()
     assert stored == alone
 
