@@ -195,16 +195,11 @@ def texts(value: Any) -> Iterator[str]:
             pending += part
 
 
-def read_json(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> Any:
-    """The value in a JSON file; raises as `read_text` and `parse_json` do."""
-    return parse_json(read_text(path, limit=limit, fault=fault), str(path), fault=fault)
-
-
-def read_object(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
-    value = read_json(path, limit=limit, fault=fault)
+    value = parse_json(read_text(path, limit=SUMMARY_BYTES), str(path))
     if not isinstance(value, dict):
-        raise fault(f"{path} holds {kind(value)}, where a JSON object {{…}} is expected.")
+        raise LesionError(f"{path} holds {kind(value)}, where a JSON object {{…}} is expected.")
     return value
 
 
@@ -239,24 +234,24 @@ _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}", re.MULTILINE)
 
 
-def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str, Any]:
+def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The tables of TOML text."""
     if _DEEP_KEY.search(text):  # tomllib takes time and memory that grow with the square of its parts
-        raise fault(f"{where} is not a study: it is nested too deeply.")
+        raise UsageError(f"{where} is not a study: it is nested too deeply.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise fault(f"{where} is not valid TOML: {short(str(error), 200)}.") from None
+        raise UsageError(f"{where} is not valid TOML: {short(str(error), 200)}.") from None
     except RecursionError:
-        raise fault(f"{where} is not a study: it is nested too deeply.") from None
+        raise UsageError(f"{where} is not a study: it is nested too deeply.") from None
     except ValueError as error:
-        fault_text = _TOO_LONG if "digits" in str(error) else reason(error)
-        raise fault(f"{where} is not valid TOML: {fault_text}.") from None
+        why = _TOO_LONG if "digits" in str(error) else reason(error)
+        raise UsageError(f"{where} is not valid TOML: {why}.") from None
 
 
-def read_toml(path: Path, *, limit: int = STUDY_BYTES, fault: Fault = UsageError) -> dict[str, Any]:
-    """The tables of a TOML file; raises as `read_text` and `parse_toml` do."""
-    return parse_toml(read_text(path, limit=limit, fault=fault), str(path), fault=fault)
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a study file."""
+    return parse_toml(read_text(path, limit=STUDY_BYTES, fault=UsageError), str(path))
 
 
 @contextmanager

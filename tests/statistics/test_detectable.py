@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from lesion.statistics.critical import POWER
-from lesion.statistics.detectable import fewest_changed, likely_near_guessing, smallest_drop, too_low
+from lesion.statistics.detectable import fewest_changed, smallest_drop, too_low
 from lesion.statistics.paired import holm, mcnemar_exact
 
 
@@ -50,8 +50,3 @@ def test_a_baseline_that_is_too_low_is_told_in_one_line(right, items, guessing, 
     else:
         assert "\n" not in line
         assert re.search(says, line), line
-
-
-def test_guessing_is_likely_long_before_all_items_are_answered():
-    assert "likely to be near guessing" in likely_near_guessing("m", "t", 8, 30, 100, 30, 0.25)
-    assert likely_near_guessing("m", "t", 20, 30, 100, 30, 0.25) is None

@@ -18,7 +18,7 @@ from lesion.core.study_file import Questions, TaskChoice, study_file
 from lesion.edits.edit import Edit, of_weights
 from lesion.edits.files.artefact import SUFFIX, read_edit
 from lesion.errors import LesionError, UsageError
-from lesion.files import STUDY_BYTES, parse_toml, read_text
+from lesion.files import read_toml
 from lesion.tasks.catalogue import calibration_items, draw, find, source
 from lesion.tasks.item_clusters import sharing, shown, value
 from lesion.tasks.task import Item, Task
@@ -97,7 +97,7 @@ def _shown(name: str, within: tuple[str, ...]) -> frozenset[str]:
     if name in within[:-1]:
         raise UsageError(f"'apart' goes in a circle: {' → '.join(within)}; take it out of one of them.")
     file = study_file(name)
-    document = parse_toml(read_text(file, limit=STUDY_BYTES, fault=UsageError), str(file))
+    document = read_toml(file)
     used = _calibrated(document)
     values = frozenset(used.values)
     keys = {key: document[key] for key in ("tasks", "items", "seed", "apart") if key in document}

@@ -23,7 +23,7 @@ from lesion.core.database import (
     transaction,
 )
 from lesion.core.differences import differences
-from lesion.core.integrity import TABLES, insertion, with_checksum
+from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import (
     Asked,
@@ -136,12 +136,6 @@ class Store:
             stored_hash, stored_text = self._connection.execute("SELECT hash, text FROM study").fetchone()
         return str(stored_hash), str(stored_text)
 
-    @property
-    def made(self) -> datetime.datetime:
-        """When the folder's first study began."""
-        with advice(self.file):
-            return datetime.datetime.fromisoformat(self._connection.execute("SELECT made FROM study").fetchone()[0])
-
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
@@ -240,16 +234,6 @@ class Store:
         for task, item, *answer in rows:
             answers.setdefault((task, item), []).append(tuple(answer))
         return answers
-
-    def rename(self, keys: Mapping[str, str]) -> None:
-        """Give stored answers new keys, by the present ones; all of them or none."""
-        columns = TABLES["answers"]
-        with advice(self.file), transaction(self._connection):
-            for old, new in keys.items():
-                query = f"SELECT {', '.join(columns[1:])} FROM answers WHERE key = ?"
-                values = with_checksum(new, *self._connection.execute(query, (old,)).fetchone())
-                statement = "UPDATE answers SET key = ?, checksum = ? WHERE key = ?"
-                self._connection.execute(statement, (new, values[-1], old))
 
     def write(self, rows: Iterable[StoredAnswer]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.

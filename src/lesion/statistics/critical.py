@@ -215,18 +215,14 @@ def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHAR
     return [critical(p) for p in corrected[: len(cells)]]
 
 
-def left_to_guessing(right: int, items: int, chance: float, lost: float = 1.0) -> Pairs:
-    """The pairs to be expected of an edit that leaves the share `lost` of the answers to guessing.
-
-    So it takes this share of the skill, and with a chance of 0 it repairs no item.
-    """
-    retained = round(right * (1 - lost + lost * chance))
-    won = round((items - right) * lost * chance)
+def left_to_guessing(right: int, items: int, chance: float) -> Pairs:
+    """The pairs to be expected of an edit that leaves all answers to guessing."""
+    retained, won = round(right * chance), round((items - right) * chance)
     return Pairs(right - retained, retained, won, items - right - won)
 
 
 @lru_cache(maxsize=4096)
-def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE, items: int = 0, chance: float = 0.0) -> int:
+def fewest_right(tests: int, items: int = 0, chance: float = 0.0) -> int:
     """The fewest items the baseline must have right for an edit that takes the whole skill to be critical.
 
     The correction is that of Holm's first step among `tests`. Where answers are chosen the fewest are of `items`, one
@@ -236,11 +232,11 @@ def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE, items: 
         low, high = math.floor(items * chance), items + 1
         while high - low > 1:
             middle = (low + high) // 2
-            reached = p_critical(left_to_guessing(middle, items, chance), share, chance) * tests <= alpha
+            reached = p_critical(left_to_guessing(middle, items, chance), chance=chance) * tests <= ALPHA
             low, high = (low, middle) if reached else (middle, high)
         return high
     right = 1
-    while p_critical(Pairs(right, 0, 0), share) * tests > alpha:
+    while p_critical(Pairs(right, 0, 0)) * tests > ALPHA:
         right += 1
     return right
 

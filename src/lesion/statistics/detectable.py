@@ -14,15 +14,12 @@ from lesion.statistics.critical import POWER, out_of_reach, tested
 from lesion.statistics.down_to_chance import above_chance
 from lesion.statistics.paired import ALPHA, mcnemar_exact
 
-CEILING = 0.9
-"""At the ceiling the interval of the accuracy begins here at least; where it reaches lower, the items are too few."""
-
 
 @lru_cache(maxsize=4096)
-def fewest_changed(tests: int, alpha: float = ALPHA) -> int:
+def fewest_changed(tests: int) -> int:
     """The fewest items that have to change, all in one direction, for a change to be significant among `tests`."""
     changed = 1
-    while mcnemar_exact(changed, 0) * tests > alpha:
+    while mcnemar_exact(changed, 0) * tests > ALPHA:
         changed += 1
     return changed
 
@@ -62,30 +59,15 @@ def too_low(model: str, task: str, right: int, items: int, tests: int, guessing:
         guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
     """
     if near_guessing(right, items, guessing):
-        which = f"The unedited model has {right} of {items} items right"
-        return f"{model}, {task}: near guessing. {which}, {_guessed(guessing, items, tests)}"
+        return (
+            f"{model}, {task}: near guessing. The unedited model has {right} of {items} items right, and guessing gives"
+            f" {100 * guessing:.0f} %: what an edit takes of the skill cannot be told. {shows_from(items, tests)}"
+        )
     if floor := out_of_reach(model, task, right, items, tests, guessing):
         return f"{floor} {shows_from(items, tests)}"
     return None
 
 
-def likely_near_guessing(
-    model: str, task: str, right: int, known: int, items: int, tests: int, guessing: float
-) -> str | None:
-    """The warning of `too_low` near guessing where `known` of the items make it likely."""
-    if not near_guessing(round(right / known * items), items, guessing):
-        return None
-    which = f"The unedited model has {right} of {known} items right so far"
-    return f"{model}, {task}: likely to be near guessing. {which}, {_guessed(guessing, items, tests)}"
-
-
 def near_guessing(right: int, items: int, guessing: float) -> bool:
     """Whether a baseline is not shown to be above guessing."""
     return not above_chance(right, items, guessing)
-
-
-def _guessed(guessing: float, items: int, tests: int) -> str:
-    return (
-        f"and guessing gives {100 * guessing:.0f} %: what an edit takes of the skill cannot be told."
-        f" {shows_from(items, tests)}"
-    )

@@ -29,6 +29,8 @@ from jaxtyping import Float
 from scipy.special import gammaln
 from scipy.stats import beta, binom
 
+from lesion.statistics.paired import ALPHA
+
 TIED = 1e-6  # counts that differ by no more than rounding are equal
 BEYOND = 1e-6
 """The chance that the confidence region of the two unknown chances leaves them out; no p is below it."""
@@ -44,13 +46,13 @@ Cells = Float[np.ndarray, "..."]
 
 
 @lru_cache(maxsize=4096)
-def above_chance(right: int, items: int, chance: float, alpha: float = 0.05) -> bool:
+def above_chance(right: int, items: int, chance: float) -> bool:
     """Whether a baseline is shown to be above chance, by an exact binomial test; always where nothing is guessed.
 
     One test per model and task: while the baseline only guesses, all its edits together are wrongly called with a
-    chance of at most `alpha`.
+    chance of at most `ALPHA`.
     """
-    return chance <= 0 or float(binom.sf(right - 1, items, chance)) <= alpha
+    return chance <= 0 or float(binom.sf(right - 1, items, chance)) <= ALPHA
 
 
 @lru_cache(maxsize=65536)

@@ -14,6 +14,8 @@ from scipy.stats import binom, norm, spearmanr
 from lesion.errors import LesionError, UsageError
 
 ALPHA = 0.05
+FLIPS = 10_000
+"""Choices of signs that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -141,24 +143,19 @@ def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
     return min(1.0, float(chances[np.abs(sums) >= abs(int(differences.sum()))].sum()))
 
 
-def sign_flips(values: Float[np.ndarray, "items tests"], seed: int, draws: int = 10_000) -> Float[np.ndarray, " tests"]:
+def sign_flips(values: Float[np.ndarray, "items tests"], seed: int) -> Float[np.ndarray, " tests"]:
     """Two-sided p of "the numbers of items lie symmetrically around 0", by signs drawn at random, for several tests.
 
     As `sign_flip_exact`, for numbers of any size. The signs of one item are the same in all tests. The observed signs
-    are counted in (Phipson and Smyth 2010), so no p is below 1 / (draws + 1).
-
-    Args:
-        values: a column per test.
-        seed: of the draws.
-        draws: how many.
+    are counted in (Phipson and Smyth 2010), so no p is below 1 / (`FLIPS` + 1).
     """
     generator = np.random.default_rng([seed, len(values)])
     least = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
     hits = np.ones(values.shape[1])
-    for start in range(0, draws, 1000):
-        signs = generator.integers(2, size=(min(1000, draws - start), len(values))) * 2.0 - 1.0
+    for _ in range(0, FLIPS, 1000):
+        signs = generator.integers(2, size=(1000, len(values))) * 2.0 - 1.0
         hits += (np.abs(signs @ values) >= least).sum(axis=0)
-    return np.asarray(hits / (draws + 1))
+    return np.asarray(hits / (FLIPS + 1))
 
 
 def holm(p: Iterable[float]) -> list[float]:
