@@ -53,7 +53,7 @@ def lineage(
     Run again into the same folder, it goes on where it stopped.
     """
     refuse_stage(stage)
-    from lesion.cli.progress import Bar
+    from lesion.cli.terminal import Bar
     from lesion_labs.lineage import family as families
     from lesion_labs.lineage.card import table
 
@@ -90,7 +90,7 @@ def planted(
     What the folder has already is not made again.
     """
     check_kind(kind)
-    from lesion.cli.progress import Bar
+    from lesion.cli.terminal import Bar
     from lesion_labs.planted.run import plant
 
     with Bar() as bar:
@@ -109,7 +109,7 @@ def _run_recall(
     dry: bool = False,
 ) -> None:
     """A single training is written into the folder by itself, several as a study."""
-    from lesion.cli.progress import Bar
+    from lesion.cli.terminal import Bar
     from lesion_labs.recall.report import TrainingResult
     from lesion_labs.recall.run import recipes, run
 

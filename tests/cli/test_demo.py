@@ -7,7 +7,7 @@ import pytest
 
 from commandline import lesion, refused
 from lesion.cli import demo_model
-from lesion.cli.progress import Bar
+from lesion.cli.terminal import Bar
 from lesion.core.study_file import shipped
 from lesion.registry import load_study
 

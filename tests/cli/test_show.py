@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lesion.cli.description import describe
-from lesion.cli.show import show
+from lesion.cli.model import show
 from tiny import FAMILIES, model
 
 

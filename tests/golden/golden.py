@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lesion.cli.main import code
-from lesion.cli.progress import Bar
+from lesion.cli.terminal import Bar
 from lesion.core.store import Store
 from lesion.errors import LesionError
 from lesion.report import drawing

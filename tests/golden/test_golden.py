@@ -25,7 +25,7 @@ from page_checks import HOSTILE, Elements, assert_asks_for_nothing
 
 import golden
 from commandline import lesion
-from lesion.cli.progress import Bar
+from lesion.cli.terminal import Bar
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
 from lesion.registry import recall

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import say
+from lesion.cli.commands import Model, Revision
+from lesion.cli.terminal import Bar, say
+from lesion.core.fields import MODEL
 from lesion.errors import UsageError
 from lesion.plain import short
 
 
 def apply(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id.")
-    ],
+    model: Model,
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     edit: Annotated[
         list[str] | None,
@@ -50,7 +49,7 @@ def apply(
         bool,
         typer.Option("--thin", help="Also write truncated matrices as two low-rank factors, and report the savings."),
     ] = False,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
+    revision: Revision = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -156,9 +155,7 @@ def _one(factor: str) -> float:
 
 
 def perturb(
-    base: Annotated[
-        str, typer.Argument(metavar="BASE", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id.")
-    ],
+    base: Annotated[str, typer.Argument(metavar="BASE", help=MODEL)],
     like: Annotated[str, typer.Option(metavar="MODEL", help="A child of BASE: noise of the norm of its change.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the noisy model; it must not exist or be empty.")],
     scale: Annotated[float, typer.Option(help="So many times as large as the child's change.")] = 1.0,

@@ -14,12 +14,17 @@ import typer
 from lesion.cli import running
 from lesion.cli.parsing import number, numbers, whole
 from lesion.cli.terminal import say
+from lesion.core.fields import MODEL
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, WHAT, Option
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 
 _hardware = partial(typer.Option, rich_help_panel=HARDWARE)
+Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")]
+Dtype = Annotated[str, _hardware(help="Data type: auto, float32, bfloat16 or float16.")]
+Device = Annotated[str, _hardware(help="Device: auto, cpu, cuda, cuda:1, …")]
 Workers = Annotated[
     int | None,
     _hardware("--workers", metavar="N", help="Number of worker processes, each with the whole model; needs Ray."),

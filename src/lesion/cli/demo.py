@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lesion.cli import demo_model
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import say
+from lesion.cli.terminal import Bar, say
 from lesion.errors import LesionError
 from lesion.files import reason
 from lesion.models.source import find

@@ -31,7 +31,7 @@ def app(*, every: bool = False) -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, edit, export, harness, help, plan, show, study, verify
+    from lesion.cli import apply, demo, edit, harness, help, model, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -45,8 +45,8 @@ def app(*, every: bool = False) -> typer.Typer:
     )
     made.callback()(help.about)
     help.register(made, "demo", checked(demo.demo), panel=help.FIRST)
-    help.register(made, "show", checked(show.show), panel=help.FIRST)
-    help.register(made, "verify", checked(verify.verify), panel=help.FIRST)
+    help.register(made, "show", checked(model.show), panel=help.FIRST)
+    help.register(made, "verify", checked(model.verify), panel=help.FIRST)
     groups = command_groups()
     for method in methods().values():
         *group, name = method.command.split() or [""]
@@ -58,10 +58,10 @@ def app(*, every: bool = False) -> typer.Typer:
             place.command(name, rich_help_panel=panel, epilog=help.epilog(method.examples, *more))(checked(made_of))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
     help.register(made, "perturb", checked(apply.perturb), panel=help.EDITS)
-    help.register(made, "plan", checked(plan.plan), panel=help.FOLDERS)
+    help.register(made, "plan", checked(study.plan), panel=help.FOLDERS)
     help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
-    help.register(made, "export", checked(export.export), panel=help.FOLDERS)
+    help.register(made, "export", checked(study.export), panel=help.FOLDERS)
     made.command("lm-eval", context_settings=harness.SETTINGS, rich_help_panel=help.EDITS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit", rich_help_panel=help.EDITS)
     for name, application in groups.items():

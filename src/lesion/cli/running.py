@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say
+from lesion.cli.terminal import Bar, Terminal, say
 from lesion.core.method import Method
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile

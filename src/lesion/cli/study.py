@@ -1,4 +1,4 @@
-"""`lesion run` and `lesion report`: study files of any kind, and the folders that studies leave."""
+"""`lesion plan`, `run`, `report` and `export`: study files of any kind, and the folders that studies leave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from lesion.cli.commands import DeviceMap, Every, GpusPerWorker, Ray, TrustRemoteCode, Workers
 from lesion.cli.listing import lines
 from lesion.cli.running import run, show
-from lesion.cli.terminal import say
+from lesion.cli.terminal import Terminal, say
 from lesion.core.options import schema
 from lesion.core.study_file import study_file
 from lesion.engines.config import EngineChoice
@@ -85,3 +85,65 @@ def report(
 
     with received(folder):
         show(recall(folder), every=every)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the paper's files.")],
+    pdf: Annotated[bool, typer.Option("--pdf", help="The figure as PDF.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="The figure as SVG.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="The figure as PNG, 300 pixels to an inch.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="The table for booktabs.")] = False,
+    paragraph: Annotated[bool, typer.Option("--paragraph", help="The claims as a paragraph, and BibTeX.")] = False,
+) -> None:
+    """Write a figure at the width of a column and of a page, a table, a paragraph and BibTeX; all without a choice."""
+    from lesion.core.preflight import refuse_no_folder
+    from lesion.registry import recall
+
+    refuse_no_folder(folder)
+    chosen = {"pdf": pdf, "svg": svg, "png": png, "latex": latex, "paragraph": paragraph}
+    for path in recall(folder).export(out, [name for name, wanted in chosen.items() if wanted]):
+        say(str(path))
+
+
+def plan(
+    study: Annotated[str, typer.Argument(metavar="STUDY.toml", help="A layer study with tables of hypotheses.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder in which the study will run.")],
+) -> None:
+    """Write down what a layer study expects, with a hash, before it has any answer."""
+    from lesion.core.database import FILE as DATABASE
+    from lesion.core.layers import parse_layers
+    from lesion.core.store import Store
+    from lesion.edits.place import address
+    from lesion.edits.units import scale_at
+    from lesion.models.load import peek
+    from lesion.registry import load_study
+    from lesion.report.table import Table, Wide
+    from lesion.studies.ablation.analyses import plan as shown
+    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register
+    from lesion.studies.ablation.study import Study
+
+    given = load_study(study)
+    if not isinstance(given, Study):
+        raise UsageError(f"{study} is a study of kind {getattr(given, 'kind', '')}; a plan is of a layer study.")
+    for chosen in given.models:
+        blocks = peek(chosen.source, revision=chosen.revision)
+        if blocks is not None:
+            layers = parse_layers(given.edits.layers, blocks, chosen.name)
+            places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
+            # How many heads or experts a block has is known with the model alone.
+            inner = [each.place for each in given.hypotheses if scale_at(each.place, 0.0)]
+            places |= {place for place in inner if int(place.partition(".")[0]) in layers}
+            refuse_not_evaluated(given, chosen.name, places)
+    rows = shown.prospects(prospects(given))
+    Terminal().print(Wide(Table.of(rows).terminal()), rows.caption)
+    there = 0
+    if (out / DATABASE).is_file():
+        with Store.read(out) as store:
+            tasks = {each.task for each in given.hypotheses}
+            there = int(store.answers()["task"].isin(tasks).sum())
+    note = register(out, given, there)
+    say(note or f"{out / FILE} is the plan of this study already.")
+    written = read(out)
+    say(f"SHA-256 {written['sha256'] if written else ''}")
+    say(f"Run it: lesion run {study} --out {out}")

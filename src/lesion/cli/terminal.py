@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from lesion import bar
 from lesion.errors import LesionError
 from lesion.files import reason
 from lesion.plain import layout, plain
@@ -45,8 +46,8 @@ class Guarded:
         shown = text
         if self._escape:
             # A library's progress bar begins its line anew; nothing else may.
-            bar = text[:1] == "\r" and self.isatty()
-            shown = "\r" + layout(text[1:]) if bar else layout(text)
+            is_bar = text[:1] == "\r" and self.isatty()
+            shown = "\r" + layout(text[1:]) if is_bar else layout(text)
         if self.stream is not None:
             encoding = getattr(self.stream, "encoding", None) or "utf-8"
             with _written():
@@ -107,6 +108,13 @@ class Terminal(Console):
     def note(self, text: str) -> None:
         """A line that says something the person should know. The terminal may break it; a log keeps it whole."""
         self.print(f"note: {plain(text)}", soft_wrap=True)
+
+
+class Bar(bar.Bar):
+    """A watcher of runs (`lesion.progress.Watcher`) that draws on standard error, on which only its own styles act."""
+
+    def __init__(self) -> None:
+        super().__init__(Terminal(stderr=True))
 
 
 @contextmanager

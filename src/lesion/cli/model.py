@@ -1,4 +1,4 @@
-"""`lesion verify MODEL`: whether edits do on an engine what they say, compared with weights changed by hand."""
+"""`lesion show MODEL` and `lesion verify MODEL`: what of a model can be edited, and whether edits of it act."""
 
 from __future__ import annotations
 
@@ -7,37 +7,56 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say
+from lesion.cli.commands import Device, DeviceMap, Dtype, Model, Revision, TrustRemoteCode, Workers
+from lesion.cli.terminal import Bar, Terminal, say
 from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice, opened
+from lesion.models.gguf_checkpoint import pending
 from lesion.models.names import refuse_device, refuse_dtype
+from lesion.models.source import find
+
+
+def show(
+    model: Model,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    device_map: DeviceMap = None,
+    revision: Revision = None,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Show a model: blocks, matrices, shapes, parameter counts, tied weights, and what is not covered."""
+    refuse_device(device)
+    refuse_dtype(dtype)
+    waiting = pending(find(model, revision))
+    if waiting:
+        say(f"{waiting} …", error=True)
+    from lesion.cli.description import describe
+    from lesion.models.load import load
+
+    loaded = load(
+        model,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        trust_remote_code=trust_remote_code,
+    )
+    Terminal().print(describe(loaded))
 
 
 def verify(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="Model: bundled:NAME, a local folder, a GGUF file, or a hub id (OWNER/NAME)."
-        ),
-    ],
+    model: Model,
     edit: Annotated[
         list[str] | None, typer.Option(help="Edit in place of one of every kind, such as 3×0. Repeatable.")
     ] = None,
     engine: Annotated[
         str, typer.Option(help="Inference backend: transformers or vllm.", rich_help_panel=HARDWARE)
     ] = "transformers",
-    workers: Annotated[
-        int | None, typer.Option(help="Number of worker processes; needs Ray.", rich_help_panel=HARDWARE)
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.", rich_help_panel=HARDWARE)
-    ] = "auto",
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …", rich_help_panel=HARDWARE)] = "auto",
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that came with the checkpoint.")
-    ] = False,
+    workers: Workers = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    revision: Revision = None,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Verify that edits act: every kind of edit compared with the weights changed by hand, token for token."""
     refuse_device(device)
