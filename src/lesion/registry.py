@@ -154,11 +154,6 @@ def _unknown(kind: object, known: dict[str | None, Method[Any]]) -> str:
     return " ".join([f"there is no kind of study '{short(kind)}'{near}. {there}", *faults()])
 
 
-def _near(key: str, method: Method[Any]) -> list[str]:
-    """The key of a method's study that a key is nearest to, if any is near."""
-    return get_close_matches(key, method.study.model_fields, n=1, cutoff=0.8)
-
-
 def _likely(values: dict[str, Any], known: dict[str | None, Method[Any]]) -> Method[Any]:
     """The layer study's method, for a file without a kind."""
     layers = known[None]
@@ -166,7 +161,8 @@ def _likely(values: dict[str, Any], known: dict[str | None, Method[Any]]) -> Met
     others = {name: set(method.study.model_fields) for name, method in known.items() if name is not None}
     fitting = [name for name, fields in others.items() if strange and set(values) <= fields]
     if len(fitting) == 1:
-        meant = "".join(f", or write {near[0]} for {key}" for key in strange if (near := _near(key, layers)))
+        near = {key: get_close_matches(key, layers.study.model_fields, n=1, cutoff=0.8) for key in strange}
+        meant = "".join(f", or write {names[0]} for {key}" for key, names in near.items() if names)
         raise UsageError(
             f'This study has no kind, and a layer study has no {", ".join(sorted(strange))}; say kind = "{fitting[0]}"'
             f"{meant}."

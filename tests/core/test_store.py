@@ -21,8 +21,8 @@ from lesion.core.row import (
     Asked,
     StoredAnswer,
     answer_key,
-    scores_from_json,
-    scores_to_json,
+    numbers_from_json,
+    numbers_to_json,
     storable,
 )
 from lesion.core.store import Store
@@ -122,10 +122,10 @@ def test_any_text_survives_except_lone_surrogates_which_become_replacement_chara
 
 @given(st.lists(st.floats()))
 def test_scores_keep_every_bit_and_what_is_not_finite_reads_as_nan(scores):
-    text = scores_to_json(tuple(scores))
+    text = numbers_to_json(tuple(scores))
     if text is not None:
         json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    back = scores_from_json(text)
+    back = numbers_from_json(text)
     expected = [score if abs(score) < float("inf") else float("nan") for score in scores]
     assert [repr(score) for score in back] == [repr(score) for score in expected]
 

@@ -189,25 +189,16 @@ def prompt_notes(model: Model, cells: Collection[PendingAnswer]) -> Iterator[str
                 f"The chat template of {model.name} cuts questions: item {short(longest.item.id, 60)} of"
                 f" {longest.choice.name}, the longest, is not sent as a whole."
             )
-    contrasts: dict[str, set[str]] = {}
-    alike: dict[str, set[str]] = {}
-    cut: dict[str, set[str]] = {}
-    prompts: dict[str, dict[str, tuple[object, ...]]] = {}
-    unknown: dict[str, set[str]] = {}
     stands_for_unknown = getattr(model.tokenizer, "unk_token_id", None)
+    unknown = _items_by_task(cell for cell in cells if stands_for_unknown in cell.prompt)
+    cut = _items_by_task(cell for cell in cells if any(part.cut for part in cell.parts))
+    contrasts = _items_by_task(cell for cell in cells if cell.tokens)
+    alike = _items_by_task(cell for cell in cells if cell.alike)
+    prompts: dict[str, dict[str, tuple[object, ...]]] = {}
     for cell in cells:
         if not cell.parts:
             asked = cell.continuations if cell.task.kind == "score" else cell.item.choices
-            question = (cell.prompt, cell.item.gold, *asked)
-            prompts.setdefault(cell.choice.name, {})[cell.item.id] = question
-        if stands_for_unknown in cell.prompt:
-            unknown.setdefault(cell.choice.name, set()).add(cell.item.id)
-        if any(part.cut for part in cell.parts):
-            cut.setdefault(cell.choice.name, set()).add(cell.item.id)
-        if cell.tokens:
-            contrasts.setdefault(cell.choice.name, set()).add(cell.item.id)
-        if cell.alike:
-            alike.setdefault(cell.choice.name, set()).add(cell.item.id)
+            prompts.setdefault(cell.choice.name, {})[cell.item.id] = (cell.prompt, cell.item.gold, *asked)
     for task, questions in prompts.items():
         different = len(set(questions.values()))
         if different < len(questions):
@@ -230,6 +221,13 @@ def prompt_notes(model: Model, cells: Collection[PendingAnswer]) -> Iterator[str
             f"{task}: in {len(items)} of {len(contrasts[task])} items the right name and the one that stands twice"
             f" begin with the same token of {model.name}; right there means either of them."
         )
+
+
+def _items_by_task(cells: Iterable[PendingAnswer]) -> dict[str, set[str]]:
+    items: dict[str, set[str]] = {}
+    for cell in cells:
+        items.setdefault(cell.choice.name, set()).add(cell.item.id)
+    return items
 
 
 Room = tuple[int, int]

@@ -23,7 +23,7 @@ def look_ahead(study: StudyFile) -> None:
     """Refuse a study whose models, tasks, blocks or edits are not there, as far as a look tells."""
     refuse_device(getattr(study, "device", "auto"))
     for name in _tasks(study):
-        if not _of_harness(name):
+        if HEAD not in name.split(":")[:-1]:  # the library of lm-evaluation-harness takes seconds to load
             find(name)
     blocks = {chosen.name: blocks_of(chosen.source, chosen.revision) for chosen in _models(study)}
     study.look_ahead({name: count for name, count in blocks.items() if count is not None})
@@ -56,11 +56,6 @@ def _tasks(study: StudyFile) -> Iterator[str]:
     for value in (*getattr(study, "tasks", ()), *single, *getattr(study, "controls", ())):
         if isinstance(value, TaskChoice | str):
             yield value.name if isinstance(value, TaskChoice) else value
-
-
-def _of_harness(name: str) -> bool:
-    """Whether it is a task of lm-evaluation-harness, whose library takes seconds to load."""
-    return HEAD in name.split(":")[:-1]
 
 
 def refuse_no_folder(folder: str | Path) -> None:

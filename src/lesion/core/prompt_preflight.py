@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.models.gguf_checkpoint import pending
 from lesion.models.load import configuration, tokenizer_of
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
+from lesion.tasks.conversation import Named
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
 from lesion.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """A model of which only the tokenizer is known."""
-
-    name: str
-    tokenizer: Any
-    context: int = 0
 
 
 def refuse_unfit_styles(
@@ -42,7 +32,7 @@ def refuse_unfit_styles(
         return
     tokenizer = tokenizer_of(chosen.source, revision=chosen.revision, trust_remote_code=trust_remote_code)
     known = {choice.name: task for choice, task in (tasks or {}).items()}
-    reader = _Reader(str(chosen.source), tokenizer)
+    reader = Named(str(chosen.source), tokenizer)
     for task, style in chats.items():
         resolve(reader, known.get(task) or find(task), str(style))
 

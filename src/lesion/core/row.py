@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,25 +104,11 @@ def storable(text: str) -> str:
     return text
 
 
-def scores_to_json(scores: tuple[float, ...]) -> str | None:
-    """Scores as a JSON list, None for none. One that is not finite becomes null: JSON has no word for it."""
-    if not scores:
-        return None
-    return json.dumps([score if math.isfinite(score) else None for score in scores])
+def numbers_to_json(numbers: Sequence[float]) -> str | None:
+    """Scores or ranks as a JSON list, None for none. One that is not finite becomes null: JSON has no word for it."""
+    return json.dumps([number if math.isfinite(number) else None for number in numbers]) if numbers else None
 
 
-def scores_from_json(text: str | None) -> tuple[float, ...]:
-    """The scores that `scores_to_json` wrote; null reads as NaN."""
-    if text is None:
-        return ()
-    return tuple(math.nan if score is None else float(score) for score in json.loads(text))
-
-
-def ranks_to_json(ranks: tuple[int, ...]) -> str | None:
-    """Ranks as a JSON list, None for none."""
-    return json.dumps(ranks) if ranks else None
-
-
-def ranks_from_json(text: str | None) -> tuple[int, ...]:
-    """The ranks that `ranks_to_json` wrote."""
-    return () if text is None else tuple(int(rank) for rank in json.loads(text))
+def numbers_from_json(text: str | None) -> tuple[float, ...]:
+    """The scores or ranks that `numbers_to_json` wrote; null reads as NaN."""
+    return () if text is None else tuple(math.nan if number is None else number for number in json.loads(text))

@@ -143,13 +143,7 @@ def documented(method: Method[Any]) -> str:
 
 def stub(title: str, functions: dict[str, Method[Any]]) -> str:
     """The text of the `.pyi` file of a module with the functions of methods."""
-    imports = {
-        ("Any", "typing"),
-        ("Literal", "typing"),
-        ("Mapping", "collections.abc"),
-        ("Sequence", "collections.abc"),
-    }
-    imports |= set(PLACES.items())
+    imports = set(PLACES.items())
     text = []
     for name, method in functions.items():
         for option in method.options:

@@ -25,15 +25,7 @@ from lesion.core.database import (
 from lesion.core.differences import differences
 from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
-from lesion.core.row import (
-    Asked,
-    StoredAnswer,
-    ranks_from_json,
-    ranks_to_json,
-    scores_from_json,
-    scores_to_json,
-    storable,
-)
+from lesion.core.row import Asked, StoredAnswer, numbers_from_json, numbers_to_json, storable
 from lesion.core.study_file import ModelChoice, variable_keys
 from lesion.errors import LesionError
 
@@ -294,8 +286,8 @@ class Store:
         )
         frame["correct"] = frame["correct"].astype(bool)
         frame["tokens"] = frame["tokens"].astype("int64")
-        frame["scores"] = pd.Series([scores_from_json(text) for text in frame["scores"]], dtype=object)
-        frame["ranks"] = pd.Series([ranks_from_json(text) for text in frame["ranks"]], dtype=object)
+        for column in ("scores", "ranks"):
+            frame[column] = pd.Series([numbers_from_json(text) for text in frame[column]], dtype=object)
         return frame
 
     def items(self) -> pd.DataFrame:
@@ -361,8 +353,8 @@ def _values(row: StoredAnswer) -> tuple[str | int | None, ...]:
         row.finish,
         int(row.correct),
         None if row.parsed is None else storable(row.parsed),
-        scores_to_json(row.scores),
-        ranks_to_json(row.ranks),
+        numbers_to_json(row.scores),
+        numbers_to_json(row.ranks),
         row.engine,
     )
 

@@ -54,15 +54,10 @@ class Lines:
 
     def _statements(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """For each statement: its first and last line, from 0, and the document up to its end."""
-        index = 0
-        while True:
-            if index == len(self._known):
-                following = next(self._further, None)
-                if following is None:
-                    return
-                self._known.append(following)
-            yield self._known[index]
-            index += 1
+        yield from self._known
+        for statement in self._further:
+            self._known.append(statement)
+            yield statement
 
     def _read(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
         start = 0

@@ -45,16 +45,15 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
     for line, path in list(faults):
         if any(path == other[: len(path)] and path != other for _, other in faults):
             del faults[line, path]
-    sentences = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
+    sentences = [
+        (f"line {line}: " if line else "") + text
+        for (line, _), text in sorted(faults.items(), key=lambda fault: fault[0][0])
+    ]
     more = len(details) - LISTED
     if len(sentences) == 1 and more <= 0:
         return [f"{origin}{',' if sentences[0].startswith('line ') else ':'} {sentences[0]}"]
     rest = [f"and {more:,} more."] if more > 0 else []
     return [f"{origin} has {len(sentences) + max(more, 0):,} faults:", *sentences, *rest]
-
-
-def _place(fault: tuple[tuple[int, KeyPath], str]) -> int:
-    return fault[0][0]
 
 
 def _resolve(root: type[BaseModel], location: tuple[str | int, ...]) -> tuple[KeyPath, type[BaseModel]]:

@@ -33,7 +33,7 @@ _OTHER_DAY = datetime(2038, 12, 25, 13, 47, 31)
 
 
 @dataclass(frozen=True)
-class _Named:
+class Named:
     """A tokenizer and whose it is, as far as a chat needs a model."""
 
     name: str
@@ -126,7 +126,7 @@ def forms_of(model: Speaker, style: Style, *, solved: bool) -> frozenset[str]:
 @lru_cache(maxsize=8)
 def _forms(tokenizer: Any, template: str, name: str, style: str, solved: bool) -> frozenset[str]:
     del template  # it is that of the tokenizer, where it may have been replaced
-    how, model = Style.parse(style), _Named(name, tokenizer)
+    how, model = Style.parse(style), Named(name, tokenizer)
     turns: list[Turn] = [("user", "Amber 17?"), ("assistant", "Indigo 23.")] if solved else []
     turns += [("user", "Quartz 42?")]
     texts = [content for _, content in turns]
