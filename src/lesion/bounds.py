@@ -9,40 +9,18 @@ from typing import Any
 
 from lesion.errors import UsageError
 
-MOST: dict[str, int] = {
-    "items": 10_000_000,
-    "control_items": 10_000_000,
-    "ablation_items": 10_000_000,
-    "validation_items": 10_000_000,
-    "samples": 10_000_000,
-    "best": 1_000_000,
-    "random": 1_000_000,
-    "runs": 1_000,
-    "repeats": 1_000,
-    "starts": 1_000,
-    "clusters": 100_000,
-    "random_controls": 1_000,
-    "max_new_tokens": 1_000_000,
-    "stop_loops": 1_000_000,
-    "thinking_tokens": 1_000_000,
-    "batch_size": 100_000,
-    "rows": 65_536,
-    "adapter": 65_536,
-    "steps": 100_000_000,
-    "draws": 10_000,
-    "width": 8_192,
-    "vocabulary": 8_192,
-    "length": 65_536,
-    "batch": 65_536,
-    "measured": 1_000_000,
-    "groups": 1_000_000,
-    "checkpoints": 1_000,
-    "shots": 1_000,
-    "workers": 10_000,
-    "gpus_per_worker": 1_000,
-    "seed": 2**64 - 1,
-    "seeds": 2**64 - 1,
+_NAMES: dict[int, tuple[str, ...]] = {
+    2**64 - 1: ("seed", "seeds"),
+    100_000_000: ("steps",),
+    10_000_000: ("items", "control_items", "ablation_items", "validation_items", "samples"),
+    1_000_000: ("best", "random", "max_new_tokens", "stop_loops", "thinking_tokens", "measured", "groups"),
+    100_000: ("clusters", "batch_size"),
+    65_536: ("rows", "adapter", "length", "batch"),
+    10_000: ("draws", "workers"),
+    8_192: ("width", "vocabulary"),
+    1_000: ("runs", "repeats", "starts", "random_controls", "checkpoints", "shots", "gpus_per_worker"),
 }
+MOST = {name: most for most, names in _NAMES.items() for name in names}
 """By name of the option, of the key in a study file, and of the argument in Python."""
 
 

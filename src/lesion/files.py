@@ -37,6 +37,14 @@ _REASONS = {
     errno.EACCES: "permission denied; check the permissions of it and of the folders above it",
     errno.EPERM: "permission denied; check the permissions of it and of the folders above it",
 }
+_REASONS_OF: dict[type[BaseException], str] = {
+    UnicodeError: "it is not UTF-8 text",
+    RecursionError: "it is nested too deeply",
+    MemoryError: "it needs more memory than there is",
+    IndexError: "an entry is missing",
+    TypeError: "a value in it is of another kind than it should be",
+    AttributeError: "a value in it is of another kind than it should be",
+}
 # What reading a value of the wrong shape, size or kind raises.
 UNFIT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError, OSError)
 
@@ -86,18 +94,10 @@ def reason(error: BaseException) -> str:
     """Why something could not be read or written, for the end of a sentence; what to do too where that is known."""
     if isinstance(error, OSError) and error.errno is not None:
         return _REASONS.get(error.errno) or (error.strerror or str(error)).lower()
-    if isinstance(error, UnicodeError):
-        return "it is not UTF-8 text"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, MemoryError):
-        return "it needs more memory than there is"
     if isinstance(error, KeyError):
         return f"it has no {short(error.args[0]) if error.args else 'such key'}"
-    if isinstance(error, IndexError):
-        return "an entry is missing"
-    if isinstance(error, TypeError | AttributeError):
-        return "a value in it is of another kind than it should be"
+    if known := next((words for kind, words in _REASONS_OF.items() if isinstance(error, kind)), None):
+        return known
     text = short(" ".join(str(error).split()), 200)
     return text.rstrip(".") or type(error).__name__
 

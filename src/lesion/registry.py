@@ -28,27 +28,16 @@ from lesion.plain import short
 GROUP = "lesion.studies"
 COMMANDS = "lesion.commands"
 _OWN = (
-    "lesion.studies.check.study:METHOD",
-    "lesion.studies.ablation.study:METHOD",
-    "lesion.studies.isolation.study:METHOD",
-    "lesion.studies.isolation.study:EVALUATION",
-    "lesion.studies.truncation.study:METHOD",
-    "lesion.studies.drift.study:METHOD",
-    "lesion.studies.tuning.study:METHOD",
-    "lesion.studies.effects.study:METHOD",
-    "lesion.studies.interaction.study:METHOD",
-    "lesion.studies.patching.study:METHOD",
-    "lesion.studies.overlay.study:METHOD",
-    "lesion.studies.comparison.study:METHOD",
+    *("check", "ablation", "isolation", "truncation", "drift", "tuning"),
+    *("effects", "interaction", "patching", "overlay", "comparison"),
 )
+"""The rooms of this package's studies, in the order in which their commands are listed."""
 
 
 def _own_methods() -> dict[str | None, Method[Any]]:
-    known = {}
-    for module, _, name in (place.partition(":") for place in _OWN):
-        method = getattr(import_module(module), name)
-        known[method.kind] = method
-    return known
+    modules = [import_module(f"lesion.studies.{room}.study") for room in _OWN]
+    own = [value for module in modules for value in vars(module).values() if isinstance(value, Method)]
+    return {method.kind: method for method in own}
 
 
 def methods() -> dict[str | None, Method[Any]]:

@@ -115,11 +115,7 @@ def _at(revision: str, models: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.Parameter]:
-    ordered = [
-        *(option for option in options if option.argument),
-        *(option for option in options if not option.argument),
-    ]
-    parameters = [_parameter(option) for option in ordered]
+    parameters = [_parameter(option) for option in sorted(options, key=lambda option: not option.argument)]
     help = "Output folder; running again into it continues the study."
     help += "" if method.needs_out else " Default: lesion-out/NAME-IDENTITY."
     out = typer.Option("--out", help=help, rich_help_panel=WHAT)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from lesion import atomic
+from lesion.atomic import keep
 from lesion.errors import LesionError
 from lesion.report import drawing, heatmap, plots, theme, wording
 from lesion.report.blocks import Figure
@@ -82,12 +82,8 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
         files["paper.tex"] = document(result, captions, figure is not None and "pdf" in formats)
     if not files:
         raise LesionError(f"{result.folder} has no figure to draw; leave the formats out for its table and paragraph.")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            atomic.replace(out / name, content)
-    except OSError as error:
-        raise LesionError(f"{out} cannot be written: {error.strerror or error}; give another with --out.") from error
+    for name, content in files.items():
+        keep(out / name, content)
     return [out / name for name in files]
 
 

@@ -104,11 +104,11 @@ def storable(text: str) -> str:
     return text
 
 
-def numbers_to_json(numbers: Sequence[float]) -> str | None:
+def numbers_to_json(numbers: Sequence[int | float]) -> str | None:
     """Scores or ranks as a JSON list, None for none. One that is not finite becomes null: JSON has no word for it."""
     return json.dumps([number if math.isfinite(number) else None for number in numbers]) if numbers else None
 
 
-def numbers_from_json(text: str | None) -> tuple[float, ...]:
+def numbers_from_json(text: str | None) -> tuple[int | float, ...]:
     """The scores or ranks that `numbers_to_json` wrote; null reads as NaN."""
     return () if text is None else tuple(math.nan if number is None else number for number in json.loads(text))

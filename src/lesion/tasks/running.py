@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lesion import files
 from lesion.errors import UsageError
 from lesion.tasks.benchmark import Benchmark, Hub
-from lesion.tasks.source import SourceRow, identify, read_text
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Answer, Item, Verdict
 
 WORDS = 200
@@ -49,7 +50,7 @@ class RunningText(Benchmark):
 
     def rows(self, file: Path) -> Iterable[SourceRow]:
         """The whole text as one row."""
-        return [SourceRow({"text": read_text(file)}, str(file))]
+        return [SourceRow({"text": files.read_text(file, fault=UsageError)}, str(file))]
 
     def read(self, rows: Iterable[SourceRow]) -> Iterator[Item]:
         """The stretches of the text that the rows make."""

@@ -111,11 +111,6 @@ def packaged(name: str) -> Fields:
     return tomllib.loads(resources.files("lesion.tasks").joinpath(name).read_text(encoding="utf-8"))
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file; it raises `UsageError` where it is not UTF-8, too large or cannot be read."""
-    return files.read_text(path, fault=UsageError)
-
-
 def whole(text: str, name: str, where: str) -> str:
     """The text; it raises `UsageError` where half of a surrogate pair is in it, which no tokenizer takes."""
     if _HALF.search(text):
@@ -149,7 +144,7 @@ def _json(path: Path) -> list[tuple[str, Any]]:
     def parse(text: str, line: int) -> Any:
         return files.parse_json(text, str(path), fault=UsageError, line=line, halves=True)
 
-    text = read_text(path)
+    text = files.read_text(path, fault=UsageError)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if text.lstrip().startswith("["):
         return [(f"row {index}", row) for index, row in enumerate(parse(text, 1))]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion.errors import UsageError
-from lesion.files import named
+from lesion.files import named, read_text
 from lesion.tasks.benchmark import Choice, Hub
-from lesion.tasks.source import SourceRow, identify, read_text
+from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
 PARTS = ("_test", "_dev", "_val")
@@ -82,7 +82,7 @@ class Mmlu(Choice):
 
 def _csv_rows(path: Path) -> Iterator[SourceRow]:
     # Every line break is part of a cell or ends a row as it stands.
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path, fault=UsageError), newline=""), strict=True)
     subject = path.stem
     for part in PARTS:
         subject = subject.removesuffix(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,9 +12,9 @@ from itertools import islice
 from lesion.errors import UsageError
 from lesion.tasks.counterparts import MOST
 from lesion.tasks.generated.family import Generated, Settings, TaskFamily, different, halves
-from lesion.tasks.generated.numbers import integer, spelled
 from lesion.tasks.gold_classes import COPIED, NUMERAL, RESULT, whole
 from lesion.tasks.judges import judge
+from lesion.tasks.judges.notation import WORDS
 from lesion.tasks.query import Option
 from lesion.tasks.task import TRUNCATED, Answer, Item, Verdict
 
@@ -23,6 +24,12 @@ FEWEST = 250
 """At least so many are asked where a half is for calibration; of fewer problems all are asked and all calibrate."""
 MARGIN = 4  # tokens besides the digits: a space, a line break, a sign
 SENTENCE = 16  # tokens more where no solved problem shows the form of an answer
+_ONES, _TENS = (WORDS["numerals"][kind] for kind in ("ones", "tens"))
+# Digits of any script would pass \d; a number of more digits than any answer is none.
+_INTEGER = r"[-−]?\s?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,30})(?![0-9]|[.,][0-9])"
+_NUMBER = re.compile(rf"(?<![0-9.,]){_INTEGER}")
+# The question said again before the answer: "12 + 34 =", "12 plus 34 is".
+_AGAIN = re.compile(r"[0-9]+\s*(?:[-−+*×x]|plus|minus|times)\s*[0-9]+\s*(?:=|is|equals)\s*")
 
 
 @dataclass(frozen=True)
@@ -268,6 +275,43 @@ def _behind(member: str, digits: int, form: str, taken: tuple[Problem, ...], sec
         if problem.second == second and problem.key not in shown[0] and kind.right(problem) not in shown[1]
     )
     return tuple(_written(member, form, problem, taken) for problem in islice(others, MOST))
+
+
+def spelled(number: int) -> str:
+    """A number from 0 to 999,999 in American English: `three hundred forty-six`."""
+    if not 0 <= number < 1_000_000:
+        raise ValueError(f"{number} is not spelled out here")
+    if number >= 1000:
+        rest = f" {spelled(number % 1000)}" if number % 1000 else ""
+        return f"{spelled(number // 1000)} thousand{rest}"
+    if number >= 100:
+        rest = f" {spelled(number % 100)}" if number % 100 else ""
+        return f"{_ONES[number // 100]} hundred{rest}"
+    if number >= 20:
+        return _TENS[number // 10 - 2] + (f"-{_ONES[number % 10]}" if number % 10 else "")
+    return _ONES[number]
+
+
+def integer(text: str, *, complete: bool = True) -> int | None:
+    """The whole number that an answer gives: the one its first line begins with, else the last one there.
+
+    Commas between thousands are read; "4.6" is no whole number. A question that is said again is passed over.
+
+    Args:
+        text: the answer.
+        complete: whether the answer ended itself; else a number at its very end may be cut off and is not read.
+    """
+    body = text.lstrip()
+    line = body.split("\n", 1)[0]
+    if again := _AGAIN.match(line):
+        line = line[again.end() :]
+    numbers = list(_NUMBER.finditer(line))
+    if not numbers:
+        return None
+    chosen = numbers[0] if not line[: numbers[0].start()].strip() else numbers[-1]
+    if not complete and "\n" not in body and chosen.end() == len(line):
+        return None
+    return int(re.sub(r"[,\s]", "", chosen[0]).replace("−", "-"))
 
 
 def verdict(item: Item, answer: Answer) -> Verdict:
