@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from lesion.activations.hidden_states import hidden_states
-from lesion.core.fields import MODELS
+from lesion.core.fields import MODELS, Several
 from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, kind_key
 from lesion.core.result import StudyResult
 from lesion.core.run import Run
-from lesion.core.study_file import OneModel, Questions, Several
+from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Summary
 from lesion.report import wording
 from lesion.report.claims import Claim, rule

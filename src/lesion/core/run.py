@@ -18,20 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lesion.core import inference
 from lesion.core.apart import draw_apart
 from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.estimate import DryRun, Estimating, first_items, of_answers
-from lesion.core.inference import (
-    PendingAnswer,
-    answer_cells,
-    basis,
-    item_digest,
-    load_chosen,
-    pending_cells,
-    prompt_notes,
-    room_notes,
-    rooms,
-)
 from lesion.core.prompt_preflight import refuse_unfit_styles
 from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store
@@ -129,7 +119,7 @@ class Run:
             refuse_unfit_styles(study, chosen, tasks, trust_remote_code=self.trusts_code)
             if waiting := pending(find_source(str(chosen.source), chosen.revision)):
                 self.watcher.note(f"{waiting}.")
-            model = load_chosen(study, chosen, self.make_engine)
+            model = inference.load_chosen(study, chosen, self.make_engine)
         if finite:
             refuse_not_finite(model, chosen.name)
         elif model.not_finite:
@@ -158,7 +148,9 @@ class Run:
         tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
         items = self.drawn(study, tasks) if items is None else items
         asked = {choice.name: _asked(tasks[choice], of_task) for choice, of_task in items.items()}
-        with Store.open(self.folder, shared or basis(study), text or study.to_toml(), self.kind, asked) as store:
+        with Store.open(
+            self.folder, shared or inference.basis(study), text or study.to_toml(), self.kind, asked
+        ) as store:
             if shared is None:
                 self._note_left_out(study, store)
             yield Evaluation(self, study, store, tasks, items)
@@ -208,7 +200,7 @@ def _other_models(study: Questions, store: Store) -> list[str]:
 
 
 def _asked(task: Task, items: Sequence[Item]) -> list[Asked]:
-    return [Asked(item, item_digest(task, item)) for item in items]
+    return [Asked(item, inference.item_digest(task, item)) for item in items]
 
 
 def refuse_scored(tasks: Mapping[TaskChoice, Task], advice: str) -> None:
@@ -222,10 +214,10 @@ class Pending(NamedTuple):
     """Answers that are wanted: how many there are, and those that have not been given, by key."""
 
     total: int
-    cells: dict[str, PendingAnswer]
+    cells: dict[str, inference.PendingAnswer]
 
 
-Answering = Callable[[Engine, Mapping[str, PendingAnswer]], Iterator[list[StoredAnswer]]]
+Answering = Callable[[Engine, Mapping[str, inference.PendingAnswer]], Iterator[list[StoredAnswer]]]
 
 
 @dataclass
@@ -275,16 +267,16 @@ class Evaluation:
         known = {row["name"]: row["metadata"] for row in self.store.models().to_dict("records")}
         return dict(known.get(name) or {})
 
-    def _note_rooms(self, name: str, model: Model, cells: Iterable[PendingAnswer]) -> None:
+    def _note_rooms(self, name: str, model: Model, cells: Iterable[inference.PendingAnswer]) -> None:
         """Say and store where answers may meet the end of the context."""
-        left = rooms(model, cells)
+        left = inference.rooms(model, cells)
         known = self._metadata(name)
         if not left or not known:
             return
         stored = known.get("rooms", {})
         both = {task: min(room, tuple(stored.get(task, room))) for task, room in left.items()}
         self.store.add_model(model.fingerprint, name, {**known, "context": model.context, "rooms": {**stored, **both}})
-        for text in room_notes(name, model.context, both):
+        for text in inference.room_notes(name, model.context, both):
             self._note(text)
 
     def _note(self, text: str) -> None:
@@ -324,7 +316,7 @@ class Evaluation:
         if items is None:
             items = {choice: self.items_of(choice) for choice in tasks}
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
-        cells = pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
+        cells = inference.pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         _refuse_asked_otherwise(self.store, model, cells.values())
         refuse_other_prompts(self.store, model, cells.values())
         texts = {str(BASELINE), *map(str, edits)}
@@ -375,14 +367,14 @@ class Evaluation:
             return
         watcher = self.run.watcher.inner  # what it counts is estimated here
         watcher.begin(title or name, pending.total, pending.total - len(cells), what)
-        for text in prompt_notes(model, cells.values()):
+        for text in inference.prompt_notes(model, cells.values()):
             self._note(text)
         self._note_rooms(name, model, cells.values())
         engine = self.engine(model)
 
-        def answers(part: Mapping[str, PendingAnswer]) -> list[StoredAnswer]:
+        def answers(part: Mapping[str, inference.PendingAnswer]) -> list[StoredAnswer]:
             given: list[StoredAnswer] = []
-            for rows in by(engine, part) if by else answer_cells(engine, model, name, part, self.store):
+            for rows in by(engine, part) if by else inference.answer_cells(engine, model, name, part, self.store):
                 self.evaluated += len(rows)
                 watcher.answered(len(rows))
                 given += rows
@@ -422,7 +414,7 @@ class Evaluation:
         return self.items[choice] if choice in self.items else self.items[plain]
 
 
-def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[PendingAnswer]) -> None:
+def _refuse_asked_otherwise(store: Store, model: Model, cells: Iterable[inference.PendingAnswer]) -> None:
     """Refuse answers that would stand beside others of the same model and task that were asked otherwise."""
     before = store.asked_as(model.fingerprint)
     for name, *now in dict.fromkeys((cell.choice.name, str(cell.decoding), cell.style) for cell in cells):

@@ -13,15 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from lesion.core.database import (
-    FILE,
-    advice,
-    connect_to_read,
-    connect_to_write,
-    create_tables,
-    has_tables,
-    transaction,
-)
+from lesion.core import database
 from lesion.core.differences import differences
 from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
@@ -44,7 +36,7 @@ class Store:
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: FolderLock | None) -> None:
         self.folder = folder
-        self.file = folder / FILE
+        self.file = folder / database.FILE
         self._connection = connection
         self._lock = lock
 
@@ -68,15 +60,15 @@ class Store:
             asked: the items of every task that this study asks, in their order; None: those of the study before.
         """
         folder = Path(folder)
-        file = folder / FILE
+        file = folder / database.FILE
         lock = FolderLock(folder, kind)
         connection: sqlite3.Connection | None = None
         try:
-            with advice(file):
-                connection = connect_to_write(file)
-                if not has_tables(connection):
-                    with transaction(connection):
-                        create_tables(connection)
+            with database.advice(file):
+                connection = database.connect_to_write(file)
+                if not database.has_tables(connection):
+                    with database.transaction(connection):
+                        database.create_tables(connection)
                         made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
                         connection.execute(insertion("study"), with_checksum(basis, storable(study_text), made))
                 stored_basis, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
@@ -84,7 +76,7 @@ class Store:
                 if not unanswered:
                     _refuse_incomparable(folder, basis == stored_basis, stored_text, study_text)
                 store = cls(folder, connection, lock)
-                with transaction(connection):
+                with database.transaction(connection):
                     _take_over(connection, basis, study_text, anew=unanswered)
                     if asked is not None:
                         connection.execute("DELETE FROM asked")
@@ -101,13 +93,13 @@ class Store:
     def read(cls, folder: str | Path) -> Store:
         """Open a store for reading only; works while another process writes, and sees what was committed."""
         folder = Path(folder)
-        with advice(folder / FILE):
-            return cls(folder, connect_to_read(folder / FILE), None)
+        with database.advice(folder / database.FILE):
+            return cls(folder, database.connect_to_read(folder / database.FILE), None)
 
     def close(self) -> None:
         """Let go of the file and of the lock. Doing it twice is doing it once."""
         try:
-            with advice(self.file):
+            with database.advice(self.file):
                 self._connection.close()
         finally:
             if self._lock is not None:
@@ -124,8 +116,7 @@ class Store:
     @property
     def study(self) -> tuple[str, str]:
         """The basis and the TOML text of the latest study of the store."""
-        with advice(self.file):
-            stored_hash, stored_text = self._connection.execute("SELECT hash, text FROM study").fetchone()
+        ((stored_hash, stored_text),) = self._rows("SELECT hash, text FROM study")
         return str(stored_hash), str(stored_text)
 
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
@@ -136,7 +127,7 @@ class Store:
             name: the name as typed.
             metadata: anything JSON can hold: revision, dtype, family, number of blocks; None: those that are known.
         """
-        with advice(self.file), transaction(self._connection):
+        with database.advice(self.file), database.transaction(self._connection):
             text = None if metadata is None else json.dumps(dict(metadata), sort_keys=True)
             self._add_model(fingerprint, storable(name), text)
 
@@ -174,7 +165,7 @@ class Store:
         Call it with all items of a run before asking `keys`: the key of an answer names an item by its id, so
         this is where a data file that changed between two runs is found out.
         """
-        with advice(self.file), transaction(self._connection):
+        with database.advice(self.file), database.transaction(self._connection):
             self._ask(task, items)
 
     def _ask(self, task: str, items: Iterable[Asked]) -> None:
@@ -210,20 +201,14 @@ class Store:
 
     def asked_as(self, model: str) -> dict[str, tuple[str, str]]:
         """How a model was asked until now: decoding and prompt style of the answers to each task."""
-        with advice(self.file):
-            rows = self._connection.execute(
-                "SELECT task, decoding, prompt_style FROM answers WHERE model = ? GROUP BY task", (model,)
-            ).fetchall()
+        rows = self._rows("SELECT task, decoding, prompt_style FROM answers WHERE model = ? GROUP BY task", model)
         return {task: (decoding, style) for task, decoding, style in rows}
 
     def answered(self, model: str) -> dict[tuple[str, str], list[tuple[str, str, str, str]]]:
         """The answers of a model by task and item: key, edit, decoding and prompt style of each."""
-        with advice(self.file):
-            rows = self._connection.execute(
-                "SELECT task, item, key, edit, decoding, prompt_style FROM answers WHERE model = ?", (model,)
-            ).fetchall()
+        query = "SELECT task, item, key, edit, decoding, prompt_style FROM answers WHERE model = ?"
         answers: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {}
-        for task, item, *answer in rows:
+        for task, item, *answer in self._rows(query, model):
             answers.setdefault((task, item), []).append(tuple(answer))
         return answers
 
@@ -239,7 +224,7 @@ class Store:
         # Many rows are of one model and of a few items: each is looked up once.
         models = dict.fromkeys((row.model, storable(row.model_name)) for row in rows)
         items = dict.fromkeys((row.task, row.item, row.question, row.gold, row.group) for row in rows)
-        with advice(self.file), transaction(self._connection):
+        with database.advice(self.file), database.transaction(self._connection):
             for model in models:
                 self._add_model(*model)
             for item in items:
@@ -252,12 +237,10 @@ class Store:
 
     def keys(self) -> set[str]:
         """The keys of all stored answers."""
-        with advice(self.file):
-            return {key for (key,) in self._connection.execute("SELECT key FROM answers")}
+        return {key for (key,) in self._rows("SELECT key FROM answers")}
 
     def __len__(self) -> int:
-        with advice(self.file):
-            return int(self._connection.execute("SELECT count(*) FROM answers").fetchone()[0])
+        return int(self._rows("SELECT count(*) FROM answers")[0][0])
 
     def answers(self, *, model: str | None = None, task: str | None = None) -> pd.DataFrame:
         """The stored answers to the items that the study asks, ordered by model, task, edit and item.
@@ -302,26 +285,21 @@ class Store:
 
     def left_out(self) -> tuple[list[str], dict[str, int]]:
         """What earlier studies asked and the latest does not: tasks, and of tasks that it asks how many items."""
-        with advice(self.file):
-            rows = self._connection.execute(
-                """
-                SELECT i.task, count(*), EXISTS (SELECT 1 FROM asked AS t WHERE t.task = i.task)
-                FROM items AS i LEFT JOIN asked AS q ON q.task = i.task AND q.item = i.item
-                WHERE q.item IS NULL GROUP BY i.task ORDER BY min(i.position)
-                """
-            ).fetchall()
+        rows = self._rows(
+            """
+            SELECT i.task, count(*), EXISTS (SELECT 1 FROM asked AS t WHERE t.task = i.task)
+            FROM items AS i LEFT JOIN asked AS q ON q.task = i.task AND q.item = i.item
+            WHERE q.item IS NULL GROUP BY i.task ORDER BY min(i.position)
+            """
+        )
         # What is made of a task stands beside that task, which is named too.
         rows = [row for row in rows if not row[0].startswith(("gold:", "forbid ", "relation:"))]
         return [task for task, _, asked in rows if not asked], {task: count for task, count, asked in rows if asked}
 
     def edits(self) -> list[str]:
         """The edits under which there are answers to items that the study asks, as text, in alphabetical order."""
-        with advice(self.file):
-            rows = self._connection.execute(
-                "SELECT DISTINCT a.edit FROM answers AS a JOIN asked AS q ON q.task = a.task AND q.item = a.item"
-                " ORDER BY a.edit"
-            ).fetchall()
-        return [edit for (edit,) in rows]
+        query = "SELECT DISTINCT a.edit FROM answers AS a JOIN asked AS q ON q.task = a.task AND q.item = a.item"
+        return [edit for (edit,) in self._rows(f"{query} ORDER BY a.edit")]
 
     def models(self) -> pd.DataFrame:
         """The models in the order in which they were noted: columns fingerprint, name, metadata (a dict)."""
@@ -329,8 +307,12 @@ class Store:
         frame["metadata"] = pd.Series([json.loads(text) for text in frame["metadata"]], dtype=object)
         return frame
 
+    def _rows(self, query: str, *parameters: str) -> list[tuple[Any, ...]]:
+        with database.advice(self.file):
+            return self._connection.execute(query, parameters).fetchall()
+
     def _frame(self, query: str, parameters: Mapping[str, str | None]) -> pd.DataFrame:
-        with advice(self.file):
+        with database.advice(self.file):
             cursor = self._connection.execute(query, dict(parameters))
             rows = cursor.fetchall()
         columns = [description[0] for description in cursor.description]

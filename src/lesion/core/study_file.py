@@ -23,43 +23,7 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
-from lesion.core.fields import (
-    BATCHES,
-    DEVICES,
-    DTYPES,
-    ENGINES,
-    ITEMS,
-    LEVEL_OPTION,
-    LOOP_STOP,
-    MOST_TOKENS,
-    PROMPT_STYLE,
-    SEEDS,
-    STOP,
-    SYSTEM,
-    TASKS,
-    TEMPLATE_ARGUMENTS,
-    THINKING,
-    THINKING_TOKENS,
-    Also,
-    Arguments,
-    BatchSize,
-    Count,
-    Dtype,
-    EngineName,
-    Items,
-    Level,
-    Number,
-    OneOrSeveral,
-    Seed,
-    Several,
-    StopLoops,
-    Stops,
-    Text,
-    Thinking,
-    Whole,
-    printable,
-    table_of,
-)
+from lesion.core import fields
 from lesion.core.options import (
     DECODING,
     EXTENDABLE,
@@ -109,17 +73,17 @@ class Table(BaseModel):
 class ModelChoice(Table):
     """A model of the study: its source as typed, and what differs from the study's defaults."""
 
-    source: Text = Field(description="a hub id, a folder or bundled:NAME")
-    revision: Text | None = Field(default=None, description="a branch, tag or commit")
-    dtype: Dtype | None = None
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    family: Text | None = Field(
+    source: fields.Text = Field(description="a hub id, a folder or bundled:NAME")
+    revision: fields.Text | None = Field(default=None, description="a branch, tag or commit")
+    dtype: fields.Dtype | None = None
+    prompt_style: fields.Text | None = Field(default=None, description="the name of a prompt style")
+    family: fields.Text | None = Field(
         default=None, description="a name that models share which come from one base, for example llama"
     )
-    variant: Text | None = Field(
+    variant: fields.Text | None = Field(
         default=None, description="what the model is in its family: base, instruct, distill, rlvr or any text"
     )
-    parent: Text | None = Field(
+    parent: fields.Text | None = Field(
         default=None, description="what the model was trained from, where that is not the base of its family"
     )
 
@@ -143,20 +107,20 @@ class ModelChoice(Table):
 class TaskChoice(Table):
     """A task of the study: its name as typed, and what differs from the study's defaults."""
 
-    name: Text = Field(description="the name of a task, for example gsm8k or primer:atlas")
-    items: Items | None = None
-    max_new_tokens: Count | None = None
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    stop: Stops | None = Field(default=None, description="a string or a list of strings")
-    forbid: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], OneOrSeveral()] | None = Field(
+    name: fields.Text = Field(description="the name of a task, for example gsm8k or primer:atlas")
+    items: fields.Items | None = None
+    max_new_tokens: fields.Count | None = None
+    prompt_style: fields.Text | None = Field(default=None, description="the name of a prompt style")
+    stop: fields.Stops | None = Field(default=None, description="a string or a list of strings")
+    forbid: Annotated[tuple[Annotated[fields.Whole, Field(ge=0)], ...], fields.OneOrSeveral()] | None = Field(
         default=None,
         description="ids of tokens that no answer begins with: a whole number from 0, or a list of them",
         exclude_if=lambda forbid: forbid is None,
     )
 
 
-OneModel = Annotated[ModelChoice, table_of("source", ModelChoice), Also("lesion.models.load:Model")]
-OneTask = Annotated[TaskChoice, table_of("name", TaskChoice), Also("lesion.tasks.task:Task")]
+OneModel = Annotated[ModelChoice, fields.table_of("source", ModelChoice), fields.Also("lesion.models.load:Model")]
+OneTask = Annotated[TaskChoice, fields.table_of("name", TaskChoice), fields.Also("lesion.tasks.task:Task")]
 
 
 class DecodingPlan(Table):
@@ -166,16 +130,16 @@ class DecodingPlan(Table):
     `lesion.engines.endings`), which is approximate.
     """
 
-    temperature: Annotated[Number, Field(ge=0)] = option(
+    temperature: Annotated[fields.Number, Field(ge=0)] = option(
         0.0, help="Sampling temperature; 0 is greedy.", must="a number from 0", panel=DECODING
     )
-    top_p: Annotated[Number, Field(gt=0, le=1)] = option(
+    top_p: Annotated[fields.Number, Field(gt=0, le=1)] = option(
         1.0, help="Nucleus (top-p) of sampling.", must="a number above 0 and at most 1", panel=DECODING
     )
-    max_new_tokens: Count | None = MOST_TOKENS
-    stop: Stops | None = STOP
-    stop_loops: StopLoops = LOOP_STOP
-    thinking_tokens: Count | None = THINKING_TOKENS
+    max_new_tokens: fields.Count | None = fields.MOST_TOKENS
+    stop: fields.Stops | None = fields.STOP
+    stop_loops: fields.StopLoops = fields.LOOP_STOP
+    thinking_tokens: fields.Count | None = fields.THINKING_TOKENS
 
     @model_validator(mode="after")
     def _samples(self) -> DecodingPlan:
@@ -196,7 +160,7 @@ class StudyFile(Table):
     IDENTITY_PREFIX: ClassVar[str] = "lesion file"
     """What the identity begins with, so that two kinds never share one."""
 
-    name: Annotated[Text, AfterValidator(printable)] = key("study", "a name", identity=NOT_IN_IDENTITY)
+    name: Annotated[fields.Text, AfterValidator(fields.printable)] = key("study", "a name", identity=NOT_IN_IDENTITY)
     title: str | None = key(None, "text", identity=NOT_IN_IDENTITY)
 
     @classmethod
@@ -296,13 +260,13 @@ def variable_keys(kind: object) -> set[str]:
 class ModelStudy(StudyFile):
     """What every study has that runs models: a prompt style, the level of its intervals, batch size and device."""
 
-    prompt_style: Text | None = PROMPT_STYLE
-    thinking: Thinking = THINKING
-    system: Text | None = SYSTEM
-    template_arguments: Arguments | None = TEMPLATE_ARGUMENTS
-    level: Level = LEVEL_OPTION(identity=NOT_IN_IDENTITY)
-    batch_size: BatchSize = BATCHES
-    device: Text = DEVICES
+    prompt_style: fields.Text | None = fields.PROMPT_STYLE
+    thinking: fields.Thinking = fields.THINKING
+    system: fields.Text | None = fields.SYSTEM
+    template_arguments: fields.Arguments | None = fields.TEMPLATE_ARGUMENTS
+    level: fields.Level = fields.LEVEL_OPTION(identity=NOT_IN_IDENTITY)
+    batch_size: fields.BatchSize = fields.BATCHES
+    device: fields.Text = fields.DEVICES
 
     def questions(self) -> Questions:
         """The same as a study that asks these tasks: which items, in which prompt style."""
@@ -320,9 +284,9 @@ class ModelStudy(StudyFile):
 class GreedyStudy(ModelStudy):
     """A study of one task whose answers are decoded greedily."""
 
-    max_new_tokens: Count | None = MOST_TOKENS
-    stop_loops: StopLoops = LOOP_STOP
-    thinking_tokens: Count | None = THINKING_TOKENS
+    max_new_tokens: fields.Count | None = fields.MOST_TOKENS
+    stop_loops: fields.StopLoops = fields.LOOP_STOP
+    thinking_tokens: fields.Count | None = fields.THINKING_TOKENS
 
     @property
     def answering(self) -> dict[str, Any]:
@@ -340,20 +304,22 @@ class Questions(ModelStudy):
 
     IDENTITY_PREFIX: ClassVar[str] = "lesion questions"
 
-    tasks: Several[OneTask] = TASKS(
+    tasks: fields.Several[OneTask] = fields.TASKS(
         help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …"
     )
-    items: Items = ITEMS(100)
-    seed: Seed = SEEDS(help="Random seed: of the draw of items, of sampling, and of all else that is drawn.")
-    apart: Annotated[tuple[Text, ...], OneOrSeveral()] | None = key(
+    items: fields.Items = fields.ITEMS(100)
+    seed: fields.Seed = fields.SEEDS(
+        help="Random seed: of the draw of items, of sampling, and of all else that is drawn."
+    )
+    apart: Annotated[tuple[fields.Text, ...], fields.OneOrSeveral()] | None = key(
         None,
         "study files, or names of shipped studies: no item is drawn that one of them asks, shows, calibrates on or"
         " keeps apart from itself",
         identity=EXTENDABLE,
         exclude_if=lambda apart: apart is None,
     )
-    dtype: Dtype = DTYPES
-    engine: EngineName = ENGINES
+    dtype: fields.Dtype = fields.DTYPES
+    engine: fields.EngineName = fields.ENGINES
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 
     @property

@@ -10,18 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from lesion.errors import LesionError, UsageError
+from lesion.tasks.harness import rules
 from lesion.tasks.harness.library import FEWSHOT_SEED, at_work, seeded
 from lesion.tasks.harness.name import HarnessName
-from lesion.tasks.harness.rules import (
-    choose_filter,
-    choose_metric,
-    digest,
-    fallbacks,
-    filtered,
-    fractions,
-    measured,
-    preferred,
-)
 from lesion.tasks.judges import judge
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
@@ -74,9 +65,9 @@ class Subtask:
                     f"right and wrong answers for a metric or filter."
                 )
             return cls(name, title, task, "", None)
-        rule = choose_filter(task, name)
+        rule = rules.choose_filter(task, name)
         unjudged = cls(name, title, task, "", rule)
-        metric = choose_metric(task, name, lambda: fractions(task, rule, unjudged.golds))
+        metric = rules.choose_metric(task, name, lambda: rules.fractions(task, rule, unjudged.golds))
         if task.OUTPUT_TYPE != "generate_until":
             return cls(name, title, task, metric, rule)
         return cls(name, title, task, metric, rule, *_decoding(task, name, title))
@@ -133,7 +124,7 @@ class Subtask:
     @cached_property
     def rules(self) -> str:
         """A digest of what answers are judged by."""
-        return digest(self.task, self.metric, self.rule) if self.rule is not None else ""
+        return rules.digest(self.task, self.metric, self.rule) if self.rule is not None else ""
 
     def items(self, alone: bool) -> list[Item]:
         """The documents as items; their ids and groups name the task unless it is asked alone."""
@@ -194,7 +185,7 @@ class Subtask:
 
     def chosen(self, item: Item, scores: Sequence[float]) -> str:
         """The text of the choice that the metric takes."""
-        return item.choices[preferred(self.metric, scores, item.choices)]
+        return item.choices[rules.preferred(self.metric, scores, item.choices)]
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right by the filter and the metric."""
@@ -202,10 +193,10 @@ class Subtask:
         if self.kind == "choose":
             return self._judge_scores(item, answer, doc)
         results = self._read(doc, [answer.text])
-        correct = measured(self.task, self.metric, doc, results, self.title)
+        correct = rules.measured(self.task, self.metric, doc, results, self.title)
         flat = [part for result in results for part in (result if isinstance(result, list | tuple) else [result])]
         read = next((part for part in flat if isinstance(part, str)), None)
-        lost = read is None or not read.strip() or read in fallbacks(self.rule)
+        lost = read is None or not read.strip() or read in rules.fallbacks(self.rule)
         return Verdict(correct, None if lost else read)
 
     def _judge_scores(self, item: Item, answer: Answer, doc: Any) -> Verdict:
@@ -220,14 +211,14 @@ class Subtask:
         results = self._read(doc, list(zip(answer.scores, greedy, strict=True)))
         if "acc_mutual_info" in self.task.aggregation():
             results += [(0.0, False)] * len(results)  # another metric, which is not looked at, wants them
-        correct = measured(self.task, self.metric, doc, results, self.title)
+        correct = rules.measured(self.task, self.metric, doc, results, self.title)
         if self.task.OUTPUT_TYPE == "loglikelihood":
             return Verdict(correct, item.gold if correct else "")
         return Verdict(correct, answer.text)
 
     def _read(self, doc: Any, replies: Sequence[Any]) -> list[Any]:
         try:
-            return filtered(self.rule, doc, replies)
+            return rules.filtered(self.rule, doc, replies)
         except Exception as error:
             raise LesionError(
                 f"The filter {self.rule.name} of {self.title} failed on an answer ({type(error).__name__}: {error}); "
