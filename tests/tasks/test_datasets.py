@@ -44,7 +44,8 @@ def test_a_file_of_another_form_is_told(tmp_path, name, row, says):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("", "is empty"), ("{}\nno", "line 2: this is not JSON"), ("3", "this is a number")]
+    ("text", "says"),
+    [("", "is empty"), ("{}\nno", "line 2: this is not JSON"), ("3", "not a JSON object but a number")],
 )
 def test_a_broken_file_is_told(tmp_path, text, says):
     path = tmp_path / "x.jsonl"

@@ -13,8 +13,10 @@ from typing import ClassVar
 from lesion import files
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
+from lesion.tasks.field_values import plain
 from lesion.tasks.judges import judge
-from lesion.tasks.source import SourceRow, hub_rows, local_rows, whole
+from lesion.tasks.question_files import read_rows
+from lesion.tasks.source import SourceRow, hub_rows, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 NEXT_QUESTION = ("\nQuestion:", "\nQ:", "\nProblem:", "\nUser:", "\nHuman:")
@@ -120,8 +122,11 @@ class Benchmark(ABC):
         return [files.existing(path)]
 
     def rows(self, file: Path) -> Iterable[SourceRow]:
-        """The rows of a local file."""
-        return (SourceRow(fields, f"{file}, row {index}") for index, fields in enumerate(local_rows(file)))
+        """The rows of a local file: Parquet; or JSON, one object, a list of them, or one a line."""
+        rows = read_rows(file)
+        if not rows:
+            raise UsageError(f"{file} is empty; a task needs at least one item.")
+        return (SourceRow(plain(row.fields), f"{file}, row {index}") for index, (_, row) in enumerate(rows))
 
     def evaluated(self) -> Iterable[Item]:
         """The items that are evaluated without a path."""

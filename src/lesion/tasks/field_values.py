@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import re
 import string
@@ -74,6 +75,15 @@ def field_value(value: Any, name: str, where: str, *, floats: Callable[[float], 
         return Number(written or plain)
     except ValueError:  # thousands of digits
         raise UsageError(f"{where}: '{name}' is a number of thousands of digits; give it as a text.") from None
+
+
+def plain(value: Any) -> Any:
+    """What stands in a row with its numbers as Python's, not as they were written."""
+    if isinstance(value, Number):
+        return json.loads(value)
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
 
 
 def is_missing(value: Any) -> bool:

@@ -114,7 +114,7 @@ def _parse(text: str, file: str, line: int, where: str) -> Any:
 
 def _object(value: Any, where: str) -> Fields:
     if not isinstance(value, dict):
-        raise UsageError(f"{where}: this is not a JSON object; an item looks like {EXAMPLE}.")
+        raise UsageError(f"{where}: this is not a JSON object but {files.kind(value)}; an item looks like {EXAMPLE}.")
     return value
 
 

@@ -1,19 +1,16 @@
-"""Where rows of a data set come from: a local JSON Lines, JSON or Parquet file, or the Hugging Face hub."""
+"""Rows of a data set, and where they come from: the Hugging Face hub; `question_files` reads those of local files."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from lesion import files
 from lesion.errors import LesionError, UsageError
 from lesion.plain import short
 
@@ -73,20 +70,6 @@ class SourceRow:
         return UsageError(f"{self.where}: {what}")
 
 
-def local_rows(path: str | Path) -> list[Fields]:
-    """The rows of a local file: Parquet; or JSON, one object, a list of them, or one a line."""
-    path = files.existing(path)
-    rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
-    if not rows:
-        raise UsageError(f"{path} is empty; a task needs at least one item.")
-    for place, row in rows:
-        if not isinstance(row, dict):
-            raise UsageError(
-                f"{path}, {place}: this is {files.kind(row)}, not a JSON object {{…}} with the item's fields."
-            )
-    return [row for _, row in rows]
-
-
 def hub_rows(task: str, repository: str, subset: str | None, split: str) -> list[Fields]:
     """The rows of one split of a data set on the hub, or in the local cache of `datasets`; the task is for advice."""
     import datasets
@@ -125,30 +108,3 @@ def identify(question: str, index: int) -> str:
     changed, and the same data set has the same ids from the hub and from a file.
     """
     return f"{index}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
-
-
-def _parquet(path: Path) -> list[tuple[str, Any]]:
-    import pandas
-
-    try:
-        # JSON turns numpy arrays in the cells into lists
-        rows = json.loads(pandas.read_parquet(path).to_json(orient="records", force_ascii=False))
-    except Exception as error:  # pyarrow has many ways to say that a file is damaged
-        raise UsageError(f"{path} cannot be read as Parquet: {files.reason(error)}.") from error
-    return [(f"row {index}", row) for index, row in enumerate(rows)]
-
-
-def _json(path: Path) -> list[tuple[str, Any]]:
-    """The values of a file, each with its place in it."""
-
-    def parse(text: str, line: int) -> Any:
-        return files.parse_json(text, str(path), fault=UsageError, line=line, halves=True)
-
-    text = files.read_text(path, fault=UsageError)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if text.lstrip().startswith("["):
-        return [(f"row {index}", row) for index, row in enumerate(parse(text, 1))]
-    try:
-        return [("row 0", parse(text, 1))]
-    except UsageError:  # one object a line, or not JSON, which is reported with its line
-        return [(f"line {number}", parse(line, number)) for number, line in lines]
