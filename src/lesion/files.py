@@ -28,6 +28,8 @@ SUMMARY_BYTES = 1 << 30
 """The largest summary or other file that `lesion` wrote, 1 GiB."""
 DATA_BYTES = 4 << 30
 """The largest file of a data set, 4 GiB."""
+CACHE = "LESION_CACHE"
+"""Names the folder in which lesion keeps what it can make again."""
 
 Fault = type[LesionError]
 _HALF = re.compile("[\ud800-\udfff]")
@@ -90,6 +92,14 @@ def existing(path: str | Path, what: str = "path") -> Path:
     return file
 
 
+def cache_folder(name: str = "") -> Path:
+    """A folder for one kind of file, which need not exist: in `LESION_CACHE`, or in the user's `.cache/lesion`."""
+    given = os.environ.get(CACHE)
+    if given:
+        return named(given, CACHE) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lesion" / name
+
+
 def reason(error: BaseException) -> str:
     """Why something could not be read or written, for the end of a sentence; what to do too where that is known."""
     if isinstance(error, OSError) and error.errno is not None:
@@ -138,7 +148,11 @@ def _refuse_unordinary(handle: int, path: Path, limit: int, fault: Fault) -> Non
 
 def read_text(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionError) -> str:
     """The text of a UTF-8 file, a byte order mark removed."""
-    data = read_bytes(path, limit=limit, fault=fault)
+    return decoded(read_bytes(path, limit=limit, fault=fault), path, fault)
+
+
+def decoded(data: bytes, path: Path, fault: Fault) -> str:
+    """The text of a file's bytes."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -8,12 +8,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
-from lesion.cache import cache_folder
 from lesion.edits import spectra as kept
 from lesion.edits.edit import Truncate
 from lesion.edits.spectra import SMALLEST, Spectra, decompose, spectra
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
+from lesion.files import cache_folder
 
 # Just large enough to be worth a file.
 SHAPE = (SMALLEST, SMALLEST + 8)

@@ -24,8 +24,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from lesion.atomic import replace
-from lesion.cache import cache_folder
 from lesion.errors import LesionError, UsageError
+from lesion.files import cache_folder
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lesion.atomic import alive
-from lesion.cache import cache_folder
 from lesion.errors import LesionError
-from lesion.files import reason
+from lesion.files import cache_folder, reason
 from lesion.models.gguf import Header, read_header
 from lesion.models.gguf_settings import complete, refuse_unread
 from lesion.models.source import Source, explained, refuse_unsuited

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from lesion.atomic import replace
-from lesion.cache import cache_folder
+from lesion.files import cache_folder
 from lesion.plain import layout
 from lesion.report import theme
 

@@ -44,11 +44,7 @@ def read_rows(path: Path) -> list[tuple[int, SourceRow]]:
     ending = Path(path.name.lower().removesuffix(_PACKED)).suffix
     if ending == ".parquet":
         return _parquet(data, str(path))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8.") from error
+    text = files.decoded(data, path, UsageError)
     return list(_csv(text, str(path), ending) if ending in (".csv", ".tsv") else json_rows(text, str(path)))
 
 

@@ -11,7 +11,7 @@ from lesion.tasks.judges.expressions import rational
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.judge import math
 from lesion.tasks.judges.meanings import Scalar
-from lesion.tasks.judges.numerals import EXPONENT, LONGEST
+from lesion.tasks.judges.notation import EXPONENT, LONGEST
 
 INTEGERS = st.integers(0, 10**15)
 

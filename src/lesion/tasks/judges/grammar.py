@@ -22,8 +22,7 @@ from lesion.tasks.judges.meanings import (
     united,
     without,
 )
-from lesion.tasks.judges.notation import WORDS, plain, tokens
-from lesion.tasks.judges.numerals import LONGEST
+from lesion.tasks.judges.notation import LONGEST, WORDS, plain, tokens
 from lesion.tasks.judges.terms import SHORT, Terms, only_node
 from lesion.tasks.judges.units import SCALES, is_unit, size
 

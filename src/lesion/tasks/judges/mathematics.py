@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from lesion.tasks.judges.deadline import within
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value, variants
-from lesion.tasks.judges.notation import typed
-from lesion.tasks.judges.reading import LONGEST, TAIL, candidates, dressed_off, heads, sentence, value_in
+from lesion.tasks.judges.notation import LONGEST, typed
+from lesion.tasks.judges.reading import TAIL, candidates, dressed_off, heads, sentence, value_in
 from lesion.tasks.judges.values import as_text, same_value
 from lesion.tasks.task import Verdict
 

@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from lesion.tasks.judges import statements
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value
-from lesion.tasks.judges.notation import plain
+from lesion.tasks.judges.notation import LONGEST, plain
 from lesion.tasks.judges.values import roughly_same
-
-LONGEST = 500
-"""Characters of an answer that are still read."""
 
 TAIL = 20_000
 """Characters at the end of a text in which an answer is looked for."""

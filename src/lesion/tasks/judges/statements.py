@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lesion.tasks.judges.grammar import readings
-from lesion.tasks.judges.numerals import (
+from lesion.tasks.judges.notation import (
     BASE,
     COMPOUND,
     CURRENCY,

@@ -35,8 +35,7 @@ from lesion.tasks.judges.meanings import (
     Word,
     as_region,
 )
-from lesion.tasks.judges.notation import WORDS, plain
-from lesion.tasks.judges.numerals import EXPONENT
+from lesion.tasks.judges.notation import EXPONENT, WORDS, plain
 from lesion.tasks.judges.regions import same_region, solved, together
 from lesion.tasks.judges.units import size
 
