@@ -40,32 +40,22 @@ FolderName = Annotated[Text, Also("pathlib:Path"), Also("lesion.core.result:Stud
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-# The default is kept as None, which is no part of the identity of a study.
+
+
+def none_for(word: str | int, given: Any) -> BeforeValidator:
+    """A word for the default is kept as None, which is no part of the identity of a study; `given` may be given."""
+    return BeforeValidator(
+        lambda value: None if type(value) is type(word) and value == word else value, json_schema_input_type=given
+    )
+
+
 EngineName = Annotated[
     Literal["vllm"] | None,
-    BeforeValidator(
-        lambda value: None if value == "transformers" else value,
-        json_schema_input_type=Literal["transformers", "vllm"] | None,
-    ),
+    none_for("transformers", Literal["transformers", "vllm"] | None),
     Also("lesion.engines.config:EngineChoice"),
 ]
-# 0 is kept as None, which is no part of the identity of a study.
-StopLoops = Annotated[
-    Annotated[Whole, Field(ge=2)] | None,
-    BeforeValidator(
-        lambda value: None if type(value) is int and value == 0 else value,
-        json_schema_input_type=Annotated[int, Field(ge=0)] | None,
-    ),
-]
-
-# `auto` is kept as None, which is no part of the identity of a study.
-Thinking = Annotated[
-    Literal["on", "off"] | None,
-    BeforeValidator(
-        lambda value: None if value == "auto" else value,
-        json_schema_input_type=Literal["on", "off", "auto"] | None,
-    ),
-]
+StopLoops = Annotated[Annotated[Whole, Field(ge=2)] | None, none_for(0, Annotated[int, Field(ge=0)] | None)]
+Thinking = Annotated[Literal["on", "off"] | None, none_for("auto", Literal["on", "off", "auto"] | None)]
 
 Count = Annotated[Whole, Field(ge=1, description="a whole number from 1")]
 Items = Annotated[Count | Literal["all"], Field(description="a whole number from 1, or all")]

@@ -22,10 +22,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import bdtr, gammaln
+from scipy.special import bdtr, bdtrc, gammaln
 from scipy.stats import beta, binom
 
 from lesion.errors import LesionError, UsageError
@@ -87,7 +88,7 @@ def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> floa
         return p_down_to_chance(
             counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "critical"
         )
-    return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
+    return exact_p(counts.lost, counts.retained, counts.won, 1.0 - share, 1)
 
 
 def check_counts(counts: Pairs, share: float, chance: float = 0.0) -> None:
@@ -101,16 +102,24 @@ def check_counts(counts: Pairs, share: float, chance: float = 0.0) -> None:
 
 
 @lru_cache(maxsize=65536)
-def _p(lost: int, retained: int, won: int, kept: float) -> float:
-    if kept * (lost + retained) <= retained + won + TIED:
+def exact_p(lost: int, retained: int, won: int, kept: float, sign: Literal[1, -1]) -> float:
+    """p of a loss of at most 1 − kept where `sign` is 1, of at least that where it is −1, without guessing."""
+    if sign * (kept * (lost + retained) - retained - won) <= TIED:
         return 1.0
     m = lost + retained + won
     statistic = float(score(np.array([lost]), np.array([retained]), np.array([won]), kept)[0])
-    most = _most_retained(m, statistic, kept)
-    return largest(lambda angles: _chances(m, most, angles, kept), m)
+    wins = np.arange((int(m * kept / (1 + kept)) if sign > 0 else m) + 1)
+
+    def reached(held: Int[np.ndarray, " won"]) -> Bool[np.ndarray, " won"]:
+        return np.asarray(score(m - wins - held, held, wins, kept) - statistic >= -sign * TIED)
+
+    most = _most_retained(m, wins, reached)
+    if sign > 0:
+        most = most[most >= 0]
+    return _largest(lambda angles: _chances(m, most, angles, kept, sign), m)
 
 
-def largest(chances: Callable[[Float[np.ndarray, " grid"]], Float[np.ndarray, " grid"]], items: int) -> float:
+def _largest(chances: Callable[[Float[np.ndarray, " grid"]], Float[np.ndarray, " grid"]], items: int) -> float:
     """The largest of chances over the unknown q, given as angles: q in 0 … kept / (1 + kept) as its sin² times that.
 
     A grid that is finer the more items there are, refined about its three best places.
@@ -154,24 +163,15 @@ def score(
     return np.asarray((kept * (lost + retained) - retained - won) / np.sqrt(variance))
 
 
-def _most_retained(m: int, statistic: float, kept: float) -> Int[np.ndarray, " won"]:
-    """[won = 0…] the most retained items of m with which the score still reaches `statistic`; none: left out.
-
-    The score falls as retained or won items replace lost ones, so bisection finds them and the first miss is the last.
-    """
-    won = np.arange(int(m * kept / (1 + kept)) + 1)
-    most = most_retained(m, won, lambda retained: score(m - won - retained, retained, won, kept) >= statistic - TIED)
-    return most[most >= 0]
-
-
-def most_retained(
+def _most_retained(
     m: int,
     won: Int[np.ndarray, " won"],
     reached: Callable[[Int[np.ndarray, " won"]], Bool[np.ndarray, " won"]],
 ) -> Int[np.ndarray, " won"]:
     """The most retained of m items, for each number won, with which a score is reached; −1 where none is.
 
-    `reached` says so of numbers retained; it is true up to some number and false beyond it.
+    `reached` says so of numbers retained; it is true up to some number and false beyond it, since the score falls as
+    retained or won items replace lost ones.
     """
     low, high = np.full(len(won), -1), m - won
     while (low < high).any():
@@ -183,17 +183,18 @@ def most_retained(
 
 
 def _chances(
-    m: int, most: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
+    m: int, most: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float, sign: int
 ) -> Float[np.ndarray, " grid"]:
-    """Chance that a score is in the tail `most`, at q = kept / (1 + kept) · sin² of every angle."""
+    """Chance of up to `most` retained items (`sign` −1: of more), at q = kept / (1 + kept) · sin² of every angle."""
     won = np.arange(len(most))
-    weights, retained = edge(m, won, angles, kept)
+    weights, retained = _edge(m, won, angles, kept)
     # SciPy's bdtr takes whole trials as integers.
-    tails = bdtr(most.astype(np.float64), (m - won).astype(np.int64), retained)
+    counts = np.maximum(most, 0).astype(np.float64), (m - won).astype(np.int64), retained
+    tails = bdtr(*counts) if sign > 0 else np.where(most < 0, 1.0, bdtrc(*counts))
     return np.asarray((weights * tails).sum(axis=1))
 
 
-def edge(
+def _edge(
     m: int, won: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
 ) -> tuple[Float[np.ndarray, "grid won"], Float[np.ndarray, "grid 1"]]:
     """Chances at the edge of the hypothesis: of so many of m items won, and that one of the others is retained."""

@@ -8,13 +8,7 @@ Blackwelder 2002). Where the baseline has few items right it cannot be rejected.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-import numpy as np
-from jaxtyping import Float, Int
-from scipy.special import bdtrc
-
-from lesion.statistics.critical import TIED, Pairs, check_counts, edge, largest, most_retained, score
+from lesion.statistics.critical import Pairs, check_counts, exact_p
 from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA
 
@@ -35,28 +29,7 @@ def p_spared(counts: Pairs, share: float = SPARED, chance: float = 0.0) -> float
     check_counts(counts, share, chance)
     if chance > 0:
         return p_down_to_chance(counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "spared")
-    return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
-
-
-@lru_cache(maxsize=65536)
-def _p(lost: int, retained: int, won: int, kept: float) -> float:
-    if kept * (lost + retained) >= retained + won - TIED:
-        return 1.0
-    m = lost + retained + won
-    statistic = float(score(np.array([lost]), np.array([retained]), np.array([won]), kept)[0])
-    wins = np.arange(m + 1)
-    above = most_retained(m, wins, lambda held: score(m - wins - held, held, wins, kept) > statistic + TIED)
-    return largest(lambda angles: _chances(m, above, angles, kept), m)
-
-
-def _chances(
-    m: int, above: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
-) -> Float[np.ndarray, " grid"]:
-    """Chance that a score is not larger, which it is up to `above` retained items, at the q of every angle."""
-    won = np.arange(m + 1)
-    weights, retained = edge(m, won, angles, kept)
-    beyond = bdtrc(np.maximum(above, 0).astype(np.float64), (m - won).astype(np.int64), retained)
-    return np.asarray((weights * np.where(above < 0, 1.0, beyond)).sum(axis=1))
+    return exact_p(counts.lost, counts.retained, counts.won, 1.0 - share, -1)
 
 
 def rule(share: float = SPARED, alpha: float = ALPHA) -> str:
