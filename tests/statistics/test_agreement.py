@@ -190,8 +190,6 @@ def test_some_layers_of_a_profile_have_a_reliability_of_their_own():
 def test_profiles_of_other_layers_are_not_compared():
     with pytest.raises(LesionError, match="over the same layers"):
         agreement(of(STEEP), of(STEEP).at((0, 1, 2)))
-    with pytest.raises(LesionError, match="needs 4 rows"):
-        profile(np.ones((3, 5), bool), range(3), 0)
 
 
 @pytest.mark.parametrize(

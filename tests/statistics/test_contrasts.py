@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp, ttest_rel
 
-from lesion.errors import LesionError
 from lesion.statistics.contrasts import (
     beyond_random,
     difference_of_drops,
@@ -84,13 +83,11 @@ def test_the_interval_of_a_paired_difference_of_drops_covers_as_often_as_it_says
     assert 0.93 <= held / tries <= 0.98
 
 
-def test_a_paired_difference_of_equal_drops_has_width_and_needs_the_same_items():
+def test_a_paired_difference_of_equal_drops_has_width():
     right, wrong = np.ones(10, dtype=bool), np.zeros(10, dtype=bool)
     found = paired_difference_of_drops(np.stack([right, wrong]), np.stack([right, wrong]))
     assert found.value == 0
     assert found.low < -0.1 < 0.1 < found.high
-    with pytest.raises(LesionError, match="on the same items; got 10 and 9"):
-        paired_difference_of_drops(np.stack([right, wrong]), np.stack([right[:9], wrong[:9]]))
 
 
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=20).filter(lambda values: len(set(values)) > 1))
@@ -165,14 +162,6 @@ def test_the_interval_beyond_random_covers_what_other_items_and_draws_would_give
         found = beyond_random(edited, random)
         held += found.low <= truth <= found.high
     assert held / tries >= 0.93
-
-
-@pytest.mark.parametrize(
-    "random", [np.zeros((0, 3), dtype=bool), np.zeros((2, 4), dtype=bool)], ids=["no draws", "other items"]
-)
-def test_random_controls_on_other_items_or_none_at_all_are_refused(random):
-    with pytest.raises(LesionError, match="same items, at least one, and at least one draw"):
-        beyond_random(np.zeros(3, dtype=bool), random)
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss_over_all_tokens_together():
@@ -255,8 +244,3 @@ def test_a_stretch_without_a_finite_score_makes_the_perplexity_infinite(broken):
 def test_one_stretch_alone_says_nothing_of_its_spread():
     found = perplexity(np.array([-20.0]), np.array([10]))
     assert (found.value, found.low, found.high) == (pytest.approx(math.exp(2)), 0, math.inf)
-
-
-def test_a_perplexity_of_no_token_is_refused():
-    with pytest.raises(LesionError, match="at least one token"):
-        perplexity(np.zeros(2), np.zeros(2, dtype=np.int64))

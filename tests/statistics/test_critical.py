@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, multinomial
 
-from lesion.errors import LesionError, UsageError
 from lesion.statistics.critical import (
     Pairs,
     critical,
@@ -151,12 +150,3 @@ def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_
     assert "whatever the number of items" in out_of_reach("a model", "a task", 0, 200, 8)
     assert out_of_reach("a model", "a task", 13, 200, 8) is None
     assert "(1 place is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
-
-
-def test_what_is_no_share_and_counts_below_zero_are_refused():
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        p_critical(Pairs(1, 1, 1), 1.0)
-    with pytest.raises(LesionError, match="negative"):
-        p_critical(Pairs(-1, 1, 1))
-    with pytest.raises(LesionError, match="same items"):
-        pairs(np.zeros(2, dtype=bool), np.zeros(3, dtype=bool))

@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom, multinomial
 
-from lesion.errors import UsageError
 from lesion.statistics.critical import (
     Pairs,
     critical_cells,
@@ -108,12 +107,6 @@ def test_a_baseline_that_only_guesses_loses_and_keeps_nothing():
         assert p_spared(Pairs(0, right, 0, 50 - right), chance=0.25) == 1.0
     assert above_chance(0, 10, 0.0)
     assert above_chance(20, 50, 0.25) == (binom.sf(19, 50, 0.25) <= 0.05)
-
-
-def test_what_is_no_chance_is_refused():
-    for chance in (-0.1, 1.0):
-        with pytest.raises(UsageError, match="guessing"):
-            p_critical(Pairs(5, 1, 0), chance=chance)
 
 
 def test_the_smallest_p_is_that_beyond_the_confidence_region():

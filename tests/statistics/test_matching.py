@@ -5,7 +5,6 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from lesion.errors import LesionError
 from lesion.statistics.matching import matched
 
 
@@ -33,8 +32,3 @@ def test_what_is_not_finite_has_no_partner_and_no_overlap_is_no_pair():
     assert matched(np.array([np.nan, -np.inf, 1.0]), np.array([1.0, np.nan]), 0.0).tolist() == [[2, 0]]
     assert matched(np.array([0.0]), np.array([5.0]), 1.0).shape == (0, 2)
     assert matched(np.array([]), np.array([5.0]), 1.0).shape == (0, 2)
-
-
-def test_a_caliper_is_a_number_from_0():
-    with pytest.raises(LesionError, match="caliper"):
-        matched(np.zeros(1), np.zeros(1), -1.0)

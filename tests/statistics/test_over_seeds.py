@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lesion.errors import LesionError
 from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import paired_drop
 
@@ -89,13 +88,6 @@ def test_where_nothing_differs_the_interval_still_has_width():
     assert found.value == 0
     assert (found.low, found.high) == pytest.approx((pair.low, pair.high))
     assert found.low < 0 < found.high
-
-
-def test_sides_of_another_shape_and_empty_ones_are_refused():
-    with pytest.raises(LesionError, match="the same seeds and items"):
-        crossed(np.ones((2, 5), dtype=bool), np.ones((2, 4), dtype=bool))
-    with pytest.raises(LesionError, match="at least one"):
-        crossed(np.ones((0, 5), dtype=bool), np.ones((0, 5), dtype=bool))
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.errors import LesionError, UsageError
 from lesion.statistics.bets import SHARES, lower_limit
 from lesion.statistics.sequential import evidence, log_e_values, within_effect
 
@@ -118,25 +117,6 @@ def test_without_a_single_difference_some_35_items_are_enough_and_fewer_of_a_sma
     # No way of betting against 0.1 makes more than 1/0.9 of a pair without a difference: log 20 / log (1/0.9) is 28.4.
     assert 29 <= enough(1000) <= enough(None) <= 40
     assert enough(200) < enough(1000)
-
-
-@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 2.0, math.nan])
-def test_an_effect_or_level_outside_0_to_1_is_refused(wrong):
-    pair = np.array([True]), np.array([False])
-    with pytest.raises(UsageError, match=r"effect lies between 0 and 1, for example 0\.1"):
-        evidence(*pair, wrong, 0.05)
-    with pytest.raises(UsageError, match=r"level lies between 0 and 1, for example 0\.05"):
-        evidence(*pair, 0.1, wrong)
-
-
-def test_pairs_need_both_sides_and_fit_their_population():
-    three, four = np.ones(3, dtype=bool), np.ones(4, dtype=bool)
-    with pytest.raises(LesionError, match="3 answers and the edit 4"):
-        evidence(three, four, 0.1, 0.05)
-    with pytest.raises(LesionError, match="at least one"):
-        evidence(three[:0], four[:0], 0.1, 0.05)
-    with pytest.raises(LesionError, match="4 items cannot be drawn from a population of 3"):
-        evidence(four, four, 0.1, 0.05, 3)
 
 
 @settings(deadline=None, max_examples=20)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import f as fisher
 from scipy.stats import ttest_1samp
 
-from lesion.errors import UsageError
 from lesion.statistics.shape import detectable, lack_of_fit, shape
 
 LAYERS = range(1, 9)
@@ -211,25 +210,3 @@ def test_exact_lines_are_lines_and_one_run_tests_nothing():
     assert one.departure is None
     assert one.step.layer == 3.5
     assert all(math.isnan(value) for value in (one.line.p, one.step.p, one.step.low, one.share))
-
-
-@pytest.mark.parametrize(
-    ("layers", "values", "match"),
-    [
-        ([0, 1, 2, 3], np.zeros((1, 4)), "at least 5"),
-        ([0, 1, 1, 3, 4], np.zeros((1, 5)), "rise"),
-        (range(5), np.zeros((0, 5)), "at least one"),
-        (range(5), np.zeros((2, 6)), r"\[runs, 5\]"),
-        (range(5), np.full((1, 5), np.nan), "not finite"),
-    ],
-)
-def test_what_cannot_be_fitted_is_an_error(layers, values, match):
-    with pytest.raises(UsageError, match=match):
-        shape(layers, values)
-
-
-def test_a_level_or_draws_outside_their_range_are_errors():
-    with pytest.raises(UsageError, match="level"):
-        shape(range(5), np.zeros((1, 5)), level=1.0)
-    with pytest.raises(UsageError, match="0 draws"):
-        shape(range(5), np.zeros((1, 5)), draws=0)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multinomial
 
-from lesion.errors import UsageError
 from lesion.statistics.critical import Pairs, score
 from lesion.statistics.spared import p_spared
 
@@ -59,12 +58,6 @@ def test_much_that_is_lost_is_not_spared_and_no_item_says_nothing():
     assert p_spared(Pairs(25, 75, 0)) == 1.0
     assert p_spared(Pairs(0, 0, 0)) == 1.0
     assert p_spared(Pairs(5, 95, 5)) < 1e-4
-
-
-@pytest.mark.parametrize(("counts", "share"), [(Pairs(1, 1, 1), 0.0), (Pairs(1, 1, 1), 1.0)])
-def test_a_share_outside_of_0_and_1_is_refused(counts, share):
-    with pytest.raises(UsageError):
-        p_spared(counts, share)
 
 
 @pytest.mark.parametrize(("lost", "right"), [(0, 30), (1, 40), (3, 50)])

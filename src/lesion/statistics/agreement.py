@@ -119,10 +119,6 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
 
     Profiles over the same items under the same seed are resampled together.
     """
-    if len(right) != len(layers) + 1 or right.shape[1] == 0:
-        raise LesionError(
-            f"A profile of {len(layers)} layers needs {len(layers) + 1} rows of at least one item; got {right.shape}."
-        )
     items = right.shape[1]
     lost = right[0].astype(np.float64) - right[1:].astype(np.float64)
     # Counts of items are whole numbers, so ties are exact; they are divided last.

@@ -22,7 +22,6 @@ from jaxtyping import Float, Int
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from lesion.errors import LesionError
 from lesion.statistics.paired import Contrast
 
 
@@ -65,8 +64,6 @@ def clustered(
     Returns:
         None where it cannot be computed: fewer than two clusters, or differences that are all equal.
     """
-    if len(clusters) != differences.size:
-        raise LesionError(f"Every item has one cluster; got {differences.size} items and {len(clusters)} clusters.")
     members = numbered(clusters)
     n, count = differences.size, int(members.max(initial=-1)) + 1
     if count < 2 or float(np.ptp(differences)) == 0.0:

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import bdtr, bdtrc, gammaln
 from scipy.stats import beta, binom
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA, holm
 
@@ -62,10 +62,7 @@ class Pairs:
 def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:
     """Count the pairs of one edit on one task; both rows are [items], whether each is right, in the same order."""
     if baseline.shape != edited.shape:
-        raise LesionError(
-            f"Pairs need the same items on both sides; the baseline has {baseline.size} answers and the edit"
-            f" {edited.size}."
-        )
+        raise LesionError(f"Pairs are of the same items; the baseline has {baseline.size} and the edit {edited.size}.")
     counts = (baseline & ~edited, baseline & edited, ~baseline & edited, ~baseline & ~edited)
     return Pairs(*(int(np.count_nonzero(each)) for each in counts))
 
@@ -83,22 +80,11 @@ def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> floa
         number of items that either model has right); 1 where the observed loss is no larger than the share, and where
         the baseline is not shown to be above chance.
     """
-    check_counts(counts, share, chance)
     if chance > 0:
         return p_down_to_chance(
             counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "critical"
         )
     return exact_p(counts.lost, counts.retained, counts.won, 1.0 - share, 1)
-
-
-def check_counts(counts: Pairs, share: float, chance: float = 0.0) -> None:
-    """Refuse what is no share, no chance or no counts."""
-    if not 0.0 <= chance < 1.0:
-        raise UsageError(f"The accuracy of guessing is at least 0 and below 1, not {chance:g}.")
-    if not 0.0 < share < 1.0:
-        raise UsageError(f"The share of the accuracy that is lost lies between 0 and 1, not {share:g}.")
-    if min(counts.lost, counts.retained, counts.won, counts.neither) < 0:
-        raise LesionError(f"Counts of pairs cannot be negative; got {counts}.")
 
 
 @lru_cache(maxsize=65536)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lesion.errors import LesionError
-
 DRAWS = 2000
 
 
@@ -62,7 +60,7 @@ def half_dose(
 
 def half_dose_interval(
     baseline: Bool[np.ndarray, " items"],
-    edited: Bool[np.ndarray, "factors same_items"],
+    edited: Bool[np.ndarray, "factors items"],
     factors: Sequence[float],
     level: float,
     seed: int,
@@ -80,11 +78,6 @@ def half_dose_interval(
         draws: how many.
         chance: accuracy of guessing.
     """
-    if edited.shape != (len(factors), baseline.size) or edited.size == 0:
-        raise LesionError(
-            f"A half dose needs the same items under every factor, at least one of each; got {baseline.size} items and"
-            f" {len(factors)} factors for answers of the shape {edited.shape}."
-        )
     items = baseline.size
     weights = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), draws)
     right = weights @ np.vstack([baseline, edited]).T.astype(np.float64) / items

@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import t as student
 
-from lesion.errors import LesionError
 from lesion.statistics.contrasts import mean, mean_p
 from lesion.statistics.paired import Contrast, paired_drop, sign_flip_exact
 
 Values = Bool[np.ndarray, " items"] | Float[np.ndarray, " items"]
-Several = Bool[np.ndarray, "places same_items"] | Float[np.ndarray, "places same_items"]
+Several = Bool[np.ndarray, "places items"] | Float[np.ndarray, "places items"]
 
 
 def drop(baseline: Values, edited: Values, level: float = 0.95) -> Contrast:
@@ -68,8 +67,6 @@ def beyond_sum_p(baseline: Values, alone: Several, together: Values) -> float:
 
 
 def _contrasts(baseline: Values, alone: Several, together: Values) -> Float[np.ndarray, " items"]:
-    if baseline.size == 0 or not len(alone) or alone.shape[1:] != baseline.shape or together.shape != baseline.shape:
-        raise LesionError("Drops are added over the same items, at least one, and of at least one place.")
     before = baseline.astype(float)
     contrasts: Float[np.ndarray, " items"] = (before - together) - (before - alone).sum(axis=0)
     return contrasts
@@ -100,8 +97,6 @@ def shapley(
         the sum counts their interaction twice and so errs on the wide side), with Student's quantile of the fewer
         degrees of freedom. Limits are infinite where one order or one item cannot show a spread.
     """
-    if marginals.size == 0:
-        raise LesionError("A Shapley value needs at least one order and one item.")
     value = float(marginals.mean())
     of_orders, of_items = (_variance(marginals.mean(axis=axis)) for axis in (1, 0))
     orders, items = marginals.shape

@@ -70,9 +70,6 @@ def kmeans(
             a tenth of it, and then by Lloyd's rule until no point moves.
         overwrite: the points are not needed afterwards, so a copy can be spared.
     """
-    for name, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
-        if value < 1:
-            raise UsageError(f"{value} {name} were asked for; ask for at least 1.")
     if not all(bool(points[piece].isfinite().all()) for piece in pieces(len(points))):
         raise UsageError("A point is not finite; it has no distance from any centre.")
     _, first, inverse, counts = np.unique(_digests(points), return_index=True, return_inverse=True, return_counts=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from lesion.errors import LesionError
-
 
 def matched(
     first: Float[np.ndarray, " items"], second: Float[np.ndarray, " other_items"], caliper: float
@@ -19,8 +17,6 @@ def matched(
     Returns:
         The places of each pair in `first` and `second`, by rising score.
     """
-    if not caliper >= 0:
-        raise LesionError(f"Scores of a pair differ by at most a caliper from 0 on, not {caliper}.")
     orders = [
         [int(place) for place in np.argsort(side, kind="stable") if np.isfinite(side[place])]
         for side in (first, second)

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lesion.errors import LesionError, UsageError
 from lesion.statistics.bets import log_capital, log_capital_of_population, lower_limit
 
 Decision = Literal["exceeds", "not", "open"]
@@ -44,7 +43,7 @@ class Evidence:
 
 def evidence(
     baseline: Bool[np.ndarray, " items"],
-    edited: Bool[np.ndarray, " same_items"],
+    edited: Bool[np.ndarray, " items"],
     effect: float,
     level: float,
     population: int | None = None,
@@ -63,16 +62,7 @@ def evidence(
         level: the chance of error of the confidence sequence, between 0 and 1.
         population: None for a claim beyond the table.
     """
-    refuse_outside("effect", effect, 0.1)
-    refuse_outside("level", level, 0.05)
-    if baseline.shape != edited.shape or baseline.size == 0:
-        raise LesionError(
-            f"Evidence on a drop needs the same items on both sides, at least one; "
-            f"the baseline has {baseline.size} answers and the edit {edited.size}."
-        )
     items = int(baseline.size)
-    if population is not None and population < items:
-        raise LesionError(f"{items} items cannot be drawn from a population of {population}.")
     differences = baseline.astype(np.int64) - edited.astype(np.int64)
     drop = float(differences.mean())
     above, below = log_e_values(differences, effect, population)
@@ -113,9 +103,3 @@ def within_effect(effect: float, population: int) -> int:
     """The most items that may be lost, net, over a population before the drop exceeds the effect."""
     # 0.07 · 100 is 7.000000000000001 in floating point, 0.29 · 100 is 28.999999999999996.
     return math.floor(effect * population + 1e-9)
-
-
-def refuse_outside(name: str, value: float, example: float) -> None:
-    """Refuse with a UsageError an effect or a level that is not between 0 and 1."""
-    if not 0.0 < value < 1.0:
-        raise UsageError(f"The {name} lies between 0 and 1, for example {example:g}; it cannot be {value:g}.")

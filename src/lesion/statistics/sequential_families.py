@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lesion.statistics.sequential import log_e_values, refuse_outside
+from lesion.statistics.sequential import log_e_values
 
 EXCEEDS, NOT, OPEN = 1, -1, 0
 Rule = Literal["closed e-BH", "e-Holm"]
@@ -38,7 +38,6 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
     2025, "Bringing closure to FDR control"). It rejects whatever e-BH does (Wang and Ramdas 2022). By means alone a
     hypothesis could be rejected on the strength of others; so each has to have 1/level by itself.
     """
-    refuse_outside("level", level, 0.05)
     order = np.argsort(log_e)
     ascending = np.exp(np.minimum(log_e[order], _LARGEST))
     cells = len(log_e)
@@ -63,7 +62,6 @@ def e_holm(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray,
     each of m₀ true hypotheses ever reaches m₀ / level with a chance of at most level / m₀ (Ville's inequality), and the
     first wrong rejection needs that much, since only false hypotheses were rejected before it.
     """
-    refuse_outside("level", level, 0.05)
     order = np.argsort(-log_e, kind="stable")
     bars = np.log(np.arange(len(log_e), 0, -1)) - math.log(level) - _ROUNDING
     reached = np.logical_and.accumulate(log_e[order] >= bars)

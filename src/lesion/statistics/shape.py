@@ -19,8 +19,6 @@ from scipy.stats import f as fisher
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from lesion.errors import UsageError
-
 LEAST_LAYERS = 5
 FINE = 20
 """Places tried for a hinge between two neighbouring layers."""
@@ -128,7 +126,6 @@ def shape(
     """
     x = np.asarray(layers, dtype=np.float64)
     y = np.asarray(values, dtype=np.float64)
-    _refuse(x, y, level, draws)
     families = _families(x)
     rest = _off_line(x, y)
     line = lack_of_fit(layers, y)
@@ -181,7 +178,6 @@ def detectable(
             where runs do not differ.
     """
     x, y = np.asarray(layers, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    _refuse(x, y, level, 1)
     rest = _off_line(x, y)
     runs, families, rng = len(y), _families(x), np.random.default_rng(seed)
     deviations = rest - rest.mean(axis=0)
@@ -217,21 +213,6 @@ def _shrunk(deviations: Float64[np.ndarray, "runs layers"]) -> Float64[np.ndarra
     weight = min(1.0, ((1 - 2 / size) * squares + trace**2) / spread) if spread > 0 else 1.0
     equal = _off_line(np.arange(layers, dtype=np.float64), np.eye(layers)) * trace / size
     return np.asarray((1 - weight) * sample + weight * equal)
-
-
-def _refuse(x: np.ndarray, y: np.ndarray, level: float, draws: int) -> None:
-    if len(x) < LEAST_LAYERS:
-        raise UsageError(f"The shape of a curve needs at least {LEAST_LAYERS} layers; got {len(x)}.")
-    if bool((np.diff(x) <= 0).any()):
-        raise UsageError("The layers of a curve must rise, each once.")
-    if y.ndim != 2 or y.shape[1] != len(x) or not len(y):
-        raise UsageError(f"The shape of a curve needs curves [runs, {len(x)}], at least one; got {list(y.shape)}.")
-    if not bool(np.isfinite(y).all()):
-        raise UsageError("A value of a curve is not finite; no shape can be fitted to it.")
-    if not 0 < level < 1:
-        raise UsageError(f"The level of an interval lies between 0 and 1, for example 0.95; it cannot be {level}.")
-    if draws < 1:
-        raise UsageError(f"{draws} draws were asked for; ask for at least 1, for example 1000.")
 
 
 @dataclass(frozen=True, eq=False)

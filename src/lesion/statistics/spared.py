@@ -8,7 +8,7 @@ Blackwelder 2002). Where the baseline has few items right it cannot be rejected.
 
 from __future__ import annotations
 
-from lesion.statistics.critical import Pairs, check_counts, exact_p
+from lesion.statistics.critical import Pairs, exact_p
 from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA
 
@@ -26,7 +26,6 @@ def p_spared(counts: Pairs, share: float = SPARED, chance: float = 0.0) -> float
         number of items that either model has right); 1 where the observed loss is no smaller than the share, and where
         the baseline is not shown to be above chance.
     """
-    check_counts(counts, share, chance)
     if chance > 0:
         return p_down_to_chance(counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "spared")
     return exact_p(counts.lost, counts.retained, counts.won, 1.0 - share, -1)
