@@ -85,9 +85,9 @@ def answer_key(model: str, edit: str, task: str, item: str, decoding: str, promp
         item: id of the item within the task.
         decoding: text form of the decoding.
         prompt_style: the resolved prompt style.
-        prompt: digest of the token ids of the prompt.
+        prompt: digest of the token ids of the prompt; "" for the key that answers had before prompts were a part of it.
     """
-    parts = [model, edit, task, item, decoding, prompt_style, prompt]
+    parts = [model, edit, task, item, decoding, prompt_style, *filter(None, (prompt,))]
     return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()  # ASCII, lone surrogates escaped
 
 

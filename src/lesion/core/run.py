@@ -318,7 +318,9 @@ class Evaluation:
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
         cells = inference.pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         _refuse_asked_otherwise(self.store, model, cells.values())
-        refuse_other_prompts(self.store, model, cells.values())
+        if refuse_other_prompts(self.store, chosen, model, cells.values()):
+            stored = self.store.keys()
+            cells = {key: cell for key, cell in cells.items() if key not in stored}
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lesion.core import database
 from lesion.core.differences import differences
-from lesion.core.integrity import insertion, with_checksum
+from lesion.core.integrity import TABLES, insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import Asked, StoredAnswer, numbers_from_json, numbers_to_json, storable
 from lesion.core.study_file import ModelChoice, variable_keys
@@ -119,6 +119,11 @@ class Store:
         ((stored_hash, stored_text),) = self._rows("SELECT hash, text FROM study")
         return str(stored_hash), str(stored_text)
 
+    @property
+    def made(self) -> datetime.datetime:
+        """When the folder's first study began."""
+        return datetime.datetime.fromisoformat(self._rows("SELECT made FROM study")[0][0])
+
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
@@ -211,6 +216,16 @@ class Store:
         for task, item, *answer in self._rows(query, model):
             answers.setdefault((task, item), []).append(tuple(answer))
         return answers
+
+    def rename(self, keys: Mapping[str, str]) -> None:
+        """Give stored answers new keys, by the present ones; all of them or none."""
+        columns = TABLES["answers"]
+        with database.advice(self.file), database.transaction(self._connection):
+            for old, new in keys.items():
+                query = f"SELECT {', '.join(columns[1:])} FROM answers WHERE key = ?"
+                values = with_checksum(new, *self._connection.execute(query, (old,)).fetchone())
+                statement = "UPDATE answers SET key = ?, checksum = ? WHERE key = ?"
+                self._connection.execute(statement, (new, values[-1], old))
 
     def write(self, rows: Iterable[StoredAnswer]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.
