@@ -6,7 +6,7 @@ import pytest
 
 import lesion
 from commandline import questions, save
-from lesion.core.prompt_preflight import refuse_unfit_styles
+from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.study_file import ModelChoice
 from lesion.errors import UsageError
 from lesion.studies.ablation.study import Study

@@ -22,7 +22,7 @@ from lesion.core import inference
 from lesion.core.apart import draw_apart
 from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.estimate import DryRun, Estimating, first_items, of_answers
-from lesion.core.prompt_preflight import refuse_unfit_styles
+from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice

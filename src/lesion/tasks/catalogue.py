@@ -214,6 +214,7 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
         seed: any integer.
         avoid: ids of items that are drawn last.
     """
+
     if items is not None and items < 1:
         raise UsageError(f"{items} items were asked for; ask for at least 1.")
 

@@ -29,8 +29,6 @@ class FewShot(WrappedTask):
     """
 
     def __init__(self, of: Task, count: int) -> None:
-        if count < 1:
-            raise UsageError(f"{count} solved questions were asked for; ask for at least 1: fewshot:1:{of.name}.")
         if of.kind == "score":
             raise UsageError(f"{of.name} is scored as text and has no solved questions; fewshot:K:TASK needs some.")
         super().__init__(of, f"fewshot:{count}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lesion.core.baseline import NothingToShow, baseline_first
 from lesion.core.inference import PendingAnswer
 from lesion.core.layers import parse_layers
-from lesion.core.prompt_preflight import refuse_unfit_styles
+from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from lesion.activations.readout import Readout, readout
 from lesion.core import cells
-from lesion.core.prompt_preflight import refuse_unfit_styles, refuse_unshared
+from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale

@@ -10,7 +10,7 @@ from lesion.core import cells
 from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
-from lesion.core.prompt_preflight import refuse_unfit_styles, refuse_unshared
+from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Run
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.engines.transformers.engine import refuse_simple
