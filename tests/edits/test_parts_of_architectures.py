@@ -57,7 +57,6 @@ LINEAR = {
     "qwen3_5_text": "linear_attn.out_proj",
     "kimi_linear": "self_attn.o_proj",
 }
-families = pytest.mark.parametrize("kind", FAMILIES)
 
 
 def subject(kind: str) -> lesion.Model:
@@ -100,31 +99,36 @@ def silenced(network: PreTrainedModel, layer: int, heads: list[int]) -> Iterator
         module.eager_attention_forward = plain
 
 
-def zeroed(kind: str, layer: int, path: str, first: int, last: int) -> PreTrainedModel:
-    """A network with columns of a linear map set to 0."""
-    network = subject(kind).network
-    attrgetter(path)(block_of(network, kind, layer)).weight[:, first:last] = 0
-    return network
+@contextmanager
+def zeroed(*weights: Tensor) -> Iterator[None]:
+    """Parts of a network's parameters at 0."""
+    before = [weight.clone() for weight in weights]
+    for weight in weights:
+        weight.zero_()
+    try:
+        yield
+    finally:
+        for weight, values in zip(weights, before, strict=True):
+            weight.copy_(values)
 
 
-def without_head(kind: str, layer: int, heads: list[int]) -> tuple[Tensor, list[int]]:
-    network = subject(kind).network
-    if hasattr(sys.modules[type(network).__module__], "eager_attention_forward"):
-        with silenced(network, layer, heads):
-            return logits(network), words(network)
-    weight = attrgetter(str(FAMILIES[kind]["heads"]))(block_of(network, kind, layer)).weight
-    for head in heads:
-        weight[:, 8 * head : 8 * head + 8] = 0
+def says(network: PreTrainedModel) -> tuple[Tensor, list[int]]:
     return logits(network), words(network)
 
 
-def without_expert(kind: str, layer: int, number: int) -> PreTrainedModel:
-    network = subject(kind).network
+def without_heads(network: PreTrainedModel, kind: str, layer: int, heads: list[int]) -> tuple[Tensor, list[int]]:
+    if hasattr(sys.modules[type(network).__module__], "eager_attention_forward"):
+        with silenced(network, layer, heads):
+            return says(network)
+    weight = attrgetter(str(FAMILIES[kind]["heads"]))(block_of(network, kind, layer)).weight
+    with zeroed(*(weight[:, 8 * head : 8 * head + 8] for head in heads)):
+        return says(network)
+
+
+def of_expert(network: PreTrainedModel, kind: str, layer: int, number: int) -> list[Tensor]:
+    """What an expert writes with."""
     experts = attrgetter(str(FAMILIES[kind]["experts"]))(block_of(network, kind, layer))
-    for name, parameter in experts.named_parameters():
-        if name.startswith("down_proj"):
-            parameter[number] = 0
-    return network
+    return [parameter[number] for name, parameter in experts.named_parameters() if name.startswith("down_proj")]
 
 
 def assert_is(model: lesion.Model, edit: str, expected: tuple[Tensor, list[int]]) -> None:
@@ -140,38 +144,46 @@ def assert_is(model: lesion.Model, edit: str, expected: tuple[Tensor, list[int]]
     torch.testing.assert_close(rows[1:], torch.cat([expected[0], before]), rtol=1e-5, atol=2e-5)
 
 
-@families
-def test_a_head_and_a_group_are_what_transformers_computes_for_them(kind):
-    model = subject(kind)
-    heads = model.anatomy.heads(1)
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request) -> lesion.Model:
+    return subject(request.param)
+
+
+def kind_of(model: lesion.Model) -> str:
+    return model.name.removeprefix("zoo:")
+
+
+def test_a_head_and_a_group_are_what_transformers_computes_for_them(model):
+    kind, heads = kind_of(model), model.anatomy.heads(1)
     groups = int(FAMILIES[kind].get("groups", 2))
     assert (heads.count, heads.groups, heads.size) == (4, groups, FAMILIES[kind].get("size", 8))
-    assert_is(model, "1.attention.head.2×0", without_head(kind, 1, [2]))
-    share = 4 // groups
-    last = list(range(4 - share, 4))
-    assert_is(model, f"1.attention.group.{groups - 1}×0", without_head(kind, 1, last))
+    assert_is(model, "1.attention.head.2×0", without_heads(model.network, kind, 1, [2]))
+    last = list(range(4 - 4 // groups, 4))
+    assert_is(model, f"1.attention.group.{groups - 1}×0", without_heads(model.network, kind, 1, last))
 
 
 @pytest.mark.parametrize("kind", LINEAR)
 def test_a_head_of_linear_attention_is_its_columns_of_the_output_projection(kind):
     model = subject(kind)
     assert (model.anatomy.heads(0).count, model.anatomy.heads(0).size) == (4, 8)
-    network = zeroed(kind, 0, LINEAR[kind], 8, 16)
-    assert_is(model, "0.attention.head.1×0", (logits(network), words(network)))
+    with zeroed(attrgetter(LINEAR[kind])(block_of(model.network, kind, 0)).weight[:, 8:16]):
+        expected = says(model.network)
+    assert_is(model, "0.attention.head.1×0", expected)
 
 
-@families
-def test_a_neuron_or_an_expert_is_what_its_weights_write(kind):
-    model = subject(kind)
+def test_a_neuron_or_an_expert_is_what_its_weights_write(model):
+    kind = kind_of(model)
     if "experts" in FAMILIES[kind]:
         assert model.anatomy.experts(1).count == 4
-        network = without_expert(kind, 1, 3)
-        assert_is(model, "1.mlp.expert.3×0", (logits(network), words(network)))
+        with zeroed(*of_expert(model.network, kind, 1, 3)):
+            expected = says(model.network)
+        assert_is(model, "1.mlp.expert.3×0", expected)
         return
-    path = str(FAMILIES[kind].get("neurons", GATED))
-    assert model.anatomy.neurons(1).count == attrgetter(path)(block_of(model.network, kind, 1)).weight.shape[1]
-    network = zeroed(kind, 1, path, 5, 6)
-    assert_is(model, "1.mlp.neuron.5×0", (logits(network), words(network)))
+    weight = attrgetter(str(FAMILIES[kind].get("neurons", GATED)))(block_of(model.network, kind, 1)).weight
+    assert model.anatomy.neurons(1).count == weight.shape[1]
+    with zeroed(weight[:, 5:6]):
+        expected = says(model.network)
+    assert_is(model, "1.mlp.neuron.5×0", expected)
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "aria_text"])  # [out, in] and [in, out] of each expert

@@ -117,6 +117,10 @@ def test_spectra_are_the_singular_values_of_the_searched_matrices(llama, file, t
 
 # -- checkpoints
 
+FEW = 12
+"""Items of searches that a network answers."""
+AHEAD = len(validation(0, count=FEW))
+
 
 def without_revision(row):
     """The values of a row but for its revision."""
@@ -142,7 +146,7 @@ def lineage(tmp_path_factory) -> Path:
 
 
 def test_what_was_found_is_told_at_every_checkpoint_on_the_same_test_items(lineage, tmp_path):
-    task = contrasts(tmp_path / "c.jsonl")
+    task = contrasts(tmp_path / "c.jsonl", FEW)
     what = study(task, model=str(lineage), revisions=["step1", "step2", "step3"])
     listener = Listener()
     outcome = run_truncation(what, tmp_path / "out", watcher=listener)
@@ -163,23 +167,22 @@ def test_what_was_found_is_told_at_every_checkpoint_on_the_same_test_items(linea
     assert last == [without_revision(row) for row in summary.searched_tokens]
     assert any("step3 has the weights of" in note for note in listener.notes)
     # The checkpoint with the model's own weights asks nothing.
-    test_items = COUNT - len(validation(0))
-    searched = 7 * len(validation(0)) + 2 * test_items + 2 * 2 * test_items
+    test_items = FEW - AHEAD
+    searched = 7 * AHEAD + 2 * test_items + 2 * 2 * test_items
     rivals = outcome.summary.rivals
     forbidding = sum(rival.what == "forbidden" for rival in rivals)
     factors, others = len(FACTORS), sum(rival.what in ("subspace", "branch", "factor") for rival in rivals)
     assert (
         outcome.evaluated
         == outcome.planned
-        == searched
-        + (forbidding * (len(validation(0)) + 2 * test_items) + factors * len(validation(0)) + others * test_items)
+        == searched + (forbidding * (AHEAD + 2 * test_items) + factors * AHEAD + others * test_items)
     )
     again = run_truncation(what, tmp_path / "out")
     assert (again.evaluated, again.summary) == (0, summary)
 
 
 def test_a_checkpoint_that_is_not_there_is_told_before_anything_is_asked(lineage, tmp_path):
-    what = study(contrasts(tmp_path / "c.jsonl"), model=str(lineage), revisions=["step1", "stepp2"])
+    what = study(contrasts(tmp_path / "c.jsonl", FEW), model=str(lineage), revisions=["step1", "stepp2"])
     with pytest.raises(UsageError, match=r"stepp2.*step2"):
         run_truncation(what, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -191,7 +194,7 @@ def test_a_checkpoint_that_fails_takes_nothing_of_the_search_with_it(lineage, tm
     folder = tmp_path / "broken"
     shutil.copytree(lineage, folder)
     spoil(folder / "checkpoints/step2", "model.layers.1.mlp.up_proj.weight")
-    what = study(contrasts(tmp_path / "c.jsonl"), model=str(folder), revisions=["step1", "step2"])
+    what = study(contrasts(tmp_path / "c.jsonl", FEW), model=str(folder), revisions=["step1", "step2"])
     with pytest.raises(LesionError, match=r"broken@step2 has 1 tensor .*1\.mlp\.up_proj"):
         run_truncation(what, tmp_path / "out")
     summary = recall_truncation(tmp_path / "out")
@@ -205,13 +208,13 @@ def test_a_checkpoint_that_fails_takes_nothing_of_the_search_with_it(lineage, tm
     # Mended, the run goes on from there.
     shutil.copytree(lineage / "checkpoints/step2", folder / "checkpoints/step2", dirs_exist_ok=True)
     rest = run_truncation(what, tmp_path / "out")
-    assert rest.evaluated == 2 * (COUNT - len(validation(0)))
+    assert rest.evaluated == 2 * (FEW - AHEAD)
     assert [row.revision for row in rest.summary.revisions] == ["step1", "step1", "step2", "step2"]
     assert recall_truncation(tmp_path / "out").notes == ()
 
 
 def test_a_checkpoint_can_be_searched_and_the_others_followed(lineage, tmp_path):
-    task = contrasts(tmp_path / "c.jsonl")
+    task = contrasts(tmp_path / "c.jsonl", FEW)
     typed = run_truncation(study(task, model=f"{lineage}@step1", revisions=["step2"]), tmp_path / "typed").summary
     table = {"source": str(lineage), "revision": "step1"}
     named = run_truncation(study(task, model=table, revisions=["step2"]), tmp_path / "named").summary
@@ -242,7 +245,7 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_asked(chang
     network = LlamaForCausalLM(config)
     network.save_pretrained(folder / "checkpoints/other")
     tokenizer().save_pretrained(folder / "checkpoints/other")
-    what = study(contrasts(tmp_path / "c.jsonl"), model=str(folder), revisions=["step1", "other"])
+    what = study(contrasts(tmp_path / "c.jsonl", FEW), model=str(folder), revisions=["step1", "other"])
     with pytest.raises(UsageError, match=says):
         run_truncation(what, tmp_path / "out")
     assert not (tmp_path / "out").exists()
