@@ -120,6 +120,10 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
 }
 UNLIKE = ("llama_tied", "gemma2", "phi3", "gpt_neox", "opt", "qwen2_moe", "unknown")
 """One of each way in which blocks are built: fused and parted projections, windows, positions, experts, other names."""
+LAYOUTS = (*UNLIKE, "gpt2")
+"""These, and one whose matrices lie the other way round."""
+BUILDS = tuple(family for family in FAMILIES if family not in ("mistral", "qwen2"))
+"""All but those whose blocks are built as others' under other names: as llama's, and as llama_tied's."""
 
 
 def tiny(family: str) -> hf.PreTrainedModel:

@@ -12,7 +12,7 @@ from lesion.activations.calibration import Calibration, Draw
 from lesion.activations.contributions import reference
 from lesion.edits.reference import read_reference
 from lesion.errors import LesionError, UsageError
-from tiny import FAMILIES, model
+from tiny import BUILDS, model
 
 LENGTHS = (3, 9, 8, 14, 1, 6)
 
@@ -38,7 +38,7 @@ def whole_texts(lengths: tuple[int, ...]) -> list[int]:
     return [token for length in lengths for token in range(ends[length] - length, ends[length])]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BUILDS)
 def test_means_and_samples_are_those_of_plain_hooks(family):
     subject, texts = model(family), calibrated()
     collected = reference(subject, texts, kinds=["mean", "resample"], vectors=20)
@@ -58,7 +58,7 @@ def test_means_and_samples_are_those_of_plain_hooks(family):
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
+@pytest.mark.parametrize("family", [family for family in BUILDS if family != "unknown"])
 def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(monkeypatch, family):
     monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 3)
     subject, texts = model(family), calibrated()

@@ -10,7 +10,7 @@ import torch
 from lesion.activations import hidden_states as hidden
 from lesion.activations.hidden_states import HiddenStates, hidden_states, sweep
 from lesion.errors import LesionError, UsageError
-from tiny import FAMILIES, model
+from tiny import BUILDS, model
 
 LENGTHS = (3, 9, 9, 14, 1, 6)
 
@@ -45,7 +45,7 @@ def one_by_one(lesioned, some):
     return np.stack([np.concatenate(layer) for layer in seen])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BUILDS)
 def test_every_layer_of_every_family_is_what_texts_alone_give(family):
     lesioned, some = model(family), texts()
     expected = one_by_one(lesioned, some)

@@ -15,7 +15,7 @@ from lesion.activations.observation import observe
 from lesion.activations.token_sums import Batch, row_counts, row_sums
 from lesion.edits.selections.inputs import InputSums
 from lesion.errors import LesionError
-from tiny import FAMILIES, model
+from tiny import BUILDS, model
 
 LENGTHS = (3, 9, 9, 14, 1, 6)
 MOST = 1000  # a budget that takes all texts into one batch
@@ -79,7 +79,7 @@ class Captured:
         return hook
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BUILDS)
 def test_every_matrix_of_every_family_is_observed_as_a_brute_force_sees_it(family):
     lesioned, some = model(family), texts()
     (found,) = observe(lesioned, calibrated(some), batch_tokens=MOST)

@@ -15,19 +15,19 @@ from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
-from tiny import FAMILIES, UNLIKE, model
+from tiny import BUILDS, UNLIKE, model
 
 BRANCHES = {"attention": ScaleAttention, "mlp": ScaleMlp}
 SEVERAL = Compose((ScaleAttention(0, 0.5), ScaleBlock(1, 1.1), ScaleMlp(2, -0.5), ScaleMlp(1, 0.5)))
 LAYERS = [0, 1, 2]
 
-families = pytest.mark.parametrize("family", FAMILIES)
+families = pytest.mark.parametrize("family", BUILDS)
 unlike = pytest.mark.parametrize("family", UNLIKE)
 # The blocks of most families are made alike: each is tested at one of them in turn, and these at all of theirs.
 VARIED = {"gemma2", "gemma3", "qwen2_moe"}
 PLACES = [
     (family, layer)
-    for number, family in enumerate(FAMILIES)
+    for number, family in enumerate(BUILDS)
     for layer in LAYERS
     if family in VARIED or layer == number % len(LAYERS)
 ]
@@ -90,7 +90,7 @@ SINGLE = [scale(1, factor) for scale in (ScaleBlock, ScaleAttention, ScaleMlp) f
 # Several at once, which has every unit, in every family; one alone in turn.
 @pytest.mark.parametrize(
     ("family", "edit"),
-    [pair for number, family in enumerate(FAMILIES) for pair in ((family, SEVERAL), (family, SINGLE[number % 6]))],
+    [pair for number, family in enumerate(BUILDS) for pair in ((family, SEVERAL), (family, SINGLE[number % 6]))],
     ids=str,
 )
 def test_other_factors_agree_with_a_float64_reference(family, edit):
@@ -120,7 +120,7 @@ def test_a_factor_of_one_and_the_baseline_change_no_bit(family):
 # One of the two kinds in every family: by a hook on the block alone, or on its parts too.
 @pytest.mark.parametrize(
     ("family", "edit"),
-    [(family, (ScaleBlock(1, 0), SEVERAL)[number % 2]) for number, family in enumerate(FAMILIES)],
+    [(family, (ScaleBlock(1, 0), SEVERAL)[number % 2]) for number, family in enumerate(BUILDS)],
     ids=str,
 )
 def test_generate_under_an_edit_is_generate_on_an_edited_network(family, edit):

@@ -11,7 +11,7 @@ from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, Sca
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
-from tiny import FAMILIES, UNLIKE, model
+from tiny import BUILDS, UNLIKE, model
 
 EDITS = [
     BASELINE,
@@ -26,7 +26,7 @@ EDITS = [
 ]
 STEPS = 8
 
-families = pytest.mark.parametrize("family", FAMILIES)
+families = pytest.mark.parametrize("family", BUILDS)
 unlike = pytest.mark.parametrize("family", UNLIKE)
 exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
 

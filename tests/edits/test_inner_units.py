@@ -13,10 +13,10 @@ from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
 from lesion.edits.units import ScaleExpert, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.errors import UsageError
-from tiny import FAMILIES, model
+from tiny import BUILDS, model
 
 MOE = ("mixtral", "qwen2_moe")
-DENSE = [family for family in FAMILIES if family not in ("unknown", *MOE)]
+DENSE = [family for family in BUILDS if family not in ("unknown", *MOE)]
 WITH_IN = ("gpt_neox", "gpt2", "opt")
 
 

@@ -16,9 +16,9 @@ from lesion.edits.spectra import spectra
 from lesion.edits.table import maskable, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from tiny import FAMILIES, UNLIKE, model, tiny, tokenizer
+from tiny import BUILDS, UNLIKE, model, tiny, tokenizer
 
-families = pytest.mark.parametrize("family", FAMILIES)
+families = pytest.mark.parametrize("family", BUILDS)
 unlike = pytest.mark.parametrize("family", UNLIKE)
 exact = pytest.mark.same_bits("one batch twice: a row that is not truncated passes through untouched")
 # Where several matrices lie in one parameter: by rows per head, by rows, by columns of a transposed storage.
@@ -135,7 +135,7 @@ def test_of_a_matrix_of_which_nothing_is_kept_the_bias_is_left(family, address):
     assert not torch.allclose(other, bias.expand(7, -1), atol=0.01)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])  # it takes tokens only
+@pytest.mark.parametrize("family", [family for family in BUILDS if family != "unknown"])  # it takes tokens only
 def test_a_row_of_broken_numbers_stays_alone_with_them(family):
     subject, ids = model(family), prompts(4)
     first = next(m for m in subject.anatomy.block(0).matrices.values() if maskable(m)).address
@@ -315,7 +315,7 @@ def test_matrices_that_rows_cannot_have_for_themselves_are_told_from_those_that_
     assert all("expert" in address or "router" in address for address in routed)
     assert "1.mlp.up" in mixture.matrices
     assert not routed & {"1.mlp.up", "0.attention.q"}
-    for family in FAMILIES:
+    for family in BUILDS:
         if family not in ("mixtral", "qwen2_moe"):
             assert all(maskable(matrix) for matrix in model(family).anatomy.matrices.values()), family
 

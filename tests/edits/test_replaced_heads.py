@@ -16,9 +16,9 @@ from lesion.edits.text import from_json, parse, to_json
 from lesion.edits.units import ScaleGroup, ScaleHead
 from lesion.errors import UsageError
 from lesion.models.load import wrap
-from tiny import FAMILIES, model, tiny, tokenizer
+from tiny import BUILDS, model, tiny, tokenizer
 
-KNOWN = [family for family in FAMILIES if family != "unknown"]
+KNOWN = [family for family in BUILDS if family != "unknown"]
 families = pytest.mark.parametrize("family", KNOWN)
 some = pytest.mark.parametrize("family", ["llama", "gpt2", "opt"])
 

@@ -13,9 +13,9 @@ from lesion.edits.replace import Replace
 from lesion.edits.table import tabulate
 from lesion.edits.units import ScaleHead
 from lesion.errors import UsageError
-from tiny import FAMILIES, UNLIKE, model
+from tiny import BUILDS, UNLIKE, model
 
-families = pytest.mark.parametrize("family", FAMILIES)
+families = pytest.mark.parametrize("family", BUILDS)
 unlike = pytest.mark.parametrize("family", UNLIKE)
 exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
 

@@ -26,7 +26,7 @@ from lesion.edits.spectra import spectra
 from lesion.edits.text import from_json, parse, to_json
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from tiny import FAMILIES, model, tiny, tokenizer
+from tiny import BUILDS, model, tiny, tokenizer
 
 # -- the value
 
@@ -161,7 +161,7 @@ def test_a_truncation_that_float16_cannot_hold_is_refused(side):
         applied(subject, Truncate("1.mlp.up", 0.9, side)).__enter__()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BUILDS)
 def test_exactly_the_named_matrices_hold_the_kept_part_inside_and_all_bits_are_back_outside(family):
     subject = model(family)
     before, read = state(subject), {a: m.read() for a, m in subject.anatomy.matrices.items()}

@@ -13,9 +13,9 @@ from lesion.edits.unit_rows import InputRows
 from lesion.edits.units import ScaleGroup, ScaleHead
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from tiny import FAMILIES, model, tiny, tokenizer
+from tiny import BUILDS, model, tiny, tokenizer
 
-KNOWN = [family for family in FAMILIES if family != "unknown"]
+KNOWN = [family for family in BUILDS if family != "unknown"]
 families = pytest.mark.parametrize("family", KNOWN)
 FACTORS = [{(0, 0): 0.0}, {(1, 3): 0.0}, {(2, 1): 0.5}, {(1, 0): -1.5, (1, 2): 0.0, (2, 3): 0.0}]
 

@@ -41,7 +41,7 @@ def assert_greedy(model: Model, requests, found) -> None:
         assert said == greedy(model, request.prompt, request.edit, limit, guess=said), request.key
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("family", tiny.BUILDS)
 def test_a_sweep_in_one_batch_says_what_each_edit_says_alone_in_every_family(family):
     # A batch smaller than the work, so that rows leave and others enter.
     model, requests = tiny.model(family), questions(prompts(5))

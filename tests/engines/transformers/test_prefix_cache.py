@@ -15,7 +15,7 @@ from lesion.edits.table import tabulate
 from lesion.engines.transformers.prefill import Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past, known, put_columns
 
-families = pytest.mark.parametrize("family", tiny.FAMILIES)
+families = pytest.mark.parametrize("family", tiny.UNLIKE)
 
 
 def past(model, text, edits) -> Past:
@@ -66,7 +66,7 @@ def test_rows_of_two_prefixes_and_of_none_are_as_if_computed_whole(family):
 
 # One prompt, or as many as heads, in every other family: what matters is that no axis is taken for another.
 @pytest.mark.parametrize(
-    ("family", "count"), [(family, (1, 4)[number % 2]) for number, family in enumerate(tiny.FAMILIES)]
+    ("family", "count"), [(family, (1, 4)[number % 2]) for number, family in enumerate(tiny.UNLIKE)]
 )
 def test_rests_of_one_length_and_rests_of_a_single_token(family, count):
     model = tiny.model(family)

@@ -12,7 +12,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 
-families = pytest.mark.parametrize("family", tiny.FAMILIES)
+families = pytest.mark.parametrize("family", tiny.LAYOUTS)
 unlike = pytest.mark.parametrize("family", tiny.UNLIKE)
 PROMPTS = [(5, 9, 20, 7), (11, 30, 8), (5, 9, 20, 7, 44, 21)]
 

@@ -14,7 +14,7 @@ from lesion.edits.text import parse
 from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Request
 
-KNOWN = [family for family in tiny.FAMILIES if family != "unknown"]
+KNOWN = [family for family in tiny.LAYOUTS if family != "unknown"]
 HEADS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 3)]
 # In the first, a middle and the last block, some beginning at a removed one.
 EDITS: list[Edit] = [
