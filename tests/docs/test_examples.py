@@ -51,6 +51,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "interact": {"items": 4},
     "drift": {"items": 4, "clusters": 4, "runs": 2},
     "patch": {"items": 2, "layers": "6-7"},
+    "verify": {"edits": "0×0"},
 }
 
 

@@ -3,10 +3,13 @@
 import difflib
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import lesion
 
 sys.path.append(str(Path(__file__).parents[2] / "docs"))
 
@@ -21,6 +24,9 @@ HEADLINES = {
     "own-data": ["there is no field 'anwser'; did you mean 'answer'?", "questions.jsonl"],
     "truncation": ["gain on the other items"],
 }
+
+# Items of studies on whose number no headline rests.
+FEWER = {"isolate-and-export": {"evaluate": 10}, "truncation": {"truncate": 20, "evaluate": 10}}
 
 
 def shown(notebook: dict[str, Any]) -> list[tuple[list[str], str]]:
@@ -40,7 +46,9 @@ def text_of(cell: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_tutorial_runs_and_says_what_it_said(path: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_tutorial_runs_and_says_what_it_said(path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]):
+    for name, items in FEWER.get(path.stem, {}).items():
+        monkeypatch.setattr(lesion, name, partial(getattr(lesion, name), items=items), raising=False)
     stored = execute.read(path)
     anew = execute.executed(stored)
     said = "".join(text_of(cell) for cell in anew["cells"] if cell["cell_type"] == "code")
