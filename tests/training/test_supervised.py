@@ -237,26 +237,9 @@ def test_rows_are_padded_on_the_right_and_labelled_on_completions_alone():
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"steps": 0},
-        {"steps": 1, "rows": 0},
-        {"steps": 1, "learning_rate": 0.0},
-        {"steps": 1, "learning_rate": math.nan},
-    ],
-)
-def test_a_recipe_that_cannot_be_is_refused(fields):
-    with pytest.raises(UsageError):
-        Tuning(**fields)
-
-
-@pytest.mark.parametrize(
     ("examples", "choice", "message"),
     [
         ([], {}, "no examples"),
-        ([Example((1,), ())], {}, "no completion"),
-        ([Example((1,) * 200, (2,) * 57)], {}, "257 tokens and the context of tiny:llama has 256"),
-        ([Example((1,), (64,))], {}, "does not know"),
         (made(), {"blocks": [3]}, "no block 3"),
         (made(), {"blocks": []}, "No block"),
         (made(), {"rank": 17}, "rank of 1 to 16"),

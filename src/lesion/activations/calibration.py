@@ -166,7 +166,6 @@ def seeded(
 
 
 def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bool) -> list[int]:
-    """Which items of a pool in its seeded order a repeat takes."""
     if disjoint:
         return list(range(repeat * size, (repeat + 1) * size))
     if repeat == 0:

@@ -286,7 +286,6 @@ class _Collector:
         return {kind: self._parted(of) for kind, of in (("mean", means), ("position", at), ("resample", self.sampled))}
 
     def _parted(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Vectors by address, those of an attention's heads one by one."""
         places = {place: of for place, of in vectors.items() if place not in self.heads}
         return places | {
             address(heads.layer, "head", number): own

@@ -122,5 +122,4 @@ def _call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Tenso
 
 
 def _added(values: Tensor, row: Tensor, rows: int) -> Tensor:
-    """[tokens, in] added up by row."""
     return torch.zeros(rows, values.shape[1], dtype=values.dtype, device=values.device).index_add_(0, row, values)

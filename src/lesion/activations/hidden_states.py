@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of, longest_first, run_in_batches
 from lesion.activations.readers import stopped_at_head
+from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.owner import observing
@@ -62,10 +63,6 @@ class HiddenStates:
     ) -> None:
         """Room on disk for the states of `texts`, not yet filled; see `hidden_states`."""
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        if not len(lengths):
-            raise UsageError("There are no texts to take hidden states of; give at least one.")
-        if (empty := np.flatnonzero(lengths == 0)).size:
-            raise UsageError(f"Text {empty[0]} has no tokens, so it has no hidden states; leave it out.")
         self.name = name
         self.layers, self.width, self.tokens = layers, width, int(lengths.sum())
         self.ids: Int[np.ndarray, " tokens"] = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
@@ -74,13 +71,7 @@ class HiddenStates:
         self.position: Int[np.ndarray, " tokens"] = np.arange(self.tokens) - self.starts[self.text_of]
         self.prompt: Bool[np.ndarray, " tokens"] | None = None
         if prompt_tokens is not None:
-            ends = np.asarray(list(prompt_tokens), dtype=np.int64)
-            if ends.shape != lengths.shape or bool(((ends < 0) | (ends > lengths)).any()):
-                raise UsageError(
-                    f"Of {len(lengths)} texts, {len(ends)} prompts were given; every text needs the number of its"
-                    f" tokens that are prompt, between 0 and all of them."
-                )
-            self.prompt = self.position < ends[self.text_of]
+            self.prompt = self.position < np.asarray(list(prompt_tokens), dtype=np.int64)[self.text_of]
         self._directory = _room(folder, layers * self.tokens * width * 4)
         self.folder = Path(self._directory.name)
         self._open = True
@@ -146,7 +137,10 @@ def hidden_states(
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
-    _refuse(model, texts)
+    check_texts(model, texts)
+    if too_long := [place for place, text in enumerate(texts) if len(text) > model.context]:
+        place, most = too_long[0], model.context
+        raise UsageError(f"Text {place} has {len(texts[place])} tokens; {model.name} takes at most {most}.")
     watcher = watcher or Silent()
     watcher.begin(model.name, len(texts), 0, "texts")
     width = model.network.config.get_text_config().hidden_size
@@ -314,14 +308,3 @@ def _room(folder: Path | None, needed: int) -> tempfile.TemporaryDirectory[str]:
         f"Hidden states of these texts take {amount(needed)}, and {place} has {amount(free)} free; use"
         f" fewer or shorter texts, or a folder on a larger disk{way}."
     )
-
-
-def _refuse(model: Model, texts: Sequence[Sequence[int]]) -> None:
-    vocabulary = model.network.get_input_embeddings().weight.shape[0]
-    for place, text in enumerate(texts):
-        if len(text) > model.context:
-            raise UsageError(f"Text {place} has {len(text)} tokens; {model.name} takes at most {model.context}.")
-        if any(not 0 <= token < vocabulary for token in text):
-            raise UsageError(
-                f"Text {place} holds a token id that {model.name} has no token for (0 to {vocabulary - 1})."
-            )

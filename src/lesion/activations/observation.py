@@ -116,7 +116,6 @@ def _times(calibration: Calibration) -> Tensor:
 
 
 def _identity(model: Model, calibration: Calibration, inputs: Sequence[Input]) -> str:
-    """What partial sums must have in common to be added."""
     draws = [draw.places for draw in calibration.draws]
     parts = (model.fingerprint, calibration.texts, draws, [(place.key, place.size, place.counted) for place in inputs])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

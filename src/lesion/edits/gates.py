@@ -262,7 +262,6 @@ class Gates:
         return factor[: place.rows] if self._growing else factor
 
     def _positions_of(self, stream: Tensor) -> Int[Tensor, "_ length"] | None:
-        """Positions of the tokens of the rows that have come to a place."""
         positions = self._positions
         return positions[: len(stream)] if self._growing and positions is not None else positions
 

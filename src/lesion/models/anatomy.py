@@ -159,11 +159,7 @@ class Anatomy:
         """The query heads of a block."""
         attention = self.block(layer).attention
         if attention is None or attention.heads is None:
-            whole = f"{layer}.attention" if attention is not None else str(layer)
-            why = NOT_APART if attention is None else attention.why
-            raise UsageError(
-                f"The heads of block {layer} of {self.name} are not known: {why}. Edit {whole} as a whole."
-            )
+            raise self._no_part(layer, "heads", "attention", attention)
         return attention.heads
 
     def neurons(self, layer: int) -> Slices:
@@ -176,7 +172,7 @@ class Anatomy:
                 f"The MLP of block {layer} of {self.name} has {mlp.experts.count} experts, each with neurons of its"
                 f" own, which are not numbered. Edit an expert, as {layer}.mlp.expert.0×0."
             )
-        raise self._no_part(layer, "neurons")
+        raise self._no_part(layer, "neurons", "mlp", mlp)
 
     def experts(self, layer: int) -> Experts:
         """The experts of the MLP of a block."""
@@ -190,11 +186,10 @@ class Anatomy:
                 f"The MLP of block {layer} of {self.name} has no experts: every token goes through the whole of"
                 f" it.{where} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
             )
-        raise self._no_part(layer, "experts")
+        raise self._no_part(layer, "experts", "mlp", mlp)
 
-    def _no_part(self, layer: int, parts: str) -> UsageError:
-        mlp = self.block(layer).mlp
-        why, whole = (NOT_APART, str(layer)) if mlp is None else (mlp.why, f"{layer}.mlp")
+    def _no_part(self, layer: int, parts: str, name: str, branch: Branch | None) -> UsageError:
+        why, whole = (NOT_APART, str(layer)) if branch is None else (branch.why, f"{layer}.{name}")
         return UsageError(
             f"The {parts} of block {layer} of {self.name} are not known: {why}. Edit {whole} as a whole, or a matrix"
             f" that `lesion show {self.name}` lists."

@@ -63,7 +63,6 @@ def _heads(model: Model) -> str:
 
 
 def _mlps(model: Model) -> str:
-    """Neurons or experts, of every kind of block."""
     kinds: dict[str, None] = {}
     for block in model.anatomy.blocks:
         mlp = block.mlp

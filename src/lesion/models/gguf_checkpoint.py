@@ -125,7 +125,6 @@ def _convert(header: Header, folder: Path) -> None:
 
 
 def _clear(parent: Path) -> None:
-    """Remove what conversions left that were killed."""
     for leftover in parent.glob(".partial-*-*"):
         if not alive(leftover.name.split("-")[1]):
             shutil.rmtree(leftover, ignore_errors=True)

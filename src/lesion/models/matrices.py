@@ -175,7 +175,6 @@ class MisfitError(Exception):
 
 
 def _find(block: nn.Module, path: str) -> tuple[nn.Module, str]:
-    """The module that holds the parameter at a path, and the parameter's name in it."""
     try:
         parent, attribute = block.get_submodule(path), "weight"
     except AttributeError:

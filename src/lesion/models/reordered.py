@@ -119,7 +119,6 @@ def _share(network: PreTrainedModel, skeleton: PreTrainedModel, path: str, order
 
 
 def _source(name: str, path: str, order: Sequence[int]) -> str:
-    """The name in the network of a module of the skeleton."""
     if not name.startswith(f"{path}."):
         return name
     place, dot, rest = name.removeprefix(f"{path}.").partition(".")

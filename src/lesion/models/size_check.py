@@ -39,7 +39,6 @@ def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> No
 
 
 def _held(folder: Path) -> tuple[int, int]:
-    """How many tensors the safetensors files hold, and the largest dimension of any."""
     count = widest = 0
     for file in sorted(folder.glob("*.safetensors")):
         if not file.is_file():

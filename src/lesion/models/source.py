@@ -68,7 +68,6 @@ def revisions(folder: str | Path) -> dict[str, Path]:
 
 
 def _in_order(name: str) -> list[tuple[int, int, str]]:
-    """What sorts names with numbers in them by their numbers."""
     pieces = re.split(r"([0-9]+)", name)
     return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces if piece]
 

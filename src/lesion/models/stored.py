@@ -78,13 +78,7 @@ def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | No
         return (SINGLE,), None
     if listed is None:
         shards = _without_index(folder, name)
-        tensors: dict[str, str] = {}
-        for shard in shards:
-            for tensor in header(inside(folder, shard)):
-                if tensor in tensors:
-                    raise _twice(tensor, tensors[tensor], shard)
-                tensors[tensor] = shard
-        return shards, tensors
+        return shards, {tensor: shard for shard in shards for tensor in header(inside(folder, shard))}
     shards = tuple(sorted(set(listed.values())))
     for shard in shards:
         if not inside(folder, shard).is_file():
@@ -125,10 +119,6 @@ def _without_index(folder: Path, name: str) -> tuple[str, ...]:
     return shards
 
 
-def _twice(tensor: str, first: str, second: str) -> LesionError:
-    return LesionError(f"The tensor {tensor} lies in {first} and in {second}; one is too many.")
-
-
 def write_index(checkpoint: Checkpoint, target: Path) -> None:
     """Write what lists the shards into another folder that has them too; nothing where there is one shard only."""
     if checkpoint.index is None:
@@ -164,7 +154,9 @@ def survey(folder: Path, name: str) -> Checkpoint:
     for shard in shards:
         for tensor, entry in header(folder / shard).items():
             if tensor in entries:
-                raise _twice(tensor, entries[tensor].shard, shard)
+                raise LesionError(
+                    f"The tensor {tensor} lies in {entries[tensor].shard} and in {shard}; one is too many."
+                )
             entries[tensor] = entry
     for tensor, shard in (listed or {}).items():
         if tensor not in entries or entries[tensor].shard != shard:

@@ -248,7 +248,6 @@ def _wide(module: nn.Module, quantised: bool) -> bool:
 
 
 def _linear(module: nn.Module, quantised: bool) -> tuple[int, int] | None:
-    """(out, in) of a linear map, plain or packed; None of any other module."""
     if isinstance(module, nn.Linear):
         return module.out_features, module.in_features
     return packed_shape(module) if quantised else None
@@ -415,7 +414,6 @@ def _proved(
 
 
 def _inputs(block: nn.Module, path: str) -> int:
-    """How many inputs a linear map has."""
     module = block.get_submodule(path)
     return int(module.weight.shape[0]) if isinstance(module, Conv1D) else int(module.in_features)  # type: ignore[arg-type]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 
 import numpy as np
@@ -12,8 +11,6 @@ from jaxtyping import Int
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
-
-from lesion.errors import UsageError
 
 BETAS = (0.9, 0.999)
 
@@ -24,12 +21,6 @@ def seed_all(seed: int, step: int) -> None:
     random.seed(number)
     np.random.seed(number)
     torch.manual_seed(number)
-
-
-def refuse_rate(learning_rate: float) -> None:
-    """Refuse with a UsageError a peak learning rate that is not a positive number."""
-    if not (math.isfinite(learning_rate) and learning_rate > 0):
-        raise UsageError(f"The learning rate is a positive number, not {learning_rate}.")
 
 
 def rate(step: int, steps: int, warmup: float, *, falls: bool = True) -> float:

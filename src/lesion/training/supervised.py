@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
 from lesion.training.examples import IGNORED, Example
 from lesion.training.in_place import enough_memory
 from lesion.training.resume import Point, Progress, curve, digest, resumed
-from lesion.training.schedule import order, refuse_rate, schedule_of
+from lesion.training.schedule import order, schedule_of
 
 EVERY = 50  # steps between two states
 WARMUP = 0.1  # share of the steps over which the learning rate rises; then it falls to 0
@@ -40,11 +40,6 @@ class Tuning:
     rows: int = 32
     learning_rate: float = 1e-3
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.rows < 1:
-            raise UsageError(f"A training has at least 1 step of 1 row, not {self.steps} of {self.rows}.")
-        refuse_rate(self.learning_rate)
 
 
 def supervise(
@@ -77,7 +72,8 @@ def supervise(
         The curve, at most a hundred points: `step`, `loss` (mean over the stretch since the last point, in nats per
             completion token), `rate` (the learning rate), `tokens` (of completions so far), `seconds` (so far).
     """
-    _check(model, examples)
+    if not examples:
+        raise UsageError("There are no examples to learn; a training needs at least one.")
     watcher = watcher or Silent()
     examples_digest = digest([[example.prompt, example.completion] for example in examples])
     identity = {"training": "supervised", "examples": examples_digest}
@@ -134,20 +130,3 @@ def padding(model: Model) -> int:
     token = model.tokenizer.pad_token_id
     known = token is not None and 0 <= token < model.network.get_input_embeddings().num_embeddings
     return int(token) if known else 0
-
-
-def _check(model: Model, examples: Sequence[Example]) -> None:
-    if not examples:
-        raise UsageError("There are no examples to learn; a training needs at least one.")
-    known = model.network.get_input_embeddings().num_embeddings
-    for number, example in enumerate(examples):
-        ids = example.prompt + example.completion
-        if not example.prompt or not example.completion:
-            raise LesionError(f"Example {number} has no {'completion' if example.prompt else 'prompt'}; leave it out.")
-        if len(ids) > model.context:
-            raise LesionError(
-                f"Example {number} has {len(ids):,} tokens and the context of {model.name} has {model.context:,}; leave"
-                " it out."
-            )
-        if not 0 <= min(ids) <= max(ids) < known:
-            raise LesionError(f"Example {number} has tokens that {model.name} does not know; encode it for this model.")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from lesion.tasks.thinking import opening, parted
 from lesion.training.examples import end_token
 from lesion.training.in_place import enough_memory
 from lesion.training.resume import Point, Progress, curve, digest, resumed
-from lesion.training.schedule import order, refuse_rate, schedule_of
+from lesion.training.schedule import order, schedule_of
 
 EVERY = 10  # steps between two states
 WARMUP = 0.05  # share of the steps over which the learning rate rises; then it stays
@@ -58,19 +57,6 @@ class Reinforcement:
     learning_rate: float = 1e-4
     seed: int = 0
     max_new_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.prompts < 1:
-            raise UsageError(f"A training has at least 1 step of 1 prompt, not {self.steps} of {self.prompts}.")
-        if self.generations < 2:
-            raise UsageError(
-                f"GRPO compares answers to one prompt and needs at least 2 generations, not {self.generations}."
-            )
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise UsageError(f"The temperature is a positive number, not {self.temperature}.")
-        refuse_rate(self.learning_rate)
-        if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
 
 
 def reinforce(

@@ -269,7 +269,6 @@ def _row(
 
 
 def _diagnosis(watched: _Watched, edit: Edit, answers: Answers, wrong: Sequence[int]) -> str:
-    """What the wrong answers are, of what may go wrong."""
     count = len(answers)
     if edit == BASELINE:
         return f"{len(wrong)} of {count} answers are not those of plain decoding"
@@ -294,7 +293,6 @@ def _diagnosis(watched: _Watched, edit: Edit, answers: Answers, wrong: Sequence[
 
 
 def _neighbours(model: Model, edit: Edit) -> Iterator[Edit]:
-    """The same edit of another unit of the block, and of the blocks beside it."""
     if not isinstance(edit, Scale):
         return
     if edit.unit in NUMBERED_EDITS:
@@ -333,6 +331,5 @@ def _exported(watched: _Watched, edits: Sequence[Edit], way: State) -> Verified:
 
 
 def _nested(edit: Edit, other: Edit) -> bool:
-    """Whether the places of two edits are one, or one lies in the other."""
     there = [[f"{part.address}." for part in parts(each)] for each in (edit, other)]  # type: ignore[union-attr]
     return any(one.startswith(two) or two.startswith(one) for one in there[0] for two in there[1])

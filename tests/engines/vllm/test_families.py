@@ -8,7 +8,7 @@ from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model, load
 from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small
 
@@ -98,8 +98,6 @@ def test_weights_that_are_not_those_of_the_network_here_are_refused():
 
 def test_wrong_settings():
     model = load("bundled:llama-base")
-    with pytest.raises(UsageError, match="batch size must be at least 1"):
-        VllmEngine(model, 0)
     with pytest.raises(LesionError, match="several workers cannot be computed in one process"):
         VllmEngine(model, 1, tensor_parallel=2, in_process=True)
 

@@ -115,7 +115,6 @@ def bias_factors(places: Compose, model: Model) -> dict[str, float]:
 
 
 def _with_bias(part: Scale, model: Model) -> Sequence[Matrix]:
-    """The matrices whose biases are multiplied with a place."""
     if isinstance(part, ScaleExpert):
         return [model.anatomy.experts(part.layer).outputs[part.expert]]
     return () if isinstance(part, UnitEdit) else _last(part, model)
@@ -187,12 +186,10 @@ def _branches(part: Scale, model: Model) -> list[Branch]:
 
 
 def _last(part: Scale, model: Model) -> list[Matrix]:
-    """The last matrices of the branches of a place; of a branch of experts those of every expert."""
     return [matrix for branch in _branches(part, model) for matrix in branch.ends]
 
 
 def _weights_of(part: Scale, model: Model) -> ScaleParameters:
-    """The last matrices of the branches of a place, multiplied; of units the weights that are theirs."""
     if isinstance(part, UnitEdit):
         return ScaleParameters(_of_unit(part, model), part.factor)
     addresses = tuple(matrix.address for matrix in _last(part, model))

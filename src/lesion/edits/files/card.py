@@ -136,7 +136,6 @@ def written(base: str, applied: Applied) -> list[str]:
 
 
 def _edit(edit: AppliedEdit, total: int) -> list[str]:
-    """What one edit did, where it is kept, and what it was made for, when and from which data."""
     file = edit.file
     did = [f"keeps of {code(cut.address)} {cut}" for cut in edit.cuts]
     if edit.achieved is not None:
@@ -155,7 +154,6 @@ def _edit(edit: AppliedEdit, total: int) -> list[str]:
 
 
 def _truncated(applied: Applied) -> list[str]:
-    """A table of the truncated matrices, all edits taken together."""
     rows = [
         f"| {code(matrix.cut.address)} | {' × '.join(f'{size:,}' for size in matrix.cut.shape)} | {matrix.cut} "
         f"| {matrix.energy:.4%} | {matrix.cut.dense:,} | {matrix.cut.thin:,} |"

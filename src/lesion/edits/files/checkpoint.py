@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.checkpoint_pass import EditOnCheckpoint, applied_edits
 from lesion.edits.files.folder import COPIED, COPIED_NAMES, base_card, copy_others, emerging, refuse_occupied
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
-from lesion.edits.files.shards import rewrite
+from lesion.edits.files.shards import rewrite_all
 from lesion.edits.files.truncated import Truncated, refuse_nothing, truncated, write_factors
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
@@ -31,7 +31,7 @@ from lesion.models.load import load
 from lesion.models.quantised import quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import Checkpoint, Entry, inside, survey, write_index
+from lesion.models.stored import Checkpoint, inside, survey
 from lesion.progress import Silent, Watcher
 
 
@@ -168,8 +168,14 @@ def apply(
                         edit_pass.note(address, weight, own, effect if len(own) == len(together) else None)
             view.copy_(edited.reshape(view.shape))
 
+    within: dict[str, list[tuple[str, StoredMatrix]]] = {}
+    for address, its_places in where.items():
+        for place in its_places:
+            within.setdefault(place.tensor, []).append((address, place))
+    changes = {tensor: functools.partial(edit, matrices) for tensor, matrices in within.items()}
+    changes |= {tensor: functools.partial(_multiply, factors) for tensor, factors in biases.items()}
     with emerging(out, watcher.note) as partial, torch.inference_mode():
-        _weights(checkpoint, partial, where, edit, biases, watcher, name)
+        rewrite_all(checkpoint, partial, changes, watcher, name)
         ordered = tuple(effects[address] for address in touched if address in effects)
         cut = tuple(done[address] for address in touched if address in done)
         edits_applied = applied_edits(passes, done, total, name)
@@ -221,36 +227,8 @@ def refuse_full(out: Path, checkpoint: Checkpoint) -> None:
 
 
 def _multiply(factors: Mapping[int | None, float], bias: Tensor) -> None:
-    """Multiply a tensor or rows of it in place, as `scaled` multiplies weights."""
     for number, factor in factors.items():
         part = bias if number is None else bias[number]
         row = part.reshape(1, -1)
         everywhere = torch.ones(row.shape, dtype=torch.bool)
         part.copy_(scaled(row, [(everywhere, factor)], "bias")[0].view(part.shape))
-
-
-def _weights(
-    checkpoint: Checkpoint,
-    target: Path,
-    where: Mapping[str, Sequence[StoredMatrix]],
-    edit: Callable[[Sequence[tuple[str, StoredMatrix]], Tensor], None],
-    biases: Mapping[str, Mapping[int | None, float]],
-    watcher: Watcher,
-    name: str,
-) -> None:
-    """Every shard, edited or copied, and the index last."""
-    within: dict[str, list[tuple[str, StoredMatrix]]] = {}
-    for address, its_places in where.items():
-        for place in its_places:
-            within.setdefault(place.tensor, []).append((address, place))
-    by_shard: dict[str, dict[str, Entry]] = {shard: {} for shard in checkpoint.shards}
-    for tensor, entry in checkpoint.entries.items():
-        by_shard[entry.shard][tensor] = entry
-    watcher.begin(name, len(checkpoint.shards), 0, "shards")
-    for shard in checkpoint.shards:
-        entries = by_shard[shard]
-        changes = {tensor: functools.partial(edit, within[tensor]) for tensor in entries if tensor in within}
-        changes |= {tensor: functools.partial(_multiply, biases[tensor]) for tensor in entries if tensor in biases}
-        rewrite(inside(checkpoint.folder, shard), target / shard, entries, changes)
-        watcher.answered(1)
-    write_index(checkpoint, target)

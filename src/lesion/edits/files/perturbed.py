@@ -20,10 +20,10 @@ from torch import Tensor
 from lesion.arguments import validated
 from lesion.edits.files.checkpoint import resolve
 from lesion.edits.files.folder import copy_others, emerging, refuse_occupied
-from lesion.edits.files.shards import as_tensor, rewrite
+from lesion.edits.files.shards import as_tensor, rewrite_all
 from lesion.errors import LesionError, UsageError
 from lesion.models.not_finite import not_finite_in
-from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey, write_index
+from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
 
 
@@ -109,12 +109,9 @@ def perturb(
         changed.add(name)
 
     with emerging(out, watcher.note) as partial, torch.inference_mode():
-        watcher.begin(str(base), len(source.shards), 0, "shards")
-        for shard in source.shards:
-            entries = {name: entry for name, entry in source.entries.items() if entry.shard == shard}
-            edits = {name: functools.partial(add_noise, name) for name in entries if entries[name].dtype in FLOATS}
-            rewrite(inside(source.folder, shard), partial / shard, entries, edits)
-            watcher.answered(1)
+        floats = [name for name, entry in source.entries.items() if entry.dtype in FLOATS]
+        changes = {name: functools.partial(add_noise, name) for name in floats}
+        rewrite_all(source, partial, changes, watcher, str(base))
         if not changed:
             raise LesionError(f"{like} has the very weights of {base}, so there is no change to make noise of.")
         if not squares["written"]:
@@ -122,7 +119,6 @@ def perturb(
                 f"Noise of {scale:g} × the change of {like} rounds to nothing in the stored dtype of {base}; give a"
                 " larger --scale, or a base in float32."
             )
-        write_index(source, partial)
         copy_others(source.folder, partial, source, ())
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(source.folder, "config.json"), partial / "config.json")
@@ -146,7 +142,6 @@ def _both(base: str, child: str) -> tuple[Checkpoint, Checkpoint]:
 
 
 def _read(checkpoint: Checkpoint, name: str) -> Float[Tensor, "*shape"]:
-    """A tensor in float64."""
     entry: Entry = checkpoint.entries[name]
     with inside(checkpoint.folder, entry.shard).open("rb") as file:
         file.seek(entry.start)

@@ -137,7 +137,6 @@ def _typed(kind: Any, value: object) -> Any:
 
 
 def _need_matrices(edit: Edit, model: MadeFor) -> None:
-    """The model has every matrix that the edit touches, and no other."""
     selections = [part.selection for part in of_weights(edit)]
     named = {part.address for part in of_spectra(edit)}
     observed = {address for source in inputs_of(edit) for address in source.readers}

@@ -121,7 +121,6 @@ def save_reordered(
 def _names(
     entries: Mapping[str, Entry], known: Mapping[str, str], path: str, order: Order, blocks: int, name: str
 ) -> dict[str, tuple[str, ...]]:
-    """The new names of every tensor on disk: one for each occurrence of its block, its own outside of blocks."""
     # What stands on disk before the number of a block, with what the network calls a block's parameter.
     beginnings = {_numbered(tensor)[0] for tensor, parameter in known.items() if parameter.startswith(f"{path}.")}
     names: dict[str, tuple[str, ...]] = {}
@@ -148,7 +147,6 @@ def _numbered(tensor: str) -> tuple[str, int | None, str]:
 def _write(
     checkpoint: Checkpoint, target: Path, names: Mapping[str, Sequence[str]], watcher: Watcher, name: str
 ) -> None:
-    """Every shard that keeps a tensor, and the index last."""
     watcher.begin(name, len(checkpoint.shards), 0, "shards")
     shard_of: dict[str, str] = {}
     total = 0

@@ -19,10 +19,23 @@ from torch import Tensor
 
 from lesion.errors import LesionError
 from lesion.models.not_finite import NotFinite, not_finite_in
-from lesion.models.stored import Entry
+from lesion.models.stored import Checkpoint, Entry, inside, write_index
+from lesion.progress import Watcher
 
 STRIDE = 16 << 20  # bytes copied at a time
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def rewrite_all(
+    checkpoint: Checkpoint, target: Path, edits: Mapping[str, Callable[[Tensor], None]], watcher: Watcher, name: str
+) -> None:
+    """Write every shard of a model again, as `rewrite` does, and the index last."""
+    watcher.begin(name, len(checkpoint.shards), 0, "shards")
+    for shard in checkpoint.shards:
+        entries = {tensor: entry for tensor, entry in checkpoint.entries.items() if entry.shard == shard}
+        rewrite(inside(checkpoint.folder, shard), target / shard, entries, edits)
+        watcher.answered(1)
+    write_index(checkpoint, target)
 
 
 def rewrite(

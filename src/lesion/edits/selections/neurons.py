@@ -169,7 +169,6 @@ def _lowest_entropy(table: Float[np.ndarray, "sets neurons"], keep: float, bar: 
 
 
 def _ending(address: str, known: dict[str, Int[Tensor, " selected"]]) -> str | None:
-    """The address of what ends the MLP of a matrix, among those known."""
     stem, _, name = address.rpartition(".")
     for ending, beginnings in BEGINNINGS.items():
         other = f"{stem}.{ending}"

@@ -189,7 +189,6 @@ def _at_least_sizes(weight: Float[Tensor, "out in"], least: np.ndarray) -> Bool[
 
 
 def _exact_at(weight: Tensor, vector: Tensor, places: Tensor) -> np.ndarray:
-    """Scores in float64 at flat places."""
     places = places.to(weight.device)
     values = torch.take(weight, places).abs().double() * vector.to(weight.device).double()[places % weight.shape[1]]
     return np.asarray(values.cpu().numpy(), dtype=np.float64)

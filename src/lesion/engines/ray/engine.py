@@ -19,7 +19,7 @@ from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
 from lesion.engines.ray.units import Unit, cut
 from lesion.engines.ray.worker import Failure, Part, Ready, WorkerInfo, WorkUnit
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model
 
 # Seconds after which a worker reports its answers; those not yet reported are lost with it.
@@ -37,8 +37,6 @@ class RayEngine:
     """Answers requests with one model on the workers of a cluster."""
 
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
-        if batch_size != "auto" and int(batch_size) < 1:
-            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         cluster.prepare()
         self.cluster = cluster
         self.model = model
@@ -93,7 +91,6 @@ class Call:
                     worker.drop()
 
     def _ready(self, worker: Worker) -> None:
-        """Have a worker open the engine of this call, unless it has it open."""
         if not worker.host:
             return
         if worker.order == self.order:
@@ -205,7 +202,6 @@ class Call:
         return fresh
 
     def _compare(self, worker: Worker, engine: str) -> None:
-        """Note it when two workers are not of the same kind."""
         if engine and self.engines.setdefault(engine, str(worker)) == str(worker) and len(self.engines) == 2:
             (engine, first), (other, second) = self.engines.items()
             self._note(
@@ -225,7 +221,6 @@ class Call:
         self._on_death(worker, RuntimeError(failure.text.splitlines()[-1]))
 
     def _on_death(self, worker: Worker, error: Exception) -> None:
-        """A worker is dead: another takes its place, and what it had not answered goes back to the queue."""
         if lacking := re.search(r"No module named '[\w.]+'", str(error)):
             raise LesionError(
                 f"A machine of {self.cluster.name} lacks a library ({lacking[0]}): install the same version of lesion"
@@ -254,7 +249,6 @@ class Call:
         self.cluster.replace(worker)
 
     def _look_for_room(self) -> None:
-        """Tell when the cluster has no room for a worker."""
         outside = [worker for worker in self.cluster.workers if not worker.host]
         longest = max((time.monotonic() - worker.started for worker in outside), default=0.0)
         count = len(self.cluster.workers)

@@ -106,6 +106,5 @@ def _on_cores(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Placem
 
 
 def _at_most(threads: int) -> int:
-    """So many threads, unless the person has set fewer."""
     stated = os.environ.get("OMP_NUM_THREADS", "")
     return min(threads, int(stated)) if stated.isdecimal() and int(stated) > 0 else threads

@@ -75,8 +75,6 @@ class VllmEngine:
         # Beside a GPU the network here lies on the CPU and says nothing about the free memory; vLLM finds that out.
         most = ROWS_ON_ACCELERATOR if torch.cuda.is_available() else rows_that_fit(model)
         self.batch_size = most if batch_size == "auto" else int(batch_size)
-        if self.batch_size < 1:
-            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         self._ends = ends_of(model)
         self._columns: dict[Edit, int] = {BASELINE: 0}
         self._unproven = {"places", "weights"}
@@ -207,7 +205,6 @@ class VllmEngine:
             self._unproven.discard(kind)
 
     def _group(self, group: Sequence[Request], stops: Mapping[str, StopStrings]) -> Iterator[Response]:
-        """Answers to requests under one edit of weights."""
         missing: dict[str, int] = {}
         parts: dict[str, list[Job]] = {}
         for job in self.jobs.run(job for request in group for job in self._jobs(request, stops, missing)):

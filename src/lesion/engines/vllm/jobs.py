@@ -138,7 +138,6 @@ class Jobs:
         return str(number)
 
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
-        """Take in new tokens; whether one of them ends the answer."""
         for token in tokens:
             job.generated.append(int(token))
             if job.look is not None:

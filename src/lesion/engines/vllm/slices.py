@@ -165,7 +165,6 @@ def _empty_like_new(module: nn.Module) -> Any:
 
 
 def _load(weight: Any, matrices: Sequence[tuple[str | int | None, Tensor]]) -> None:
-    """Each part by vLLM's own loader, which knows the worker's slice of it."""
     for part, matrix in matrices:
         if part is None:
             weight.weight_loader(weight, matrix)
@@ -174,7 +173,6 @@ def _load(weight: Any, matrices: Sequence[tuple[str | int | None, Tensor]]) -> N
 
 
 def _try(module: nn.Module, plain: Tensor, name: str) -> None:
-    """A packed matrix must give what the plain one gives."""
     states = torch.randn(TRIALS, plain.shape[1], generator=torch.Generator().manual_seed(0)).to(plain.dtype)
     linear: Any = module.cpu_linear
     got = linear(states, module.weight, None).double()

@@ -102,7 +102,6 @@ def handed(engine: VllmEngine, places: Sequence[Place], zero: bool = False) -> I
 
 
 def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:
-    """The whole weight of a module, [out, in], as it is here now."""
     module = (
         model.network.get_output_embeddings()
         if block == HEAD
