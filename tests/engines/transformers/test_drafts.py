@@ -161,49 +161,6 @@ def test_those_that_follow_get_the_answer_but_for_its_last_token_and_no_more_tha
     assert late[0].draft == (11,)
 
 
-def test_edits_that_take_the_first_block_away_go_ahead_rather_than_leave_places_empty():
-    waiting = Drafts(blocks=4, worth=0.5)
-    first, second = rows([(5, 6), (7, 8, 9)], 5), rows([(3, 4)], 5)
-    for row in first:
-        row.apart = row.column == 0
-    waiting.wait(first)
-    assert [row.column for row in waiting.take(2, 100)] == [4, 4]
-    assert len(waiting) == 8
-    assert [row.request.prompt for row in waiting.take(1, 100)] == [(5, 6)]
-    (went,) = waiting.take(4, 100)
-    assert (went.column, went.draft) == (0, ())
-    assert not waiting.take(4, 100)
-    # What it says is nobody's draft: theirs is still to come.
-    went.generated = [1, 2, 3]
-    waiting.finished(went)
-    assert not waiting.ready
-    # Not where drafts have been of use to such an edit.
-    for row in second:
-        row.apart = row.column == 0
-    drafted = first[0]
-    drafted.draft, drafted.accepted = (1, 2, 3, 4), 2
-    waiting.entered([drafted])
-    waiting.wait(second)
-    assert [row.column for row in waiting.take(4, 100)] == [4]
-    assert not waiting.take(4, 100)
-    second[4].generated = [9, 9]
-    waiting.finished(second[4])
-    assert [(row.column, row.draft) for row in waiting.take(4, 100)] == [(column, (9,)) for column in range(4)]
-    assert len(waiting) == 6
-
-
-def test_rows_that_go_ahead_enter_longest_first():
-    waiting = Drafts(blocks=4, worth=0.5)
-    asked = rows([(5,), (6,) * 50, (7,) * 49, (8,) * 2], 2)
-    for row in asked:
-        row.apart = row.column == 0
-    waiting.wait(asked)
-    while waiting.ready:
-        waiting.take(9, 1000)
-    assert [len(row.given) for row in waiting.take(9, 1000)] == [50, 49]
-    assert [len(row.given) for row in waiting.take(9, 1000)] == [2, 1]
-
-
 def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_many():
     waiting = Drafts(blocks=4, worth=0.5)
     drafted = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float
@@ -12,7 +11,6 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE
 from lesion.engines.answers import without
 from lesion.engines.sampling import sample
-from lesion.engines.transformers.length_buckets import ROWS, bands, by_bands, can_cut
 from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
@@ -38,8 +36,6 @@ class Batch:
         self.slots = Slots(self.model.network.config, min(self.work.batch_size, len(waiting)), longest)
         self.rows: list[ActiveRequest | None] = []
         self.assigned = False
-        config = self.model.network.config.get_text_config(decoder=True)
-        self.cuts = self.model.device.type == "cpu" and can_cut(config)
 
     @property
     def live(self) -> int:
@@ -78,28 +74,15 @@ class Batch:
         return done
 
     def _seat(self, rows: Sequence[ActiveRequest], computed: Prefilled, chosen: Tensor) -> None:
-        held = [len(row.given) - len(row.draft) + row.accepted for row in rows]
-        taken = self._free(held)
-        self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
+        free = [slot for slot, row in enumerate(self.rows) if row is None]
+        taken = [*free, *range(len(self.rows), len(self.rows) + len(rows))][: len(rows)]
+        self.rows += [None] * (max(taken) + 1 - len(self.rows))
         sources = [source.index_select(0, chosen) for source in computed.sources]
         unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
         mask = computed.mask.index_select(0, chosen.to(computed.mask.device))
         self.slots.insert(computed.keys, computed.values, sources, mask, torch.tensor(taken), unread)
         for slot, row in zip(taken, rows, strict=True):
             self.rows[slot] = row
-
-    def _free(self, lengths: Sequence[int]) -> list[int]:
-        """A slot for each new row of so many tokens: the longest where others are long, so that bands stay narrow."""
-        free = [slot for slot, row in enumerate(self.rows) if row is None]
-        free += range(len(self.rows), len(self.rows) + len(lengths) - len(free))
-        free = free[: len(lengths)]
-        live = [0 if row is None else len(row.request.prompt) + len(row.generated) for row in self.rows]
-        widest = [max(live[start : start + ROWS]) for start in range(0, len(live), ROWS)]
-        free.sort(key=lambda slot: -widest[slot // ROWS] if slot < len(live) else 0)
-        taken = [0] * len(lengths)
-        for slot, index in zip(free, sorted(range(len(lengths)), key=lambda index: -lengths[index]), strict=True):
-            taken[index] = slot
-        return taken
 
     @torch.inference_mode()
     def step(self) -> Finished:
@@ -111,14 +94,13 @@ class Batch:
         device = self.model.device
         tokens = torch.tensor([[row.generated[-1] if row else self.prefixes.padding] for row in self.rows]).to(device)
         mask, positions = self.slots.step_inputs()
-        with by_bands(bands((self.slots.lengths + 1).tolist())) if self.cuts else nullcontext():
-            output = self.model.network(
-                input_ids=tokens,
-                attention_mask=mask.to(device).long(),
-                position_ids=positions.to(device),
-                past_key_values=self.slots,
-                use_cache=True,
-            )
+        output = self.model.network(
+            input_ids=tokens,
+            attention_mask=mask.to(device).long(),
+            position_ids=positions.to(device),
+            past_key_values=self.slots,
+            use_cache=True,
+        )
         self.slots.advance()
         live = self.live
         self.work.steps += 1
@@ -145,7 +127,6 @@ class Batch:
         """Give up the slots of finished rows once enough of them stand empty."""
         kept = [slot for slot, row in enumerate(self.rows) if row is not None]
         if kept and len(kept) <= SHRINK * len(self.rows):
-            kept.sort(key=lambda slot: -int(self.slots.lengths[slot]))
             self.slots.keep(torch.tensor(kept))
             self.rows = [self.rows[slot] for slot in kept]
             self.assigned = False

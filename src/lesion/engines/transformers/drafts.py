@@ -8,7 +8,7 @@ what it would have said itself, and goes on from there. Nothing is guessed: ever
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable
 
 from lesion.engines.engine import Decoding, Request
@@ -43,7 +43,6 @@ class Drafts:
         self.worth = worth
         self.ready: list[ActiveRequest] = []
         self._following: dict[Question, list[ActiveRequest]] = {}
-        self._apart: deque[ActiveRequest] = deque()
         self._lent = {} if lent is None else lent
         self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
 
@@ -70,7 +69,6 @@ class Drafts:
             group.remove(leader)
             if group:
                 self._following[question] = group
-                self._apart.extend(row for row in group if row.apart)
 
     def take(self, rows: int, tokens: int) -> list[ActiveRequest]:
         """The next rows, at most `rows` and `tokens` with padding, but always one.
@@ -81,8 +79,6 @@ class Drafts:
         taken: list[ActiveRequest] = []
         fresh: list[int] = []
         whole = 0
-        if not self.ready:
-            self._go_ahead(rows)
         while self.ready and len(taken) < rows:
             row = self.ready[-1]
             if self._spared(row):
@@ -110,7 +106,7 @@ class Drafts:
     def finished(self, row: ActiveRequest) -> None:
         """Lend the answer of a row that went ahead to those that follow it."""
         question = _question(row.request)
-        if question not in self._lent and not row.ahead:
+        if question not in self._lent:
             # Nothing follows the last token.
             self._lent[question] = tuple(row.generated[:-1])
             self._let(self._following.pop(question, []), self._lent[question])
@@ -119,16 +115,6 @@ class Drafts:
         """Let rows wait that could not enter, as they are; what they share with others may be another than before."""
         self.ready += rows
         self.ready.sort(key=_order)
-
-    def _go_ahead(self, rows: int) -> None:
-        """Let in rows that nobody else's answer is much of a draft for, rather than leave their places empty."""
-        while self._apart and len(self.ready) < rows:
-            row = self._apart.popleft()
-            group = self._following.get(_question(row.request), [])
-            if row in group and not self._tally[row.column, row.request.decoding].proved:
-                group.remove(row)
-                row.ahead = True
-                self._insert(row)
 
     def _let(self, rows: Iterable[ActiveRequest], draft: tuple[int, ...]) -> None:
         for row in rows:
@@ -155,11 +141,6 @@ class _Tally:
         self.drafted = 0
         self.accepted = 0
         self.passed = 0
-
-    @property
-    def proved(self) -> bool:
-        """Whether drafts are known to have been worth their pass, wherever they run."""
-        return bool(self.drafted) and self.accepted >= self.drafted / 2
 
     def worth(self, share: float) -> bool:
         """Whether another draft is worth its pass, and now and then although it is not."""

@@ -153,7 +153,6 @@ class TransformersEngine:
         prefixes = Prefixes(self.model, gates, table, self._padding, self.work, entries)
         yield from scored(prefixes, entries)
         starts = table.first_edited().tolist()
-        apart = ((table.scales[0] == 0) | (table.replaced[0] >= 0)).any(0).tolist()
         drafts.wait(
             ActiveRequest(
                 request,
@@ -163,7 +162,6 @@ class TransformersEngine:
                 self._ends,
                 stops[request.key],
                 closing=closing_of(self.model.tokenizer, request),
-                apart=apart[column],
                 prefix=prefixes.of(request, column),
             )
             for request, column in entries

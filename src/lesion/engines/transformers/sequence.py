@@ -27,9 +27,6 @@ class ActiveRequest:
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
         generated: the tokens of its answer so far.
-        apart: whether its edit removes or replaces the first block or a branch of it, after which answers are seldom
-            alike.
-        ahead: True if decoding started without a draft; its answer is then not used as one.
         prefix: what its prompt has in common with others, which is computed once.
     """
 
@@ -42,8 +39,6 @@ class ActiveRequest:
     draft: tuple[int, ...] = ()
     accepted: int = 0
     generated: list[int] = field(default_factory=list)
-    apart: bool = False
-    ahead: bool = False
     prefix: Prefix = NOTHING
     closing: Closing | None = None
 
