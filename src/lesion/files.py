@@ -115,10 +115,7 @@ def reason(error: BaseException) -> str:
 def read_bytes(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionError) -> bytes:
     """The content of a regular file.
 
-    Args:
-        path: of the file.
-        limit: the most bytes that it may have.
-        fault: what is raised where the file is there and cannot be read.
+    `fault` is raised where the file is there and cannot be read.
     """
     try:
         # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
@@ -172,13 +169,8 @@ def parse_json(
 ) -> Any:
     """A JSON value out of text.
 
-    Args:
-        text: the JSON.
-        where: whose text it is, for messages.
-        fault: what is raised.
-        line: the line of the file that the text begins on.
-        halves: whether half a character is let through, for whoever says better where it stands.
-        pairs: what makes an object of its pairs, `object_pairs_hook` of `json.loads`; `hooks` are its others.
+    `line` is that of the file on which the text begins; `halves` lets half a character through, for whoever says better
+    where it stands; `pairs` makes an object of its pairs, and `hooks` are the other hooks of `json.loads`.
     """
     try:
         value = json.loads(text, object_pairs_hook=pairs, **hooks)
@@ -220,9 +212,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
     """The object in a JSON file of an output folder; None: there is no such file.
 
-    Args:
-        path: of the file.
-        advice: what to do when it is damaged, the end of a sentence.
+    `advice`: what to do when it is damaged, the end of a sentence.
     """
     if not os.path.lexists(path):
         return None
@@ -272,9 +262,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def understood(path: str | Path, advice: str) -> Iterator[None]:
     """Whatever does not fit while a received file is interpreted is a damaged file, not a fault of the program.
 
-    Args:
-        path: the file, or what else is being read.
-        advice: what to do about it, the end of a sentence.
+    `advice`: what to do about it, the end of a sentence.
     """
     try:
         yield

@@ -59,9 +59,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 def default_folder(name: str, identity: str) -> Path:
     """`lesion-out/NAME-IDENTITY`: the folder of a study for which none was named.
 
-    Args:
-        name: of the study; it comes from a file that somebody else may have written.
-        identity: of the study, in hex digits; the first eight are used.
+    The name comes from a file that somebody else may have written; of the identity the first eight digits are used.
     """
     if re.search(r"[/\\]", name):
         fault = "holds a separator of folders"
@@ -84,11 +82,8 @@ def default_folder(name: str, identity: str) -> Path:
 def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
     """Note that a folder belongs to a kind of study, or refuse it. Call it before anything else is written there.
 
-    Args:
-        folder: it is there.
-        kind: one of `KINDS`.
-        adopt: the study that lies there has been read as one of this kind: where no note is, one is written, and a
-            wrong or damaged one is refused with what a reader of the folder can do.
+    With `adopt`, the study that lies there has been read as one of this kind: where no note is, one is written, and a
+    wrong or damaged one is refused with what a reader of the folder can do.
     """
     refuse_links(folder)
     refuse_another = _refuse_wrong_note if adopt else refuse_another_kind
@@ -144,9 +139,7 @@ def _refuse_wrong_note(folder: Path, kind: str) -> bool:
 def kind_of(folder: Path, advice: str = "give another folder with --out") -> str | None:
     """The kind of study that a folder belongs to; None where nothing is noted.
 
-    Args:
-        folder: need not be there.
-        advice: what to do where the note is damaged, the end of a sentence.
+    `advice`: what to do where the note is damaged, the end of a sentence.
     """
     path = folder / MARK
     if not os.path.lexists(path):

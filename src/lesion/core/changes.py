@@ -26,16 +26,8 @@ def changed(
 ) -> pd.DataFrame:
     """The items whose answer an edit made wrong, or right.
 
-    Args:
-        answers: of a study, as `Store.answers` gives them.
-        edit: one of the study's: a value, its text form, the path of an `.edit` file, what `read_edit` gave; the
-            number of a block stands for that block at 0.
-        right: whether the answer became right; else it was right and became wrong.
-        task: only this task.
-        model: only this model, by its name.
-
-    Returns:
-        One row per item with the columns of `COLUMNS`, in the order of the study.
+    `edit` is a value, its text form, the path of an `.edit` file or what `read_edit` gave; the number of a block stands
+    for that block at 0. Returned is one row per item with the columns of `COLUMNS`, in the order of the study.
     """
     for column, chosen in (("task", task), ("model_name", model)):
         if chosen is not None:

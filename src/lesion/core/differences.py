@@ -47,14 +47,9 @@ def refuse_another(
 ) -> None:
     """Refuse a folder of another study of one kind: its results would stand beside these, or be lost.
 
-    Args:
-        folder: of both.
-        what: such a study is called, behind "another".
-        there: the study whose folder it is; None where it has none.
-        here: the study that is to be run into it.
-        same: whether they may share a folder; by default whether what all answers there share is the same.
-        compared: the keys whose differences are named; by default those of the identity.
-        otherwise: what differs where none of these does.
+    `same` says whether they may share a folder, by default whether what all answers there share is the same; `compared`
+    are the keys whose differences are named, by default those of the identity; `otherwise` is what differs where none
+    of these does.
     """
     if there is None or (there.basis() == here.basis() if same is None else same):
         return

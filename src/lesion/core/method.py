@@ -101,13 +101,8 @@ class Method(Generic[S]):
     ) -> StudyResult:
         """Run a study into a folder, which then belongs to its kind; what is stored there is not evaluated again.
 
-        Args:
-            study: what is evaluated.
-            folder: made when absent.
-            watcher: is told how it goes.
-            make_engine: the engine for a model and a batch size; by default `TransformersEngine`.
-            models: those that are loaded already, by the name that the study gives them.
-            dry: only say what it costs (`DryRun`).
+        `models` are those that are loaded already, by the name that the study gives them; with `dry` it only says what
+        it costs (`DryRun`).
         """
         from lesion.core.run import Run
         from lesion.engines.transformers.engine import TransformersEngine

@@ -27,10 +27,7 @@ ECHO = 24
 def oddities(item: Item, answer: StoredAnswer, *, generated: bool) -> tuple[Oddity, ...]:
     """What is odd about an answer.
 
-    Args:
-        item: the question.
-        answer: as it was stored.
-        generated: whether the model wrote it; a choice can only be unread.
+    `generated`: whether the model wrote it; a choice can only be unread.
     """
     present: dict[Oddity, bool] = {"unread": answer.parsed is None and bool(answer.text.strip())}
     if generated:

@@ -54,14 +54,6 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
 
     `figure-column.pdf` and `figure-page.pdf` (and `.svg`, `.png`), `table.tex` (booktabs), `paragraph.tex`,
     `references.bib`, and `paper.tex`, which shows them all with their captions and compiles.
-
-    Args:
-        result: of a study.
-        out: a folder, made when absent.
-        formats: of `FORMATS`.
-
-    Raises:
-        LesionError: the result has nothing to show, or the folder cannot be written.
     """
     page = result.page()
     figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)

@@ -22,9 +22,6 @@ def rates(answers: pd.DataFrame) -> dict[str, float]:
     `truncated` hit the token limit or were ended in a loop, `looped` are the latter among them; `unclosed` never closed
     their thinking, so that they have no final answer; in `unparsed`, of the others, no answer could be read;
     `nonfinite` were broken off since logits were not finite.
-
-    Args:
-        answers: with the columns text, finish and parsed, as `Store.answers` gives them; at least one.
     """
     open_ended = answers["text"].map(unclosed).astype(bool)
     return {
@@ -39,8 +36,7 @@ def rates(answers: pd.DataFrame) -> dict[str, float]:
 def loops(times: int | None) -> dict[str, Any]:
     """What a summary says of its study where loops were stopped: after how many repetitions, and what follows.
 
-    Args:
-        times: of `DecodingPlan.stop_loops`; None: loops went on, and nothing is said.
+    None: loops went on, and nothing is said.
     """
     if times is None:
         return {}

@@ -78,14 +78,8 @@ def answer_key(model: str, edit: str, task: str, item: str, decoding: str, promp
 
     The parts are joined as a JSON list, so that no two different lists of them read the same.
 
-    Args:
-        model: fingerprint of the model (not its name: the same weights under two names are one model).
-        edit: text form of the edit.
-        task: name of the task as typed.
-        item: id of the item within the task.
-        decoding: text form of the decoding.
-        prompt_style: the resolved prompt style.
-        prompt: digest of the token ids of the prompt; "" for the key that answers had before prompts were a part of it.
+    `model` is the fingerprint: the same weights under two names are one model. `prompt` is the digest of the token ids,
+    "" for the key that answers had before prompts were a part of it.
     """
     parts = [model, edit, task, item, decoding, prompt_style, *filter(None, (prompt,))]
     return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()  # ASCII, lone surrogates escaped

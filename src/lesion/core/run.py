@@ -305,12 +305,7 @@ class Evaluation:
     ) -> Pending:
         """The answers of the unedited model and every edit of it to items of tasks.
 
-        Args:
-            chosen: the model, as the study names it.
-            model: the model itself.
-            edits: beside the baseline.
-            tasks: those of the study by default; those of `gold_tasks` are about the same items.
-            items: of these tasks; those of the study by default.
+        `tasks` and `items` are those of the study by default; those of `gold_tasks` are about the same items.
         """
         tasks = self.tasks if tasks is None else tasks
         if items is None:
@@ -330,12 +325,7 @@ class Evaluation:
         return pending._replace(cells={key: cell for key, cell in pending.cells.items() if key not in stored})
 
     def ask(self, tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]] | None = None) -> None:
-        """Note that tasks made from those of the study (`gold_tasks`) are asked too.
-
-        Args:
-            tasks: that are asked.
-            items: of these tasks; those of the study by default.
-        """
+        """Note that tasks made from those of the study (`gold_tasks`) are asked too."""
         for choice, task in tasks.items():
             of_task = self.items_of(choice) if items is None else items[choice]
             self.store.add_items(choice.name, _asked(task, of_task))
@@ -354,15 +344,9 @@ class Evaluation:
     ) -> None:
         """Have a model give the answers that are pending; what they will cost is said once a few items are answered.
 
-        Args:
-            chosen: the model, as the study names it.
-            model: the model itself.
-            pending: of that model.
-            what: the answers are called, for the watcher.
-            name: of the model in the store, where it is not that of `chosen`.
-            title: of the work, for the watcher; by default the model's name.
-            by: answers the cells and yields the rows that were stored together; by default `answer_cells`.
-            estimated: whether a few items go first, and their cost is said; `by` is called several times then.
+        `title` and what the answers are called are for the watcher; `name` is that of the model in the store, where it
+        is not that of `chosen`. `by` answers the cells and yields the rows that were stored together. With `estimated`,
+        a few items go first and their cost is said: `by` is called several times then.
         """
         cells, name = pending.cells, name or chosen.name
         if not cells and by is None:

@@ -51,13 +51,10 @@ class Store:
     ) -> Store:
         """Open the store of a study for writing, made when it is not there; alone until it is closed.
 
-        Args:
-            folder: where the study lives; made with its parents.
-            basis: what all answers of a folder share (`StudyFile.basis`): a store with answers takes only studies of
-                the same; one without any, say from a run with a wrong layer, is taken over.
-            study_text: the study as TOML, kept to be shown and compared; that of the latest run counts.
-            kind: what the folder is of, one of `lesion.outputs.KINDS`.
-            asked: the items of every task that this study asks, in their order; None: those of the study before.
+        `basis` is what all answers of a folder share (`StudyFile.basis`): a store with answers takes only studies of
+        the same; one without any, say from a run with a wrong layer, is taken over. `study_text` is the study as TOML;
+        that of the latest run counts. `asked` are the items of every task that this study asks, in their order; None:
+        those of the study before.
         """
         folder = Path(folder)
         file = folder / database.FILE
@@ -127,10 +124,7 @@ class Store:
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
-        Args:
-            fingerprint: fingerprint of the weights.
-            name: the name as typed.
-            metadata: anything JSON can hold: revision, dtype, family, number of blocks; None: those that are known.
+        `metadata` are anything JSON can hold: revision, dtype, family, number of blocks; None: those that are known.
         """
         with database.advice(self.file), database.transaction(self._connection):
             text = None if metadata is None else json.dumps(dict(metadata), sort_keys=True)
@@ -232,8 +226,7 @@ class Store:
 
         All rows of one call are stored or none. A key that is there already keeps its first answer.
 
-        Returns:
-            How many of the rows were new.
+        Returned is how many of the rows were new.
         """
         rows = list(rows)
         # Many rows are of one model and of a few items: each is looked up once.

@@ -98,11 +98,7 @@ def summary_kind(folder: Path) -> str | None:
 
 
 def studies_in(folders: Iterable[str | Path]) -> list[Path]:
-    """Folders of finished studies, as they were named.
-
-    Raises:
-        UsageError: none is named, one is no folder, or one is named twice.
-    """
+    """Folders of finished studies, as they were named."""
     places = [Path(folder) for folder in folders]
     if not places:
         raise UsageError("Name the folders of finished studies.")

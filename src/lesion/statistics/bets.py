@@ -32,10 +32,7 @@ def log_capital(
     """Log capital after each item against "items are drawn independently, with a mean of D of at most `mean`" (above
     −1).
 
-    Args:
-        differences: D of the items, in the order in which they were drawn.
-        mean: of the hypothesis.
-        bets: whether the gambler bets on each item, settled before it came; by default on all.
+    `bets`: whether the gambler bets on each item, settled before it came; by default on all.
     """
     on = np.True_ if bets is None else bets
     up, down, same = (np.cumsum(what & on, axis=-1) for what in (differences > 0, differences < 0, differences == 0))
@@ -86,13 +83,8 @@ def lower_limit(differences: Int[np.ndarray, " items"], error: float, population
     A mean is refuted when the capital against "at most this" reached 1/error after any item; the true one ever is with
     a chance of at most `error`. The capital falls as the mean rises, so the limit is found by bisection.
 
-    Args:
-        differences: D of the items, in the order in which they were drawn.
-        error: between 0 and 1.
-        population: number of items in all, for their mean; None for the mean of what they are drawn from.
-
-    Returns:
-        −1…1; exact for a finite population, else short of the limit by at most 2⁻²⁰.
+    `population` is the number of items in all, for their mean; None: for the mean of what they are drawn from. Exact
+    for a finite population, else short of the limit by at most 2⁻²⁰.
     """
     bar = -math.log(error)
     if population is None:

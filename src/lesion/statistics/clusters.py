@@ -55,14 +55,8 @@ def clustered(
     quantile over the normal one. So it keeps its form and its bounds of −1…1 near an end of the scale, where an
     interval of ± t standard errors does not.
 
-    Args:
-        differences: of every item.
-        clusters: the name of the cluster of every item; an item without one ("") is a cluster of its own.
-        over_items: the mean with its interval over items.
-        level: of both intervals.
-
-    Returns:
-        None where it cannot be computed: fewer than two clusters, or differences that are all equal.
+    An item without a cluster ("") is one of its own. None where it cannot be computed: fewer than two clusters, or
+    differences that are all equal.
     """
     members = numbered(clusters)
     n, count = differences.size, int(members.max(initial=-1)) + 1

@@ -16,9 +16,7 @@ def difference_of_drops(first: Contrast, second: Contrast, correlation: float = 
 
     The limits recover each drop's variance near the limit that counts (Newcombe 1998, method 10; Zou and Donner 2008).
 
-    Args:
-        first, second: the drops with their intervals.
-        correlation: of the two drops over items, −1…1; 0 where they are of other items.
+    `correlation` is that of the two drops over items; 0 where they are of other items.
     """
     value = first.value - second.value
     low = value - _combined(first.value - first.low, second.high - second.value, correlation)

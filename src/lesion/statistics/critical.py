@@ -70,15 +70,9 @@ def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_
 def p_critical(counts: Pairs, share: float = SHARE, chance: float = 0.0) -> float:
     """p of the hypothesis that an edit takes at most `share` of the baseline's accuracy above chance.
 
-    Args:
-        counts: pairs of an edit on a task.
-        share: between 0 and 1.
-        chance: the accuracy of guessing, in 0…1; 0 where answers are not chosen.
-
-    Returns:
-        The largest chance under the hypothesis of a score at least as large as observed (with `chance` 0: given the
-        number of items that either model has right); 1 where the observed loss is no larger than the share, and where
-        the baseline is not shown to be above chance.
+    p is the largest chance under the hypothesis of a score at least as large as observed (with a `chance` of guessing
+    of 0: given the number of items that either model has right); 1 where the observed loss is no larger than the share,
+    and where the baseline is not shown to be above chance.
     """
     if chance > 0:
         return p_down_to_chance(
@@ -236,8 +230,7 @@ def smallest_loss(right: int, tests: int, items: int = 0, chance: float = 0.0) -
     pass Holm's first step, at α / tests; where other layers are critical too, smaller losses suffice. Exact where
     nothing is guessed; of `items` with a chance it takes the won items for as many as are expected.
 
-    Returns:
-        A share in 0…1; None where even an edit that takes the whole skill cannot be critical.
+    A share in 0…1; None where even an edit that takes the whole skill cannot be critical.
     """
     if right < fewest_right(tests, items=items, chance=chance):
         return None

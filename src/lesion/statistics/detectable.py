@@ -50,13 +50,7 @@ def too_low(model: str, task: str, right: int, items: int, tests: int, guessing:
 
     At the floor no place can be critical; near guessing a loss of the skill cannot be told from chance.
 
-    Args:
-        model: a name.
-        task: a name.
-        right: how many items the unedited model has right.
-        items: of how many.
-        tests: cells of the largest family of the task.
-        guessing: the accuracy of guessing, in 0…1; 0 where it is not known.
+    `tests` are the cells of the largest family of the task; `guessing` is 0 where it is not known.
     """
     if near_guessing(right, items, guessing):
         return (

@@ -195,13 +195,9 @@ class Edge:
     ) -> float:
         """The chance of the tail `most` at one point of the edge.
 
-        Args:
-            angle: its sin² is p_baseline.
-            share: where between its `limits` the chance lies that the edited model has right what the unedited one has
-                wrong, on the scale of angles; the edge ends where won items alone make up the accuracy.
-            limits: see there.
-            rights, wins: of the rows and columns of `most`.
-            most: see `Edge.most`.
+        The sin² of `angle` is p_baseline. `share` says where between its `limits` the chance lies that the edited model
+        has right what the unedited one has wrong, on the scale of angles; the edge ends where won items alone make up
+        the accuracy.
         """
         baseline = math.sin(angle) ** 2
         accuracy = self.kept * baseline + self.guessed

@@ -40,11 +40,7 @@ def half_dose(
 
     By straight lines between factors. Coming down from 1, where all of it is left, the first crossing counts.
 
-    Args:
-        baseline: accuracy at factor 1.
-        accuracy: under every factor.
-        factors: ascending, all below 1.
-        chance: accuracy of guessing.
+    `baseline` is the accuracy at factor 1; `factors` are ascending, all below 1.
     """
     half = (baseline + chance) / 2
     crossing = np.full(baseline.shape, -np.inf)
@@ -69,14 +65,7 @@ def half_dose_interval(
 ) -> HalfDose:
     """The half dose of one place, and its interval from items drawn with replacement, the same for all factors.
 
-    Args:
-        baseline: whether the unedited model is right.
-        edited: the same under every factor.
-        factors: ascending, all below 1.
-        level: of the interval.
-        seed: of the draws.
-        draws: how many.
-        chance: accuracy of guessing.
+    `factors` are ascending, all below 1.
     """
     items = baseline.size
     weights = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), draws)

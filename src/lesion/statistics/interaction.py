@@ -34,12 +34,6 @@ def beyond_sum(baseline: Values, alone: Several, together: Values, level: float 
     combine the score intervals of the drops (`paired_drop`) under their correlations over items (MOVER for a linear
     combination of proportions: Zou, Huang and Zhang 2009; Newcombe 1998 for two), so that it has width also where all
     items agree. The interval of log-probabilities is Student's.
-
-    Args:
-        baseline: of the unedited model.
-        alone: with each place removed, a row per place.
-        together: with all of them removed.
-        level: of the interval.
     """
     contrasts = _contrasts(baseline, alone, together)
     if baseline.dtype != bool:
@@ -86,16 +80,12 @@ def shapley(
 ) -> tuple[Contrast, Contrast]:
     """The Shapley value of a place: its mean marginal contribution over orders (Castro, Gómez, Tejada 2009, section 3).
 
-    Args:
-        marginals: by order and item, what removing the place takes in addition to the places before it.
-        level: of the intervals.
-        every: whether the orders are all that there are, so that only the items are a sample.
-
-    Returns:
-        The value with an interval for other items and other orders, and with one for other orders on the same items
-        alone. The first adds the variances of the two means, over orders and over items (orders and items are crossed;
-        the sum counts their interaction twice and so errs on the wide side), with Student's quantile of the fewer
-        degrees of freedom. Limits are infinite where one order or one item cannot show a spread.
+    `marginals` are by order and item what removing the place takes in addition to the places before it; `every`: the
+    orders are all that there are, so that only the items are a sample. Returned are the value with an interval for
+    other items and other orders, and with one for other orders on the same items alone. The first adds the variances of
+    the two means, over orders and over items (orders and items are crossed; the sum counts their interaction twice and
+    so errs on the wide side), with Student's quantile of the fewer degrees of freedom. Limits are infinite where one
+    order or one item cannot show a spread.
     """
     value = float(marginals.mean())
     of_orders, of_items = (_variance(marginals.mean(axis=axis)) for axis in (1, 0))

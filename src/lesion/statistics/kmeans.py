@@ -59,16 +59,10 @@ def kmeans(
     Points that occur several times are clustered once, weighted by their number. No cluster is empty. On a CPU a seed
     gives the same clusters again on the same machine with as many threads; an accelerator adds in any order.
 
-    Args:
-        points: one vector a token.
-        clusters: how many.
-        starts: seedings tried. All are compared after a few steps, the best five again after exchanges of centres, and
-            the best two of those to the end.
-        seed: of all that is drawn.
-        iterations: most steps of a start with all dimensions.
-        tolerance: finalists are compared once a step lowers their inertia by less than this share; the best goes on to
-            a tenth of it, and then by Lloyd's rule until no point moves.
-        overwrite: the points are not needed afterwards, so a copy can be spared.
+    All `starts` are compared after a few steps, the best five again after exchanges of centres, and the best two of
+    those to the end, with at most so many `iterations` with all dimensions. These are compared once a step lowers their
+    inertia by less than the share `tolerance`; the best goes on to a tenth of it, and then by Lloyd's rule until no
+    point moves. With `overwrite` the points are not needed afterwards, so that a copy can be spared.
     """
     if not all(bool(points[piece].isfinite().all()) for piece in pieces(len(points))):
         raise UsageError("A point is not finite; it has no distance from any centre.")

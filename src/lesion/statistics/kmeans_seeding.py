@@ -75,11 +75,7 @@ def beginnings(cloud: Cloud, clusters: int, starts: int, generator: torch.Genera
     few then exchange centres: one is taken away and another put where it lowers the inertia most (Fränti 2018; Lattanzi
     & Sohler 2019).
 
-    Args:
-        cloud: the points.
-        clusters: at most as many as points. A cluster may come back empty.
-        starts: seedings tried.
-        generator: of all that is drawn; of the CPU.
+    A cluster may come back empty.
     """
     x, weights = cloud.x, cloud.weights
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)

@@ -14,8 +14,7 @@ def matched(
     Both sides are gone through in the order of their scores, and the lowest two that fit are a pair: on a line no
     other matching has more pairs. Scores that are not finite are left out; equal scores keep the order given.
 
-    Returns:
-        The places of each pair in `first` and `second`, by rising score.
+    Returned are the places of each pair in `first` and `second`, by rising score.
     """
     orders = [
         [int(place) for place in np.argsort(side, kind="stable") if np.isfinite(side[place])]

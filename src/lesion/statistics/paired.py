@@ -101,9 +101,8 @@ def paired_drop(
 def mcnemar_exact(b_only: int, e_only: int) -> float:
     """McNemar's (1947) test in its exact form: two-sided binomial test of the discordant pairs against ½.
 
-    Returns:
-        p, the chance under "the edit changes nothing" of a split at least as uneven between the items that only the
-        baseline and only the edited model has right; 1 when no pair disagrees.
+    p is the chance under "the edit changes nothing" of a split at least as uneven between the items that only the
+    baseline and only the edited model has right; 1 when no pair disagrees.
     """
     discordant = b_only + e_only
     # The binomial with ½ is symmetric, so two-sided is twice one tail; 1 caps the middle, counted twice.
@@ -121,8 +120,7 @@ def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
     p is the share of all choices of signs whose sum is at least as far from 0. For differences of −1, 0 and 1 it is
     McNemar's exact test.
 
-    Args:
-        differences: whole numbers, such as drop in one model minus drop in the other, −2…2.
+    Differences are whole numbers, such as drop in one model minus drop in the other, −2…2.
     """
     sizes = np.abs(differences[differences != 0]).astype(int)
     chances = np.ones(1)  # of the sum of those whose sign is plus: 0, 1, …

@@ -56,12 +56,7 @@ def power(expect: Expected, items: int, baseline: float, loss: float, tests: int
 
     Exact with few items; with many a lower bound, by less than the steps between `LOOKS` numbers of right items.
 
-    Args:
-        expect: critical or spared.
-        items: how many are evaluated.
-        baseline: the chance that the unedited model has an item right.
-        loss: the share of these that the edit takes.
-        tests: of the family.
+    `loss` is the share of the right items that the edit takes, and `tests` are those of the family.
     """
     low, high = (int(end) for end in binom.ppf([1e-6, 1 - 1e-6], items, baseline))
     looks = np.unique(np.linspace(low, high, min(LOOKS, high - low + 1)).astype(int))
@@ -76,15 +71,8 @@ def power(expect: Expected, items: int, baseline: float, loss: float, tests: int
 def detectable(expect: Expected, right: int, tests: int, items: int = 0, chance: float = 0.0) -> float | None:
     """The smallest loss called critical, or the largest called spared, with a chance of `POWER`.
 
-    Args:
-        expect: critical or spared.
-        right: items that the baseline has right.
-        tests: of the family.
-        items: of how many items, where there is a chance.
-        chance: the accuracy of guessing, in 0…1.
-
-    Returns:
-        A share of the baseline's accuracy above chance; None where nothing can be called so.
+    The baseline has `right` items right, of `items` where there is a chance to guess. A share of its accuracy above
+    chance; None where nothing can be called so.
     """
     if expect == "critical" and chance > 0:
         return smallest_loss(right, tests, items, chance)

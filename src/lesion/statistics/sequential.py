@@ -56,11 +56,7 @@ def evidence(
     about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not by luck.
     Without a population everything is about what the items were drawn from; that takes more answers.
 
-    Args:
-        baseline, edited: whether the two models are right on the same items.
-        effect: the drop of accuracy that counts, between 0 and 1.
-        level: the chance of error of the confidence sequence, between 0 and 1.
-        population: None for a claim beyond the table.
+    `effect` is the drop that counts, and `level` the chance of error of the confidence sequence.
     """
     items = int(baseline.size)
     differences = baseline.astype(np.int64) - edited.astype(np.int64)

@@ -129,12 +129,8 @@ class Standing:
         study is larger than `level`. By e-Holm the chance that any cell is ever wrongly called exceeding is at most
         `level` in every case, and so is the chance that any is wrongly called not.
 
-        Args:
-            differences: baseline − edited, in the random order of the items; anything where not known.
-            known: how many of them are known of each cell, from the first on.
-
-        Returns:
-            How it stands then. A cell that was woken may first need answers to what it missed.
+        Of `differences` of each cell so many are `known`, from the first on; anything stands where not. A cell that was
+        woken may first need answers to what it missed.
         """
         cells, drawn = differences.shape
         items, calls, looked = self.items, self.called, self.looked.copy()

@@ -118,11 +118,7 @@ def shape(
 
     A hinge at the second or the last but one layer and a step beside it are the same curve: one layer is off the line.
 
-    Args:
-        layers: rising numbers; they need not follow one another.
-        values: one curve a run.
-        level: of intervals; a test rejects where p is at most 1 − level.
-        draws, seed: of the bootstrap.
+    `layers` rise and need not follow one another; a test rejects where p is at most 1 − level.
     """
     x = np.asarray(layers, dtype=np.float64)
     y = np.asarray(values, dtype=np.float64)
@@ -173,9 +169,8 @@ def detectable(
     oracle-approximating estimate (Chen et al. 2010). A hinge or step counts as found where the line is rejected and its
     own p is at most 1 − level.
 
-    Returns:
-        By kind the size: of a hinge the change of slope per layer, of a step the change of level; NaN with one run or
-            where runs do not differ.
+    By kind the size: of a hinge the change of slope per layer, of a step the change of level; NaN with one run or where
+    runs do not differ.
     """
     x, y = np.asarray(layers, dtype=np.float64), np.asarray(values, dtype=np.float64)
     rest = _off_line(x, y)

@@ -21,10 +21,9 @@ def p_spared(counts: Pairs, share: float = SPARED, chance: float = 0.0) -> float
 
     Arguments as of `p_critical`.
 
-    Returns:
-        The largest chance under the hypothesis of a score at most as large as observed (with `chance` 0: given the
-        number of items that either model has right); 1 where the observed loss is no smaller than the share, and where
-        the baseline is not shown to be above chance.
+    p is the largest chance under the hypothesis of a score at most as large as observed (with `chance` 0: given the
+    number of items that either model has right); 1 where the observed loss is no smaller than the share, and where the
+    baseline is not shown to be above chance.
     """
     if chance > 0:
         return p_down_to_chance(counts.lost, counts.retained, counts.won, counts.neither, 1.0 - share, chance, "spared")

@@ -245,14 +245,8 @@ class Choice(Benchmark):
     def choice(self, identity: str, question: str, row: SourceRow, field: str, group: str, **metadata: str) -> Item:
         """The item of a question with the options in a field of a row.
 
-        Args:
-            identity: the id.
-            question: what is asked.
-            row: it has the options, 2 to 26 texts, and in `answer` the letter of the right one or its place. An option
-                that is empty can stand behind a letter, unless it is the right one; it cannot be scored as a text.
-            field: of the options.
-            group: see `Item`.
-            metadata: more to keep with the item.
+        The field has 2 to 26 texts, and `answer` the letter of the right one or its place. An option that is empty can
+        stand behind a letter, unless it is the right one; it cannot be scored as a text.
         """
         options = row[field]
         if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):

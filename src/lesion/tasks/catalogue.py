@@ -208,11 +208,7 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
     Items are ordered by the SHA-256 of seed and id, so that the same seed draws the same items on every
     platform, whatever the order of the file, and a smaller draw is the beginning of a larger one.
 
-    Args:
-        task: where the items come from.
-        items: at most so many; None for all.
-        seed: any integer.
-        avoid: ids of items that are drawn last.
+    Items whose ids are to be avoided are drawn last.
     """
 
     if items is not None and items < 1:

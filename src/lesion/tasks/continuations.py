@@ -208,8 +208,7 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
     the text, which nothing predicts. A text that does not fit the context is cut at its end. Names of control tokens
     in it are characters.
 
-    Returns:
-        (before, scored), each with at least one token, together no more than the context.
+    Each has at least one token, and together no more than the context.
     """
     before = beginning(model.tokenizer)
     ids = spell(model.tokenizer, item.question[: longest_text(model.context)])

@@ -95,8 +95,7 @@ def against(right: str, *tempting: str) -> tuple[str, ...]:
 def forced(whole: Sequence[float]) -> bool | None:
     """Whether the right text is more probable than each of its rivals; None where it has none.
 
-    Args:
-        whole: log-probabilities of the right text and its rivals, each with all its tokens.
+    `whole` are log-probabilities of the right text and its rivals, each with all its tokens.
     """
     return whole[0] > max(whole[1:]) if len(whole) > 1 else None
 

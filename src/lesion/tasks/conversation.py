@@ -115,10 +115,7 @@ def forms_of(model: Speaker, style: Style, *, solved: bool) -> frozenset[str]:
 
     A template that reads texts gets texts; the others get what transformers gives them, `[{"type": "text", …}]`.
 
-    Args:
-        model: who is asked.
-        style: of the prompt; whether there is a system prompt decides which messages there are.
-        solved: whether solved questions stand before the question, as earlier turns.
+    `solved`: whether solved questions stand before the question, as earlier turns.
     """
     return _forms(model.tokenizer, str(model.tokenizer.chat_template), model.name, str(style), solved)
 

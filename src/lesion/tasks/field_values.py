@@ -33,11 +33,7 @@ class Number(str):
 
 
 def float_type(dtype: Any) -> Callable[[float], object] | None:
-    """The numpy type of the floating-point numbers of a column or array, also in lists and categories; None: no such.
-
-    Args:
-        dtype: of numpy, pandas or pyarrow.
-    """
+    """The numpy type of the floating-point numbers of a column or array, also in lists and categories; None: none."""
     import numpy as np  # whoever looks for a task by its name need not wait for it
 
     dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
@@ -51,10 +47,7 @@ def float_type(dtype: Any) -> Callable[[float], object] | None:
 def field_value(value: Any, name: str, where: str, *, floats: Callable[[float], object] | None = None) -> Any:
     """A Python, numpy or pandas value as JSON Lines would have it: numbers as `Number`, arrays as lists.
 
-    Args:
-        value: not missing.
-        name: of the field; where: of its row, for messages.
-        floats: `float_type` of the column; its numbers have lost their form: 4.0 is 4, and 0.1 of 32 bits is 0.1.
+    `floats` is the `float_type` of the column, whose numbers have lost their form: 4.0 is 4, and 0.1 of 32 bits is 0.1.
     """
     if hasattr(value, "tolist") and value.ndim:
         floats, value = floats or float_type(value.dtype), value.tolist()

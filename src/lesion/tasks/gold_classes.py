@@ -104,11 +104,7 @@ def classified(tokenizer: Any, ids: Sequence[int], item: Item, classes: GoldClas
     A token of several characters is of the class of the first span, in the order of `spans`, that has one of its
     characters; white space counts only in a token of nothing else.
 
-    Args:
-        tokenizer: the model's.
-        ids: of the gold text as it follows the prompt; its end may be cut off.
-        item: whose gold text it is.
-        classes: of its task.
+    `ids` are those of the gold text as it follows the prompt; its end may be cut off.
     """
     blank = [not _decoded(tokenizer, [token]).strip() for token in ids]
     if classes is PLAIN:

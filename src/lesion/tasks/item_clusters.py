@@ -53,9 +53,7 @@ class Shared:
 def shared(task: str, items: pd.DataFrame) -> Shared | None:
     """What the items of a task share; None where its groups are no clusters, or there are none.
 
-    Args:
-        task: the name of the task.
-        items: `question`, `gold` and `group` of each.
+    `items` have `question`, `gold` and `group`.
     """
     if not {"question", "gold", "group"} <= set(items) or items.empty:
         return None

@@ -72,13 +72,10 @@ def styles() -> tuple[str, ...]:
 def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
     """The style in which a model is asked a task.
 
-    Args:
-        model: who is asked.
-        task: what is asked.
-        style: a name of `styles()`, with settings of a chat behind it perhaps (`lesion.tasks.style`); None for the
-            task's own. `auto` is the paper's prompt where the model is one of a paper's checkpoints and the prompt
-            covers the subject of the task, else the model's chat template, else what the task says (`unchatted`), else
-            `plain`; it is never returned.
+    `style` is a name of `styles()`, with settings of a chat behind it perhaps (`lesion.tasks.style`); None for the
+    task's own. `auto` is the paper's prompt where the model is one of a paper's checkpoints and the prompt covers the
+    subject of the task, else the model's chat template, else what the task says (`unchatted`), else `plain`; it is
+    never returned.
     """
     wanted = Style.parse(style or "")
     blank = style if style and style.isspace() else None  # is no name, and not nothing either

@@ -46,10 +46,7 @@ class Option:
 def options(name: str, query: str, examples: Mapping[str, str]) -> dict[str, str]:
     """The texts of options by their keys, in the order in which they were typed.
 
-    Args:
-        name: the whole name, for messages.
-        query: what stands behind the `?`, pieces of the form KEY=VALUE with `&` between them.
-        examples: a value of every option there is.
+    `examples` has a value of every option there is.
     """
     given: dict[str, str] = {}
     for piece in _NEXT.split(query):

@@ -187,13 +187,7 @@ def _parquet(data: bytes, file: str) -> list[tuple[int, SourceRow]]:
 
 
 def record_row(record: dict[Any, Any], where: str, floats: Mapping[str, Any]) -> SourceRow:
-    """A row of Python values; a missing value is an absent field.
-
-    Args:
-        record: values by field.
-        where: for messages.
-        floats: the numpy types of columns of floating-point numbers (`field_values.float_type`).
-    """
+    """A row of Python values; a missing value is an absent field."""
     present = {str(name): value for name, value in record.items() if not is_missing(value)}
     return SourceRow(
         {key: field_value(value, key, where, floats=floats.get(key)) for key, value in present.items()}, where

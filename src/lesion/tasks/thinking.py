@@ -20,13 +20,8 @@ def opening(tokenizer: Any, prompt: Sequence[int]) -> str:
 def answer_start(text: str, opened: bool = False) -> int | None:
     """Where the final answer begins in a text.
 
-    Args:
-        text: what the model said.
-        opened: whether the prompt ends in the opening tag.
-
-    Returns:
-        The place behind the last closing tag and the white space after it; 0 where nothing was thought; None where the
-        thinking was never closed, and there is no final answer.
+    Behind the last closing tag and the white space after it; 0 where nothing was thought; None where the thinking,
+    which the prompt may have `opened`, was never closed, and there is no final answer.
     """
     place = text.rfind(CLOSE)
     if place >= 0:

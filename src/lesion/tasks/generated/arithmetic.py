@@ -295,9 +295,7 @@ def integer(text: str, *, complete: bool = True) -> int | None:
 
     Commas between thousands are read; "4.6" is no whole number. A question that is said again is passed over.
 
-    Args:
-        text: the answer.
-        complete: whether the answer ended itself; else a number at its very end may be cut off and is not read.
+    Of an answer that did not end itself (`complete`), a number at its very end may be cut off and is not read.
     """
     body = text.lstrip()
     line = body.split("\n", 1)[0]

@@ -141,12 +141,8 @@ def different(
 ) -> tuple[DrawnT, ...]:
     """Up to `count` different values in a seeded order.
 
-    Args:
-        count: how many at most.
-        total: how many there are.
-        everything: lists them all; called where there are no more than `LISTED`.
-        one: draws one at random; called where there are more.
-        seed: of the order.
+    `everything` lists all, `total` in number, and is called where there are no more than `LISTED`; else `one` draws
+    one.
     """
     rng = random.Random(seed)
     if total <= LISTED:

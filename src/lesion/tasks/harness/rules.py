@@ -90,12 +90,7 @@ def choose_filter(task: Any, name: HarnessName) -> Any:
 def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: str) -> bool:
     """Whether an answer is right by a metric.
 
-    Args:
-        task: of the harness.
-        metric: see `choose_metric`.
-        doc: the row of the data set.
-        results: what the filter made of the answer; a (log-probability, greedy) pair for each choice.
-        title: of the task, for errors.
+    `results` are what the filter made of the answer: a (log-probability, greedy) pair for each choice.
     """
     with at_work(), np.errstate(all="ignore"):
         values: Mapping[str, object] = task.process_results(doc, list(results))
@@ -163,10 +158,7 @@ def fractions(task: Any, rule: Any, golds: Callable[[Any], Sequence[str]]) -> di
     They are the right answer, half of it, with more behind it, and several right answers in one; or each choice as the
     likeliest. What a metric makes of other answers stays open.
 
-    Args:
-        task: of the harness.
-        rule: the filter that reads an answer.
-        golds: the right answers to a document, as texts.
+    `golds` gives the right answers to a document, as texts.
     """
     values: dict[str, float] = {}
     with at_work(), seeded(), np.errstate(all="ignore"):

@@ -40,14 +40,9 @@ def contains(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
 def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: str = "words") -> Verdict:
     """Judge an answer to a trivia question by its `first_line`, against the gold answer and its aliases.
 
-    Args:
-        text: what the model wrote.
-        gold: the right answer.
-        aliases: other right answers.
-        rule: `words` (default): the normalised answer is, or contains as consecutive whole words, a
-            normalised right answer: "It was Mark Twain." counts, "party" does not contain "art". `exact`: the
-            normalised answer is a normalised right answer, the exact match of Joshi et al. (2017).
-            `substring`: `contains`, on the whole answer.
+    By the rule `words` the normalised answer is, or contains as consecutive whole words, a normalised right answer: "It
+    was Mark Twain." counts, "party" does not contain "art". By `exact` it is one, the exact match of Joshi et al.
+    (2017). `substring` is `contains`, on the whole answer.
     """
     if rule == "substring":
         return contains(text, gold, aliases)

@@ -35,12 +35,8 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     a remark, and compared with the gold answer by value (`values.py`). What cannot be read whole is compared as text,
     never by a number inside it. `docs/internals.md` has a table of what counts as the same.
 
-    Args:
-        text: what the model wrote.
-        gold: the right answer.
-        aliases: other right answers.
-        complete: whether the model ended the text itself. In a text cut off at the token limit the last
-            number is the place where it was cut, not an answer: only a marked answer is read there.
+    `complete`: whether the model ended the text itself. In a text cut off at the token limit the last number is the
+    place where it was cut, not an answer: only a marked answer is read there.
     """
     rights = [dressed_off(typed(right)) for right in (gold, *aliases)]
     try:
