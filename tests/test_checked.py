@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
-from checked import NotAsAnnotatedError, check
-from lesion.edits.factors import scale_output
+from checked import EVERY, SOME, NotAsAnnotatedError, check
 from lesion.errors import nearest
+from lesion.statistics.contrasts import perplexity
 
 SOURCE = '''
 """A module to be checked."""
@@ -123,8 +124,20 @@ def test_classes_are_checked_in_what_they_are_made_of_and_in_their_methods(modul
         module.Pair.of("3")
 
 
+def test_of_many_calls_some_are_looked_at(module):
+    for _ in range(EVERY):
+        module.transposed(torch.zeros(3, 3))
+    looked_at = 0
+    for _ in range(2 * SOME):
+        try:
+            module.transposed(torch.zeros(2, 3))
+        except NotAsAnnotatedError:
+            looked_at += 1
+    assert looked_at == 2
+
+
 def test_the_package_is_checked():
     with refused():
         nearest("name", 5)
     with refused():
-        scale_output(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2))
+        perplexity(np.zeros(2), np.zeros(3, dtype=int))
