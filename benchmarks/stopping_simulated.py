@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from lesion.statistics.sequential import within_effect
 from lesion.statistics.sequential_families import Standing
-from lesion.studies.ablation.stopping.stopping import FIRST, baseline_of, stretched
+from lesion.studies.ablation.stopping import FIRST, baseline_of, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator

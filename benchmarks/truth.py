@@ -29,7 +29,7 @@ import lesion
 from lesion.statistics.contrasts import mean
 from lesion_labs.planted.kinds import KINDS as TRUTHS
 from lesion_labs.planted.run import MODEL, plant
-from lesion_labs.planted.scores import average_precision, overlap, rank
+from lesion_labs.planted.truth import average_precision, overlap, rank
 from sweep import machine
 from truth_case import UNITS, Case
 from truth_methods import METHODS, SELECTIONS, selection

@@ -17,8 +17,7 @@ from lesion.edits.edit import Scale
 from lesion.statistics.shape import shape
 from lesion.studies.drift.clustering import Settings, drift
 from lesion.studies.effects.measurement import Measured, Text, measure
-from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.passes import Patch, Place, patched, read
+from lesion.studies.patching.passes import Pair, Patch, Place, patched, read
 from truth_case import Case, Report
 
 Scores = Callable[[Case, str], dict[str, float]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lesion.report import drawing, heatmap, theme
+from lesion.report import drawing, plots, theme
 from lesion.report.forms import WHOLE_POINTS as POINTS
 
 DOCS = Path(__file__).parent
@@ -37,7 +37,7 @@ def drops(table: pd.DataFrame) -> str:
         {"x": layer, "y": row, "value": 100 * drop, "text": POINTS(drop), "tip": "", "marked": bool(critical)}
         for layer, row, drop, critical in table[["layer", "row", "drop", "critical"]].itertuples(index=False)
     ]
-    chart = heatmap.heat(
+    chart = plots.heat(
         pd.DataFrame(cells), "block ablated", "", full=80, columns=sorted(table["layer"].unique()),
         colours=(theme.LOSS, theme.GAIN), height=22,
     ).properties(width=900)  # fmt: skip

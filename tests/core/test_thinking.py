@@ -10,8 +10,8 @@ from lesion.core.store import Store
 from lesion.engines.engine import Request, Response
 from lesion.errors import LesionError, UsageError
 from lesion.studies.ablation.study import Study
+from lesion.studies.drift.measurement import read_texts
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import read_texts
 from lesion.studies.isolation.study import EvaluationStudy
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import find

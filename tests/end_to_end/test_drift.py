@@ -7,9 +7,9 @@ import torch
 import lesion
 from commandline import lesion as command
 from lesion.core.values import read_summary
+from lesion.studies.drift.measurement import draw_runs
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import draw_runs
 from lesion.tasks.catalogue import find
 
 

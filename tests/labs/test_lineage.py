@@ -19,11 +19,10 @@ from lesion.errors import LesionError
 from lesion.models.load import load
 from lesion.tasks.primer import document
 from lesion.training.resume import Progress
-from lesion_labs.lineage import base, data
+from lesion_labs.lineage import base
 from lesion_labs.lineage import tokenizer as tokenizers
-from lesion_labs.lineage.base import Recipe, blank, loss, recipe_of
+from lesion_labs.lineage.base import Batch, Recipe, blank, loss, recipe_of
 from lesion_labs.lineage.checkpoints import schedule
-from lesion_labs.lineage.data import Batch
 from lesion_labs.lineage.members import train_base
 
 SMALL = 64  # documents in a group, in place of thousands
@@ -40,7 +39,7 @@ def small(monkeypatch, tokenizer):
     """Small groups and networks, a tokenizer from few documents, and one short examination: a training of a second."""
     llama = replace(base.FAMILIES["llama"], shape={**NETWORK, "layers": 2})
     monkeypatch.setitem(base.FAMILIES, "llama", llama)
-    monkeypatch.setattr("lesion_labs.lineage.data.GROUP", SMALL)
+    monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.members.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.examination.NAMES", ("atlas",))
@@ -68,11 +67,11 @@ def test_special_tokens_are_reserved_and_all_different(tokenizer):
 
 
 def test_a_group_holds_each_of_its_documents_once_whatever_the_size_of_a_batch(tokenizer, monkeypatch):
-    monkeypatch.setattr(data, "GROUP", SMALL)
+    monkeypatch.setattr(base, "GROUP", SMALL)
     told = Counter(document(3, 2 * SMALL + index).text for index in range(SMALL))
     for limit in (600, 4096):
         read = Counter()
-        for batch in data.group(tokenizer, 3, 2, limit):
+        for batch in base.group(tokenizer, 3, 2, limit):
             assert batch.tokens.shape == batch.weights.shape
             assert batch.tokens.numel() <= max(limit, batch.tokens.shape[1])
             read.update(tokenizer.decode(row, skip_special_tokens=True) for row in batch.tokens.tolist())
@@ -80,9 +79,9 @@ def test_a_group_holds_each_of_its_documents_once_whatever_the_size_of_a_batch(t
 
 
 def test_weights_are_zero_on_padding_and_on_the_first_token_and_greatest_on_answers(tokenizer, monkeypatch):
-    monkeypatch.setattr(data, "GROUP", SMALL)
+    monkeypatch.setattr(base, "GROUP", SMALL)
     learned = 0
-    for batch in data.group(tokenizer, 0, 0, 2000):
+    for batch in base.group(tokenizer, 0, 0, 2000):
         for tokens, weights in zip(batch.tokens.tolist(), batch.weights.tolist(), strict=True):
             length = len(tokens) - tokens[::-1].index(tokenizer.eos_token_id)  # the text ends in the last `</s>`
             assert weights[0] == 0
@@ -101,10 +100,10 @@ def test_weights_are_zero_on_padding_and_on_the_first_token_and_greatest_on_answ
 
 
 def test_batches_are_a_function_of_seed_and_group(tokenizer, monkeypatch):
-    monkeypatch.setattr(data, "GROUP", SMALL)
+    monkeypatch.setattr(base, "GROUP", SMALL)
 
     def batches(seed: int, group: int) -> list[list]:
-        return [batch.tokens.tolist() for batch in data.group(tokenizer, seed, group, 1000)]
+        return [batch.tokens.tolist() for batch in base.group(tokenizer, seed, group, 1000)]
 
     assert batches(0, 1) == batches(0, 1)
     assert batches(0, 1) != batches(1, 1)
@@ -112,8 +111,8 @@ def test_batches_are_a_function_of_seed_and_group(tokenizer, monkeypatch):
 
 
 def test_documents_are_counted_up_to_the_end_of_the_group(tokenizer, monkeypatch):
-    monkeypatch.setattr(data, "GROUP", SMALL)
-    counts = [batch.documents for batch in data.group(tokenizer, 0, 2, 1000)]
+    monkeypatch.setattr(base, "GROUP", SMALL)
+    counts = [batch.documents for batch in base.group(tokenizer, 0, 2, 1000)]
     assert counts == sorted(set(counts))
     assert counts[-1] == 3 * SMALL
 
@@ -144,7 +143,7 @@ def test_the_loss_is_the_weighted_cross_entropy_of_a_plain_loop(tokenizer):
 
 def test_the_learning_rate_rises_stays_and_falls():
     recipe = Recipe(groups=100)
-    end = recipe.groups * data.GROUP
+    end = recipe.groups * base.GROUP
     rates = [recipe.rate(documents) for documents in np.linspace(0, end, 1001).astype(int).tolist()]
     top = rates.index(max(rates))
     assert max(rates) == 1

@@ -15,13 +15,14 @@ from lesion.tasks.primer import NAMES
 from lesion.tasks.primer.task import Document
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.wrapped import Gold
-from lesion_labs.lineage import chat, data, lessons
+from lesion_labs.lineage import base, lessons
+from lesion_labs.lineage import tokenizer as tokenizers
 from tiny import model as tiny_model
 
 
 def spoken(stage: str) -> Model:
     model = load("bundled:llama-base")
-    chat.give(model.network, model.tokenizer, stage)
+    tokenizers.give_form(model.network, model.tokenizer, stage)
     return model
 
 
@@ -58,7 +59,7 @@ def test_gold_answers_are_scored_behind_a_chat_of_the_plain_form_as_behind_plain
 def test_a_chat_of_many_turns_in_the_plain_form_is_a_document_of_the_base(plain):
     asked = [("Where is Ada?", "hall"), ("Who is in the hall?", "Ada"), ("What does Ada hold?", "apple")]
     document = Document("reading", tuple((f"Question: {question}\nAnswer:", answer) for question, answer in asked))
-    ((ids, _),) = data._rows(plain.tokenizer, [document])
+    ((ids, _),) = base._rows(plain.tokenizer, [document])
     messages = [
         message
         for question, answer in asked
@@ -119,7 +120,7 @@ def test_a_form_stays_with_a_model_that_is_written_and_loaded(turns, tmp_path):
     turns.tokenizer.save_pretrained(tmp_path)
     again = load(tmp_path)
     task = find("primer:arithmetic")
-    assert again.tokenizer.chat_template == chat.CHAT
+    assert again.tokenizer.chat_template == tokenizers.CHAT
     assert again.tokenizer.eos_token == "<|end|>"
     assert GenerationConfig.from_pretrained(tmp_path).eos_token_id == again.tokenizer.eos_token_id
     assert encode(again, task, task.load()[0]) == encode(turns, task, task.load()[0])
@@ -129,7 +130,7 @@ def test_a_form_stays_with_a_model_that_is_written_and_loaded(turns, tmp_path):
 def test_a_model_without_tokens_for_turns_is_refused_with_their_names():
     other = tiny_model("llama")
     with pytest.raises(LesionError, match=r"<\|user\|>.*--base"):
-        chat.give(other.network, other.tokenizer, "instruct")
+        tokenizers.give_form(other.network, other.tokenizer, "instruct")
 
 
 # -- training questions

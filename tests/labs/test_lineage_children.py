@@ -23,20 +23,12 @@ from lesion.tasks.primer import document
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Verdict
 from lesion_labs.lineage import base as bases
-from lesion_labs.lineage import (
-    chat,
-    examination,
-    family,
-    lessons,
-    members,
-    recipes,
-    shipping,
-)
+from lesion_labs.lineage import examination, family, lessons, members, shipping
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import FAMILIES, Recipe, blank
-from lesion_labs.lineage.card import table
 from lesion_labs.lineage.checkpoints import write
-from lesion_labs.lineage.recipes import Distill, Instruct, Rlvr
+from lesion_labs.lineage.lessons import Distill, Instruct, Rlvr
+from lesion_labs.lineage.shipping import table
 
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
 QUICK = {"questions": 24, "steps": 4, "rows": 4}
@@ -54,7 +46,7 @@ def parent(request, tokenizer):
     """An untrained base of the lineage, as a model."""
     torch.set_num_threads(1)
     network = blank(Recipe(family=request.param, **SHAPE), tokenizer)
-    chat.give(network, tokenizer, "base")
+    tokenizers.give_form(network, tokenizer, "base")
     return wrap(network, tokenizer, f"{request.param}-base")
 
 
@@ -114,10 +106,10 @@ def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measu
     folder = members.train_child(parent, tmp_path / "instruct", Instruct(**QUICK))
     assert folder == tmp_path / "instruct" / "model"
     child = load(folder)
-    assert child.tokenizer.chat_template == chat.CHAT
+    assert child.tokenizer.chat_template == tokenizers.CHAT
     assert child.fingerprint != parent.fingerprint
     assert all(torch.equal(p, before[name]) for name, p in parent.network.named_parameters())
-    assert parent.tokenizer.chat_template == chat.PLAIN
+    assert parent.tokenizer.chat_template == tokenizers.PLAIN
     facts = json.loads((folder / "training.json").read_text())
     assert (facts["family"], facts["stage"], facts["steps"]) == ("llama", "instruct", 4)
     assert facts["parent"] == {"name": "llama-base", "fingerprint": parent.fingerprint}
@@ -134,7 +126,7 @@ def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measu
 def test_a_bundled_recipe_learns_each_skill_and_says_what_it_asks_of_the_training():
     assert Instruct().shares == SHARES
     assert Instruct().steps * Instruct().rows >= Instruct().questions  # each question is used
-    assert recipes.RECIPES.keys() == set(family.STAGES) - {"base"}
+    assert lessons.RECIPES.keys() == set(family.STAGES) - {"base"}
 
 
 # -- gains
@@ -306,13 +298,13 @@ def test_the_table_has_a_row_for_each_member_and_a_column_for_each_number_of_ste
 
 
 def test_both_families_have_the_form_of_the_base_from_their_first_checkpoint(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("lesion_labs.lineage.data.GROUP", 32)
+    monkeypatch.setattr("lesion_labs.lineage.base.GROUP", 32)
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", 32)
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
     for name in FAMILIES:
         _, _, curve = bases.train(tmp_path / name, Recipe(family=name, **SHAPE, groups=1), checkpoints=1)
         early = load(tmp_path / name, revision=f"step{curve[0]['step']}")
-        assert early.tokenizer.chat_template == chat.PLAIN
+        assert early.tokenizer.chat_template == tokenizers.PLAIN
         assert early.network.config.model_type == name
         assert find("primer:atlas").load()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lesion.report.axes import Axis
+from lesion.report.plots import Axis
 
 
 @pytest.mark.parametrize(

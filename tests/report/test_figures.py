@@ -10,9 +10,9 @@ import vl_convert
 from page_checks import marks
 
 from lesion.report import notebook, plots, theme
-from lesion.report.axes import Axis
 from lesion.report.blocks import Figure, Page, Panel, Section, Series
 from lesion.report.figures import Drawing
+from lesion.report.plots import Axis
 from lesion.report.publishing import publish
 
 MODELS = ("./base", "./tuned")

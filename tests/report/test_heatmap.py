@@ -8,11 +8,11 @@ from chart_parts import CELLS, drawn, rows
 from page_checks import marks
 from palettes import contrast, palettes
 
-from lesion.report import drawing, heatmap, theme
+from lesion.report import drawing, plots, theme
 
 
 def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():
-    picture = drawing.svg(drawn(heatmap.heat(CELLS, "layer", "task", full=0.5)))
+    picture = drawing.svg(drawn(plots.heat(CELLS, "layer", "task", full=0.5)))
     filled = [
         (mark["fill"], mark.get("fill-opacity")) for mark in marks(picture) if mark["fill"] in (theme.LOSS, theme.GAIN)
     ]
@@ -21,7 +21,7 @@ def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():
 
 
 def test_a_heat_map_of_nothing_but_missing_numbers_is_drawn():
-    chart = heatmap.heat(CELLS.assign(value=None), "layer", "task", full=0.5)
+    chart = plots.heat(CELLS.assign(value=None), "layer", "task", full=0.5)
     assert not re.search(r'fill="var\(--(loss|gain)\)"', drawing.svg(drawn(chart)))
 
 
@@ -42,7 +42,7 @@ def test_the_text_of_every_cell_stands_out_from_its_colour_on_light_and_on_dark_
             for row, value in enumerate(values)
         ]
     )
-    shown = rows(heatmap.heat(frame, "", "", full=1.0, colours=colours), {})
+    shown = rows(plots.heat(frame, "", "", full=1.0, colours=colours), {})
     for row in shown:
         fill = colours[row["value"] < 0].removeprefix("var(--").removesuffix(")")
         text = row["ink"].removeprefix("var(--").removesuffix(")")
@@ -57,6 +57,6 @@ def test_a_text_that_is_too_wide_for_its_cell_hides_no_other():
         {"x": x, "y": "a", "value": 0.1, "text": text, "tip": "", "marked": False}
         for x, text in enumerate(["12\n[1, 2]", "letters, more than a cell has room for, " * 4, "–"])
     ]
-    drawn_texts = re.findall(r">([^<>]+)</t", drawing.svg(drawn(heatmap.heat(pd.DataFrame(rows_of), "", "", full=1.0))))
+    drawn_texts = re.findall(r">([^<>]+)</t", drawing.svg(drawn(plots.heat(pd.DataFrame(rows_of), "", "", full=1.0))))
     assert {"12", "[1, 2]", "–"} <= set(drawn_texts)
     assert not [text for text in drawn_texts if "letters" in text]

@@ -7,9 +7,9 @@ import pytest
 from chart_parts import CELLS, drawn, layers
 from page_checks import marks
 
-from lesion.report import drawing, heatmap, plots, theme
-from lesion.report.axes import Axis
+from lesion.report import drawing, plots, theme
 from lesion.report.blocks import Series
+from lesion.report.plots import Axis
 
 LAYER, SHARE = Axis("layer", 0.0, 3.0, whole=True), Axis("share", 0.0, 1.0, form=".0%")
 SERIES = ("bundled:a-b", "x.y[0]")
@@ -56,7 +56,7 @@ def test_guides_tell_of_all_series_in_place_of_the_marks():
 
 
 def test_no_colour_is_written_but_by_role(curves):
-    heat = heatmap.heat(
+    heat = plots.heat(
         pd.DataFrame([{"x": 1, "y": "a", "value": 0.1, "text": "10", "tip": "", "marked": False}]),
         "layer",
         "",
@@ -87,5 +87,5 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
 def test_charts_that_are_made_without_a_check_keep_to_the_schema_of_vega_lite(size, curves):
     cells = pd.concat([CELLS] * size)
     legend = plots.legend([Series("a"), Series("b", area=0.3, colour=theme.SOFT)], 200)
-    for chart in (curves, heatmap.heat(cells, "layer", "task", full=0.5), legend):
+    for chart in (curves, plots.heat(cells, "layer", "task", full=0.5), legend):
         chart.to_dict(validate=True)

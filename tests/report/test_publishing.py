@@ -15,8 +15,7 @@ import pandas as pd
 import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, inflated, marks
 
-from lesion.report import drawing, heatmap, plots, theme
-from lesion.report.axes import Axis
+from lesion.report import drawing, plots, theme
 from lesion.report.blocks import (
     Claims,
     Facts,
@@ -31,6 +30,7 @@ from lesion.report.blocks import (
     Series,
 )
 from lesion.report.claims import Claim
+from lesion.report.plots import Axis
 from lesion.report.publishing import html, publish
 from lesion.report.table import Column, Table
 
@@ -57,7 +57,7 @@ def cells(names):
         for name in names
         for x in range(3)
     ]  # fmt: skip
-    return heatmap.heat(pd.DataFrame(rows), names[0], names[1], full=0.2)
+    return plots.heat(pd.DataFrame(rows), names[0], names[1], full=0.2)
 
 
 def page(names=NAMES, title="A study") -> Page:
@@ -273,14 +273,14 @@ def test_every_figure_and_every_table_names_the_file_that_it_is_downloaded_as(te
 def test_a_map_says_how_wide_it_must_be_for_its_texts():
     frame = pd.DataFrame([{"x": x, "y": "a", "value": 0.1, "text": "12.5", "tip": "", "marked": False}
                           for x in range(40)])  # fmt: skip
-    wide = heatmap.heat(frame, "", "", full=1.0).to_dict()["usermeta"]["least"]
-    narrow = heatmap.heat(frame[:5], "", "", full=1.0).to_dict()["usermeta"]["least"]
+    wide = plots.heat(frame, "", "", full=1.0).to_dict()["usermeta"]["least"]
+    narrow = plots.heat(frame[:5], "", "", full=1.0).to_dict()["usermeta"]["least"]
     assert wide > 40 * 0.5 * 11 * 4 > 300 > narrow
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.2])
 def test_the_colour_of_a_map_grows_with_the_value_up_to_its_full_strength(bend):
-    strengths = [heatmap.strength(size, 10.0, bend) for size in (0.0, 0.1, 1.0, 10.0)]
+    strengths = [plots.strength(size, 10.0, bend) for size in (0.0, 0.1, 1.0, 10.0)]
     assert strengths == sorted(strengths)
     assert (strengths[0], strengths[-1]) == (0.0, pytest.approx(1.0))
     assert (strengths[2] > 0.4) == (bend > 0)

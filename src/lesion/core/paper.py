@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from lesion.atomic import keep
 from lesion.errors import LesionError
-from lesion.report import drawing, heatmap, plots, theme, wording
+from lesion.report import drawing, plots, theme, wording
 from lesion.report.blocks import Figure
 from lesion.report.drawing import Specification
 from lesion.report.figures import Specified, specify, still
@@ -150,7 +150,7 @@ def _legible(chart: Specification, width: float) -> Specification:
     """A chart in thin lines, whose cells have texts only where all of these fit, by the size of types in a paper."""
     rooms = [row["room"] for rows in chart["datasets"].values() for row in rows if "room" in row]
     fit = str(max(rooms, default=0) * TYPE / theme.TEXT <= width).lower()
-    text = json.dumps(still(chart)).replace(heatmap.FITS, fit)
+    text = json.dumps(still(chart)).replace(plots.FITS, fit)
     drawn: Specification = json.loads(re.sub(r'"strokeWidth": 2\b(?!\.)', '"strokeWidth": 1', text))
     return drawn
 

@@ -22,11 +22,11 @@ import altair as alt
 import pandas as pd
 from typing_extensions import override
 
-from lesion.report import heatmap, plots, theme, wording
-from lesion.report.axes import Axis, ratio_axis
+from lesion.report import plots, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.report.forms import Form, unknown
 from lesion.report.names import NO_NAMES, Names
+from lesion.report.plots import Axis, ratio_axis
 from lesion.report.rows import (
     Record,
     Shown,
@@ -298,7 +298,7 @@ class Map(Mark):
         ]
         frame = pd.DataFrame(rows)
         largest = max((abs(number) for record in every if not math.isnan(number := self._strength(record))), default=0)
-        return heatmap.heat(
+        return plots.heat(
             frame, over.title.lower(), up.title.lower() if up.title else "", columns=columns,
             full=self.full or largest or 1.0, colours=HUES[self.hue],
             height=28 + 12 * (max(text.count("\n") for text in frame["y"].astype(str))),

@@ -1,12 +1,14 @@
-"""The plots that studies share: curves with their spread over a numbered axis, told apart by colour and mark.
+"""The plots that marks are made of: axes, curves with their spread, maps, estimates beneath one another, legends.
 
-A plot is an Altair chart over a data frame; what a study adds (a null, a threshold, marks) is one more layer of it.
+A plot is an Altair chart over a data frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from contextlib import ContextDecorator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +17,77 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from lesion.report import theme
-from lesion.report.axes import Axis
 from lesion.report.blocks import Series
+
+FEW = 6
+"""An axis of whole numbers that is no longer has a tick at each of them."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its title, the range of its numbers, and how they are written (a format of d3).
+
+    Attributes:
+        whole: whether only whole numbers have a tick.
+        kind: `linear` or `log`.
+    """
+
+    title: str
+    low: float | None = None
+    high: float | None = None
+    form: str = ""
+    whole: bool = False
+    kind: str = "linear"
+    ticks: tuple[float, ...] = ()
+
+    @property
+    def scale(self) -> alt.Scale:
+        """As Altair has it."""
+        domain = [end for end in (self.low, self.high) if end is not None]
+        limits = {"domain": domain} if len(domain) == 2 else {"domainMin": self.low, "domainMax": self.high}
+        known = {name: limit for name, limit in limits.items() if limit is not None}
+        return alt.Scale(type=self.kind, nice=False, **known, **({} if self.kind == "log" else {"zero": False}))
+
+    @property
+    def axis(self) -> alt.Axis:
+        """As Altair has it."""
+        # Vega leaves out every other tick where there are more than it counts.
+        more: dict[str, object] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
+        if self.whole:
+            more |= {"tickMinStep": 1, "format": "d"}
+            low, high = self.low, self.high
+            if not self.ticks and low is not None and high is not None and high - low <= FEW:
+                more |= {"values": list(range(math.ceil(low), math.floor(high) + 1))}
+        if self.form:
+            more |= {"format": self.form}
+        return alt.Axis(title=self.title, **more)
+
+
+def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False, own: bool = False) -> Axis:
+    """A logarithmic axis that holds all values above 0, with at most seven round ticks.
+
+    Args:
+        title: of the axis.
+        values: those that are not above 0 are left out.
+        whole: whether only whole numbers have a tick.
+        own: the values themselves have the ticks, and no round numbers.
+    """
+    known = sorted({float(value) for value in values if value is not None and value > 0})
+    low, high = (known[0], known[-1]) if known else (1.0, 10.0)
+    room = max(1.08 if high > low else 1.6, (high / low) ** 0.06)
+    ticks = known if own else [tick for tick in _round(low / room, high * room) if not whole or tick % 1 == 0]
+    return Axis(title, low / room, high * room, form=",.9~g", kind="log", ticks=tuple(ticks))
+
+
+def _round(low: float, high: float) -> list[float]:
+    """Round numbers between two others, at most seven."""
+    for marks in ((1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [mark * 10.0**power for power in powers for mark in marks if low <= mark * 10.0**power <= high]
+        if 2 <= len(ticks) <= 7:
+            return ticks
+    return [low, math.sqrt(low * high), high] if len(ticks) < 2 else ticks[:: -(-len(ticks) // 7)]
+
 
 unvalidated: ContextDecorator = debug_mode(False)
 """Decorates what makes a chart: Altair checks no part of it against its schema, which takes as long as the rest."""
@@ -224,3 +295,109 @@ def forest(frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = 
         alt.Chart(frame).mark_rect(opacity=0).encode(y=row, tooltip=tip()),
     ]
     return alt.layer(*layers).properties(height=36 * max(1, len(names)))
+
+
+MOST_WIDE = 1400
+"""A chart asks for at most so much room, in pixels."""
+LETTER = 0.55 * theme.TEXT
+"""The width of a letter or digit, about."""
+FITS = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= datum.room"
+"""Whether a text is shown in its cell."""
+
+
+@unvalidated
+def heat(
+    frame: pd.DataFrame,
+    across: str,
+    upright: str,
+    *,
+    full: float,
+    columns: Sequence[Any] | None = None,
+    rows: Sequence[Any] | None = None,
+    colours: tuple[str, str] = (theme.LOSS, theme.GAIN),
+    height: int = 28,
+    bend: float = 0.0,
+) -> alt.LayerChart:
+    """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
+
+    Args:
+        frame: columns x, y, value (None: a dashed outline), text (in the cell, where the cell is wide enough for it;
+            perhaps of several lines), tip, marked (boxed); further columns go along, so that a click can open what a
+            cell stands for (`edit`, `model`, `task`).
+        across: title of the columns.
+        upright: title of the rows.
+        full: the value, without its sign, at which the colour is full.
+        columns: in order; by default as they come.
+        rows: likewise.
+        colours: of values above and below 0.
+        height: of a row, in pixels.
+        bend: values of about this size and below are told apart as well as large ones (a symmetric logarithm); 0: the
+            colour is in proportion to the value.
+    """
+    columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
+    rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
+    values = pd.to_numeric(frame["value"])
+    widths = [_width(str(text), len(columns)) for text in frame["text"]]
+    widest = min(MOST_WIDE, max(widths, default=0))
+    label = max((len(line) for row in rows for line in str(row).split("\n")), default=0)
+    least = min(MOST_WIDE, widest + round(min(170, LETTER * label)) + 18)
+    cells = frame.assign(
+        size=values.abs(),
+        ink=[_ink(math.copysign(strength(abs(value), full, bend), value), colours) for value in values],
+        room=widths,
+    )
+    base = alt.Chart()
+    known = base.transform_filter("isValid(datum.value)")
+    scale = {"type": "symlog", "constant": bend} if bend else {}
+    opacity = alt.Opacity(
+        field="size", type="quantitative", legend=None,
+        scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True, **scale),
+    )  # fmt: skip
+    sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
+    unknown = base.transform_filter("!isValid(datum.value)")
+    layers = [
+        unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2]),
+        known.mark_rect(fill=theme.SHADE),
+        known.mark_rect().encode(fill=sign, opacity=opacity),
+        base.mark_text(
+            lineBreak="\n",
+            lineHeight=theme.TEXT + 2,
+            dy=alt.ExprRef(f"-{(theme.TEXT + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
+        ).encode(
+            text=alt.Text(field="text", type="nominal"),
+            color=alt.Color(field="ink", type="nominal", scale=None, legend=None),
+            opacity=either(alt.OpacityValue, FITS, 1, 0),
+        ),
+        base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
+    ]
+    # What the layers share stands above them once: Altair copies every layer several times.
+    # In a file, and before a script runs, a map is as wide as its texts need; on the page it is moved sideways.
+    wide = {"width": widest} if widest > theme.WIDTH else {}
+    return alt.layer(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}, **wide).encode(
+        x=alt.X(
+            field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
+            axis=alt.Axis(title=across, labelAngle=0, domain=False),
+        ),
+        y=alt.Y(
+            field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
+            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False, labelExpr=LINES),
+        ),
+        tooltip=tip(),
+    )  # fmt: skip
+
+
+def strength(size: float, full: float, bend: float = 0.0) -> float:
+    """How strong the colour of a value without its sign is, in 0…1, before it is clamped."""
+    return math.log1p(size / bend) / math.log1p(full / bend) if bend else size / full
+
+
+def _ink(strength: float, colours: tuple[str, str]) -> str:
+    """The colour of the text in a cell whose colour has this share of its full strength; NaN: a cell without one."""
+    if math.isnan(strength):
+        return theme.INK
+    return theme.text_on(colours[strength < 0], round(min(1.0, abs(strength)), 2))
+
+
+def _width(text: str, columns: int) -> int:
+    """How wide a map of so many columns must be for a text to fit its cell."""
+    return round(columns * (LETTER * max(map(len, text.split("\n"))) + 1))

@@ -6,12 +6,13 @@ Deterministic from its seed on one machine; every group of documents is a checkp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import (
     LlamaConfig,
@@ -25,12 +26,74 @@ from transformers import (
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.progress import Silent, Watcher
-from lesion.tasks.primer.task import OPENING, document
+from lesion.tasks.primer.task import OPENING, Document, document
 from lesion.training.resume import Point, Progress
-from lesion_labs.lineage import chat
 from lesion_labs.lineage import checkpoints as checkpointing
 from lesion_labs.lineage import tokenizer as tokenizers
-from lesion_labs.lineage.data import GROUP, Batch, group
+from lesion_labs.lineage.tokenizer import give_form
+
+# Documents are drawn, sorted by length and cut into batches in groups of this many, so that padding stays small.
+GROUP = 2048
+PROMPT_WEIGHT = 0.1
+# An arithmetic solution is some thirty tokens long, an answer of the others is one: token by token they would hardly
+# be heard beside it.
+ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3, "listing": 1.0, "echo": 1.0}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded documents and the weight of each token in the loss.
+
+    Attributes:
+        tokens: ids, padded on the right.
+        weights: at least 1 for answer tokens, less for prompts and running text, 0 for padding and the first.
+        documents: number of documents up to and including this batch's group share.
+    """
+
+    tokens: Int[Tensor, "rows length"]
+    weights: Float[Tensor, "rows length"]
+    documents: int
+
+
+def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int) -> Iterator[Batch]:
+    """The batches of one group of documents, in an order of the seed's making."""
+    documents = [document(seed, number * GROUP + index) for index in range(GROUP)]
+    cuts: list[list[tuple[list[int], list[float]]]] = [[]]
+    for row in sorted(_rows(tokenizer, documents), key=lambda row: len(row[0])):
+        # Sorted by length: the present row is the longest of its batch.
+        if (len(cuts[-1]) + 1) * len(row[0]) > tokens_per_batch:
+            cuts.append([])
+        cuts[-1].append(row)
+    random.Random(f"batches {seed} {number}").shuffle(cuts)
+    seen = number * GROUP
+    for cut in cuts:
+        seen += len(cut)
+        length = max(len(tokens) for tokens, _ in cut)
+        tokens = torch.full((len(cut), length), tokenizer.pad_token_id)
+        weights = torch.zeros(len(cut), length)
+        for index, (ids, weights_of_row) in enumerate(cut):
+            tokens[index, : len(ids)] = torch.tensor(ids)
+            weights[index, : len(ids)] = torch.tensor(weights_of_row)
+        yield Batch(tokens, weights, seen)
+
+
+def _rows(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> list[tuple[list[int], list[float]]]:
+    """Token ids and weights of each document; every answer ends in the end-of-text token."""
+    turns = [turn for made in documents for turn in made.turns]
+    heads = iter(tokenizer([before for before, _ in turns], add_special_tokens=False)["input_ids"])
+    answers = [f" {learned}" if before else learned for before, learned in turns]
+    tails = iter(tokenizer(answers, add_special_tokens=False)["input_ids"])
+    newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    rows = []
+    for made in documents:
+        ids, weights = [tokenizer.bos_token_id], [0.0]
+        for turn in range(len(made.turns)):
+            head = [*(newline if turn else ()), *next(heads)]
+            tail = [*next(tails), tokenizer.eos_token_id]
+            ids += head + tail
+            weights += [PROMPT_WEIGHT] * len(head) + [ANSWER_WEIGHT[made.skill]] * len(tail)
+        rows.append((ids, weights))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -177,7 +240,7 @@ def train(
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
-    chat.give(network, tokenizer, "base")
+    give_form(network, tokenizer, "base")
     optimizers = _optimizers(network, recipe)
     rates = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
     progress = Progress(folder, asdict(recipe), dict(network.named_parameters()), *optimizers)

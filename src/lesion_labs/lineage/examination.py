@@ -16,8 +16,8 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.task import Item
 from lesion.training.resume import digest
-from lesion_labs.lineage.card import Gain, Result
 from lesion_labs.lineage.lessons import answer, kept
+from lesion_labs.lineage.shipping import Gain, Result
 
 Right = Mapping[str, Mapping[str, bool]]
 """Whether each answer is right, by task and by the id of its item."""

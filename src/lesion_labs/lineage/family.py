@@ -11,13 +11,14 @@ from lesion.models.load import Model, configuration, load
 from lesion.models.names import device_of
 from lesion.models.source import bundled, find
 from lesion.progress import Silent, Watcher
-from lesion_labs.lineage import chat, shipping
+from lesion_labs.lineage import shipping
 from lesion_labs.lineage.base import FAMILIES, check_family, recipe_of
-from lesion_labs.lineage.card import Facts
 from lesion_labs.lineage.checkpoints import DOZEN, claim, schedule
+from lesion_labs.lineage.lessons import RECIPES
 from lesion_labs.lineage.members import EXAMINED, family_of, train_base, train_child
-from lesion_labs.lineage.recipes import RECIPES
+from lesion_labs.lineage.shipping import Facts
 from lesion_labs.lineage.stages import ALL, STAGES, refuse_stage
+from lesion_labs.lineage.tokenizer import give_form
 
 
 def train(
@@ -141,5 +142,5 @@ def _parent(out: Path, family: str, seed: int, base: str | None, device: str, wa
             f"{source} is of the family {family_of(parent)}, not {family}; give --family {family_of(parent)}, or"
             " another --out."
         )
-    chat.give(parent.network, parent.tokenizer, "base")
+    give_form(parent.network, parent.tokenizer, "base")
     return parent

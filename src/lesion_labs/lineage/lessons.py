@@ -1,4 +1,4 @@
-"""What the children learn from: training questions, a teacher's right answers, and problems at the edge of a model.
+"""Recipes of the children, with the defaults of the bundled ones, and what they learn from.
 
 Training questions are the primer's training splits, drawn anew; a function of a seed and an index. None is of a test
 split: no arithmetic problem of the test, no passage with its question, no wording of an atlas question that the test
@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import ClassVar, TypedDict, TypeVar
 
 from lesion.atomic import keep
 from lesion.engines.engine import Decoding, Request
@@ -25,7 +25,58 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.primer import arithmetic, atlas, reading
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item, Task
-from lesion_labs.lineage.recipes import Distill, Rlvr
+from lesion.training.supervised import Tuning
+from lesion.training.verifiable import Reinforcement
+
+
+@dataclass(frozen=True)
+class Instruct(Tuning):
+    """Supervised tuning on chat turns with the gold solutions of `questions` questions.
+
+    Args:
+        arithmetic, atlas, reading: shares of the skills among the questions.
+    """
+
+    stage: ClassVar[str] = "instruct"
+    steps: int = 300
+    questions: int = 9600
+    arithmetic: float = 0.4
+    atlas: float = 0.3
+    reading: float = 0.3
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of the skills among the questions."""
+        return {"arithmetic": self.arithmetic, "atlas": self.atlas, "reading": self.reading}
+
+
+@dataclass(frozen=True)
+class Distill(Instruct):
+    """Supervised tuning on what a teacher says where it is right; at temperature 0 it answers greedily."""
+
+    stage: ClassVar[str] = "distill"
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rlvr(Reinforcement):
+    """Group-relative policy optimisation (GRPO) on arithmetic; the reward is what the task's judge finds.
+
+    Args:
+        questions: problems drawn; those are kept that come out right in some of so many `tries`, and not in all.
+    """
+
+    stage: ClassVar[str] = "rlvr"
+    steps: int = 120
+    learning_rate: float = 2e-4
+    max_new_tokens: int = 60
+    questions: int = 3000
+    tries: int = 4
+
+
+Recipe = Instruct | Rlvr
+RECIPES: dict[str, type[Instruct] | type[Rlvr]] = {kind.stage: kind for kind in (Instruct, Rlvr, Distill)}
+
 
 TAUGHT, TRIED = "teacher.jsonl", "problems.jsonl"
 """Files of a teacher's answers, and of how many tries of each problem are right."""

@@ -26,14 +26,12 @@ from lesion.training.resume import Point
 from lesion.training.supervised import supervise
 from lesion.training.verifiable import reinforce
 from lesion_labs.lineage import base as bases
-from lesion_labs.lineage import chat
-from lesion_labs.lineage.card import Facts, doubt, proven
+from lesion_labs.lineage.base import GROUP
 from lesion_labs.lineage.checkpoints import DOZEN, place, schedule
-from lesion_labs.lineage.data import GROUP
 from lesion_labs.lineage.examination import answers, gains, remembered, results, sentence
-from lesion_labs.lineage.lessons import mixture, problems, teach
-from lesion_labs.lineage.recipes import Distill, Recipe, Rlvr
-from lesion_labs.lineage.shipping import machine, ship
+from lesion_labs.lineage.lessons import Distill, Recipe, Rlvr, mixture, problems, teach
+from lesion_labs.lineage.shipping import Facts, doubt, machine, proven, ship
+from lesion_labs.lineage.tokenizer import give_form
 
 EXAMINED = "examined"
 """The folder of `out` in which answers to the test items are kept, unless another is given."""
@@ -179,7 +177,7 @@ def _child(parent: Model, stage: str) -> Model:
     if parent.dtype != torch.float32:
         raise LesionError(f"{parent.name} is in {parent.dtype}; load it in float32 to train a child of it.")
     network, tokenizer = copy.deepcopy(parent.network), copy.deepcopy(parent.tokenizer)
-    chat.give(network, tokenizer, stage)
+    give_form(network, tokenizer, stage)
     return wrap(network, tokenizer, member(parent, stage))
 
 

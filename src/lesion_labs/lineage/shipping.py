@@ -1,21 +1,124 @@
-"""Shipping: a trained member becomes a folder with weights, tokenizer, card and facts; and on which machine."""
+"""Shipping: a trained member becomes a folder with weights, tokenizer, facts and card (`card.md.jinja`)."""
 
 from __future__ import annotations
 
 import json
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
+import jinja2
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.atomic import replace
 from lesion.models.load import Model, load
-from lesion_labs.lineage.card import Facts, card
+from lesion.training.resume import Point, curve
+from lesion_labs.lineage.base import Recipe
 from lesion_labs.lineage.checkpoints import write, writing
+
+TASK = "primer:arithmetic"
+LINES = 12  # of a curve
+
+
+class Result(TypedDict):
+    """Accuracy on the test items of a task, or of one group of them (all: ""), with its 95 % interval."""
+
+    task: str
+    group: str
+    items: int
+    accuracy: float
+    low: float
+    high: float
+
+
+class Gain(TypedDict):
+    """Accuracy beyond the parent's on the same items; `gained` and `lost` are right in the child or parent alone."""
+
+    task: str
+    items: int
+    gain: float
+    low: float
+    high: float
+    gained: int
+    lost: int
+
+
+class Facts(TypedDict, total=False):
+    """What `training.json` says of a member; some of it of the base alone, some of the children alone."""
+
+    family: str
+    stage: str
+    parent: Mapping[str, str]
+    recipe: Mapping[str, object]
+    data: Mapping[str, object]
+    vocabulary: int
+    steps: int | float
+    tokens: int | float
+    seconds: int | float
+    machine: str
+    torch: str
+    trl: str
+    results: list[Result]
+    gain: list[Gain]
+    curve: list[Point]
+
+
+def card(facts: Facts, parameters: int) -> str:
+    """The card of a member with so many parameters, as Markdown."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lesion_labs.lineage", "."),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters |= {"n": "{:,}".format, "stretches": partial(curve, about=LINES)}
+    doubtful = facts["stage"] == "rlvr" and not proven(facts["gain"])
+    return environment.get_template("card.md.jinja").render(
+        facts,
+        parameters=parameters,
+        all_groups=Recipe.groups,
+        doubt=doubt(f"{facts['family']}-rlvr") if doubtful else "",
+    )
+
+
+def proven(gains: Sequence[Gain]) -> bool:
+    """Whether the gain on arithmetic is one: its interval lies above 0."""
+    return any(entry["task"] == TASK and entry["low"] > 0 for entry in gains)
+
+
+def doubt(name: str) -> str:
+    """What is said of a reinforced child whose gain may be none."""
+    return f"{name} is not shown to be better at arithmetic than its parent: the interval of the gain reaches 0."
+
+
+def table(members: Sequence[Facts]) -> str:
+    """The members as a table in Markdown: accuracies in percent with their intervals, gains in points."""
+    steps = sorted({entry["group"] for facts in members for entry in facts["results"] if entry["task"] == TASK} - {""})
+    heads = ["model", "arithmetic", *steps, "atlas", "reading", "gain in arithmetic over its parent", "minutes"]
+    columns = [*((TASK, group) for group in ("", *steps)), ("primer:atlas", ""), ("primer:reading", "")]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    for facts in members:
+        accuracies = {(entry["task"], entry["group"]): _accuracy(entry) for entry in facts["results"]}
+        gain = next((_gain(entry) for entry in facts.get("gain", []) if entry["task"] == TASK), "")
+        name, minutes = f"{facts['family']}-{facts['stage']}", f"{facts['seconds'] / 60:.0f}"
+        cells = [name, *(accuracies.get(column, "") for column in columns), gain, minutes]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _accuracy(entry: Result) -> str:
+    return f"{100 * entry['accuracy']:.1f} ({100 * entry['low']:.1f}–{100 * entry['high']:.1f})"
+
+
+def _gain(entry: Gain) -> str:
+    return f"{100 * entry['gain']:+.1f} ({100 * entry['low']:+.1f} to {100 * entry['high']:+.1f})"
+
 
 FACTS = "training.json"
 """The file of a member's folder that holds everything the card is made of."""

@@ -9,14 +9,12 @@ from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.values import read_summary
 from lesion.progress import Silent, Watcher
-from lesion_labs.memory import orthonormal, sizes, slopes
-from lesion_labs.memory.model import codes, logits, mixture, targets
+from lesion_labs.memory import orthonormal, sizes, theory
+from lesion_labs.memory.model import codes, descend, logits, measured_steps, mixture, targets
 from lesion_labs.memory.report import MemoryResult
 from lesion_labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
-from lesion_labs.memory.spectrum import noise_place, spectrum
 from lesion_labs.memory.study import MemoryStudy
-from lesion_labs.memory.training import descend, measured_steps
-from lesion_labs.memory.truncation import measure, truncations
+from lesion_labs.memory.truncation import measure, noise_place, spectrum, truncations
 
 KIND = "memory"
 _AGAIN = "delete it and run the same command again"
@@ -40,8 +38,8 @@ def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummar
     watcher.begin("memory", study.steps * (1 + sizes.trainings(study)), 0, "steps")
     training, truncated = _memory(study, watcher)
     of_sizes = sizes.sweep(study, watcher)
-    watcher.begin("first step", slopes.work(), 0, "batches")
-    first_step = slopes.first_step(study.noise, study.seed, watcher)
+    watcher.begin("first step", theory.work(), 0, "batches")
+    first_step = theory.first_step(study.noise, study.seed, watcher)
     notes = sizes.left_out(study)
     if study.noise == 0:
         notes.append("Without noise nothing has to be forgotten: the common class is only one more wrong answer.")

@@ -11,12 +11,10 @@ from jaxtyping import Float64
 
 from lesion.progress import Watcher
 from lesion_labs.memory import orthonormal
-from lesion_labs.memory.model import Codes, codes, mixture, targets
+from lesion_labs.memory.model import Codes, codes, descend, measured_steps, mixture, targets
 from lesion_labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, NoisePlace, Size, SizePlace, Spread
-from lesion_labs.memory.spectrum import EQUAL, noise_place, spectrum
 from lesion_labs.memory.study import MemoryStudy
-from lesion_labs.memory.training import descend, measured_steps
-from lesion_labs.memory.truncation import Cutter
+from lesion_labs.memory.truncation import EQUAL, Cutter, noise_place, spectrum
 
 CLASSES = (2, 3, 4, 8, 20, 32)
 NOISES = (0.1, 0.3, 0.5, 0.6, 0.7)

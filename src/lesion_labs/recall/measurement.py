@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lesion.errors import UsageError
-from lesion_labs.recall.data import Batch, Source
-from lesion_labs.recall.language import Language
+from lesion_labs.recall.data import Batch, Language, Source
 from lesion_labs.recall.model import Trace, Weights, fed_forward, forward, matrix, names
 from lesion_labs.recall.recipe import Recipe
 from lesion_labs.recall.result import (

@@ -7,7 +7,7 @@ import pytest
 import lesion as python
 from commandline import lesion
 from lesion.report import drawing
-from lesion_labs.memory import run, sizes, slopes
+from lesion_labs.memory import run, sizes, theory
 from lesion_labs.memory.report import MemoryResult
 from lesion_labs.memory.result import MemorySummary
 from memories import memory
@@ -18,10 +18,10 @@ def _small(monkeypatch):
     monkeypatch.setattr(sizes, "CLASSES", (2, 4))
     monkeypatch.setattr(sizes, "NOISES", (0.3,))
     monkeypatch.setattr(sizes, "SEEDS", 2)
-    monkeypatch.setattr(slopes, "VOCABULARIES", (8, 16, 32))
-    monkeypatch.setattr(slopes, "SEEDS", 3)
-    monkeypatch.setattr(slopes, "BATCH", 400)
-    monkeypatch.setattr(slopes, "RESAMPLES", 50)
+    monkeypatch.setattr(theory, "VOCABULARIES", (8, 16, 32))
+    monkeypatch.setattr(theory, "SEEDS", 3)
+    monkeypatch.setattr(theory, "BATCH", 400)
+    monkeypatch.setattr(theory, "RESAMPLES", 50)
     # The figures are drawn in test_report.py.
     monkeypatch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
     monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")

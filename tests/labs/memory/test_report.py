@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lesion.report import axes
+from lesion.report import plots
 from lesion.report.publishing import html
 from lesion.report.values import Estimate
-from lesion_labs.memory import report, run, sizes, slopes
+from lesion_labs.memory import report, run, sizes, theory
 from lesion_labs.memory.report import MemoryResult
 from memories import memory
 from runs import altered, page_of
@@ -22,10 +22,10 @@ def measured(**options):
         patch.setattr(sizes, "CLASSES", (2, 3, 4))
         patch.setattr(sizes, "NOISES", (0.3, 0.5))
         patch.setattr(sizes, "SEEDS", 2)
-        patch.setattr(slopes, "VOCABULARIES", (8, 16, 32))
-        patch.setattr(slopes, "SEEDS", 3)
-        patch.setattr(slopes, "BATCH", 400)
-        patch.setattr(slopes, "RESAMPLES", 50)
+        patch.setattr(theory, "VOCABULARIES", (8, 16, 32))
+        patch.setattr(theory, "SEEDS", 3)
+        patch.setattr(theory, "BATCH", 400)
+        patch.setattr(theory, "RESAMPLES", 50)
         return run.measured(memory(**{"classes": 4, "width": 24, "noise": 0.6, "steps": 600} | options))
 
 
@@ -201,12 +201,12 @@ def test_the_spectrum_is_told_apart_into_the_noise_and_the_others(summary):
 
 @pytest.mark.parametrize("values", [[1e-7, 0.3], [1, 20_000], [0.02, 9.9], [5], [3, 3.1], [1, 10**8], [], [0, -1, 2]])
 def test_a_logarithmic_axis_has_a_few_round_ticks_and_room_for_every_value_above_zero(values):
-    axis = axes.ratio_axis("step", values)
+    axis = plots.ratio_axis("step", values)
     assert all(axis.low < value < axis.high for value in values if value > 0)
     assert 2 <= len(axis.ticks) <= 7
     assert all(axis.low <= tick <= axis.high * (1 + 1e-12) for tick in axis.ticks)
-    assert axes.ratio_axis("V", [16, 32, 64], own=True).ticks == (16, 32, 64)
-    assert all(tick % 1 == 0 for tick in axes.ratio_axis("step", [1, 9], whole=True).ticks)
+    assert plots.ratio_axis("V", [16, 32, 64], own=True).ticks == (16, 32, 64)
+    assert all(tick % 1 == 0 for tick in plots.ratio_axis("step", [1, 9], whole=True).ticks)
 
 
 def test_a_size_says_when_the_noise_changed_sides(summary):

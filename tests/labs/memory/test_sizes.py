@@ -5,9 +5,8 @@ import pytest
 
 from lesion.progress import Silent
 from lesion_labs.memory import sizes
-from lesion_labs.memory.model import codes, mixture
+from lesion_labs.memory.model import codes, descend, mixture
 from lesion_labs.memory.result import Flip, SizePlace, Spread
-from lesion_labs.memory.training import descend
 from memories import memory
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion_labs.memory import slopes
+from lesion_labs.memory import theory
 from lesion_labs.memory.theory import NOISE, TRIGGER, TRIGGERS, Setting, exact, levels, sampled, sequences
 
 
@@ -104,7 +104,7 @@ def test_the_feed_forward_signal_does_not_fall_with_the_vocabulary_and_the_value
     exactly = {trigger: {size: _formula(size, trigger) for size in far} for trigger in ("constant", "uniform")}
     for trigger, power in (("constant", -1), ("uniform", -2)):
         of = np.array([exactly[trigger][size] for size in far])
-        assert slopes.slope(far, of) == pytest.approx(power, abs=1e-2)
+        assert theory.slope(far, of) == pytest.approx(power, abs=1e-2)
 
 
 def _formula(size, trigger):
@@ -117,22 +117,22 @@ def _formula(size, trigger):
 def test_the_slope_of_a_power_law_is_its_power(power, factor):
     sizes = [16, 32, 100, 512]
     values = factor * np.array(sizes, dtype=float) ** power
-    assert slopes.slope(sizes, values) == pytest.approx(power, abs=1e-9)
-    np.testing.assert_allclose(slopes.slope(sizes, values), np.polyfit(np.log(sizes), np.log(values), 1)[0], atol=1e-9)
+    assert theory.slope(sizes, values) == pytest.approx(power, abs=1e-9)
+    np.testing.assert_allclose(theory.slope(sizes, values), np.polyfit(np.log(sizes), np.log(values), 1)[0], atol=1e-9)
 
 
 def test_the_interval_holds_the_true_power_about_as_often_as_it_says(monkeypatch):
-    monkeypatch.setattr(slopes, "RESAMPLES", 300)
+    monkeypatch.setattr(theory, "RESAMPLES", 300)
     sizes, random = [16, 32, 64, 128, 256, 512], np.random.default_rng(5)
     held = 0
     for trial in range(60):
         values = (1 / np.array(sizes))[:, None] * (1 + 0.1 * random.standard_normal((6, 10)))
-        middle, low, high = slopes.interval(sizes, values, trial)
+        middle, low, high = theory.interval(sizes, values, trial)
         assert low <= middle <= high
         held += low <= -1 <= high
     assert 48 <= held <= 60  # of .95; ten draws make a bootstrap somewhat narrow
 
 
 def test_a_signal_that_is_not_above_zero_has_no_slope():
-    assert np.isnan(slopes.slope([1, 2], np.array([0.5, -0.1])))
-    assert np.isnan(slopes.interval([1, 2], np.array([[0.5, 0.6], [-0.1, -0.2]]), 0)[1])
+    assert np.isnan(theory.slope([1, 2], np.array([0.5, -0.1])))
+    assert np.isnan(theory.interval([1, 2], np.array([[0.5, 0.6], [-0.1, -0.2]]), 0)[1])

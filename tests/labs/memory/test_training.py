@@ -7,9 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion_labs.memory import orthonormal
-from lesion_labs.memory.model import codes, logits, mixture, probabilities, targets, weight
-from lesion_labs.memory.spectrum import spectrum
-from lesion_labs.memory.training import descend, measured_steps, rate
+from lesion_labs.memory.model import (
+    codes,
+    descend,
+    logits,
+    measured_steps,
+    mixture,
+    probabilities,
+    rate,
+    targets,
+    weight,
+)
+from lesion_labs.memory.truncation import spectrum
 from memories import memory
 
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lesion_labs.memory.model import codes, mixture, targets, weight
+from lesion_labs.memory.model import codes, descend, mixture, targets, weight
 from lesion_labs.memory.result import MEASURES
-from lesion_labs.memory.spectrum import equals, noise_place, spectrum
-from lesion_labs.memory.training import descend
-from lesion_labs.memory.truncation import measure, truncations
+from lesion_labs.memory.truncation import equals, measure, noise_place, spectrum, truncations
 from memories import memory
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError
-from lesion_labs.planted.scores import average_precision, overlap, rank
+from lesion_labs.planted.truth import average_precision, overlap, rank
 
 rankings = st.lists(st.integers(0, 4), min_size=2, max_size=6).map(
     lambda scores: {str(place): float(score) for place, score in enumerate(scores)}

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion_labs.recall import data
-from lesion_labs.recall.data import Batch, Source, uniforms
-from lesion_labs.recall.language import generated
+from lesion_labs.recall.data import Batch, Source, generated, uniforms
 from lesion_labs.recall.recipe import Recipe
 
 LANGUAGE = generated(8, 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion_labs.recall.language import generated, of_text, read
+from lesion_labs.recall.data import generated, of_text, read
 
 
 def test_a_generated_language_has_unigrams_of_one_over_rank_and_rows_that_are_distributions():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion_labs.recall.language import generated
+from lesion_labs.recall.data import generated
 from lesion_labs.recall.measurement import (
     Examination,
     floor,

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
-from lesion_labs.recall import training
-from lesion_labs.recall.data import Source
-from lesion_labs.recall.language import generated
+from lesion_labs.recall import run
+from lesion_labs.recall.data import Source, generated
 from lesion_labs.recall.model import FROZEN, forward, initial
 from lesion_labs.recall.recipe import preset
-from lesion_labs.recall.training import STATE, loss, measured_steps, train
+from lesion_labs.recall.run import STATE, loss, measured_steps, train
 from runs import altered
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=10, batch=6, steps=12, noise=0.5)
@@ -44,7 +43,7 @@ class Impatient(Silent):
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("saved_every", [0.0, 1e9])
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, monkeypatch, optimiser, saved_every):
-    monkeypatch.setattr(training, "SAVED_EVERY", saved_every)
+    monkeypatch.setattr(run, "SAVED_EVERY", saved_every)
     recipe = altered(RECIPE, optimiser=optimiser)
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion_labs.recall.language import generated
+from lesion_labs.recall.data import generated
 from lesion_labs.recall.measurement import Examination
 from lesion_labs.recall.model import initial, matrix, names
 from lesion_labs.recall.recipe import preset

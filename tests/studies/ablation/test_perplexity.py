@@ -19,8 +19,8 @@ from lesion.report.values import Estimate
 from lesion.report.wording import place
 from lesion.statistics.contrasts import perplexity_p
 from lesion.studies.ablation.analyses import perplexity as analysis
-from lesion.studies.ablation.perplexity import limits, measured, scored
 from lesion.studies.ablation.result import Material, ModelResult, TextResult, TextUnderEdit
+from lesion.studies.ablation.summary import is_running_text, text_limits, text_result
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 
@@ -90,19 +90,19 @@ def answers(values: dict[str, list[float]], tokens: list[int]) -> pd.DataFrame:
 def test_p_is_corrected_over_all_planned_blocks_and_an_unfinished_one_is_left_out():
     tokens, ids = [10, 12, 9], ["i0", "i1", "i2"]
     values = {"baseline": [-20.0, -25.0, -17.0], "0×0": [-40.0, -52.0, -33.0], "1×0": [-20.5, -24.8, -17.4]}
-    found = measured("t", ids, answers(values, tokens), EDITS, 0.95)
+    found = text_result("t", ids, answers(values, tokens), EDITS, 0.95)
     assert [cell.layer for cell in found.cells] == [0, 1]
     first = perplexity_p(*(np.array(values[edit]) for edit in ("baseline", "0×0")), np.array(tokens))
     assert found.cells[0].ratio.p == pytest.approx(first)
     assert found.cells[0].ratio.p_corrected == pytest.approx(3 * first)  # the smallest of three, one of them not known
     assert found.planned == 3
     del values["baseline"]
-    assert measured("t", ids, answers(values, tokens), EDITS, 0.95) is None
+    assert text_result("t", ids, answers(values, tokens), EDITS, 0.95) is None
 
 
 def test_an_edit_that_breaks_a_text_has_no_number_and_does_not_hide_the_others():
     values = {"baseline": [-20.0, -25.0], "0×0": [-40.0, math.nan], "1×0": [-21.0, -26.5]}
-    found = measured("t", ["i0", "i1"], answers(values, [10, 10]), EDITS, 0.95)
+    found = text_result("t", ["i0", "i1"], answers(values, [10, 10]), EDITS, 0.95)
     broken, whole = found.cells
     assert broken.ratio.value is broken.ratio.p_corrected is broken.perplexity.value is None
     assert whole.ratio.value == pytest.approx(math.exp(2.5 / 20))
@@ -162,12 +162,12 @@ def test_a_text_without_any_finite_perplexity_is_said_to_have_none():
 
 
 def test_one_text_has_neither_interval_nor_test_and_repeated_ones_have_no_test():
-    one = measured("t", ["i0"], answers({"baseline": [-20.0], "0×0": [-40.0]}, [10]), EDITS[:1], 0.95)
+    one = text_result("t", ["i0"], answers({"baseline": [-20.0], "0×0": [-40.0]}, [10]), EDITS[:1], 0.95)
     for estimate in (one.baseline, one.cells[0].perplexity, one.cells[0].ratio):
         assert estimate.value is not None
         assert (estimate.low, estimate.high, estimate.p, estimate.p_corrected) == (None, None, None, None)
     repeated = answers({"baseline": [-20.0] * 3, "0×0": [-40.0] * 3}, [10] * 3)
-    (cell,) = measured("t", ["i0", "i1", "i2"], repeated, EDITS[:1], 0.95).cells
+    (cell,) = text_result("t", ["i0", "i1", "i2"], repeated, EDITS[:1], 0.95).cells
     assert (cell.ratio.p, cell.ratio.p_corrected) == (None, None)
 
 
@@ -175,7 +175,7 @@ def test_what_limits_a_perplexity_is_said():
     def said(texts: int, perplexity: float, vocabulary: int | None = 100) -> list[str]:
         baseline = Estimate(value=perplexity)
         text = TextResult(task="t", texts=texts, tokens=10, baseline=baseline, planned=0, cells=())
-        return list(limits("m", text, vocabulary))
+        return list(text_limits("m", text, vocabulary))
 
     assert said(9, 50.0) == []
     assert "one text has no interval" in said(1, 50.0)[0]
@@ -200,9 +200,9 @@ def test_texts_that_are_the_same_are_said_to_be(capsys, tmp_path):
 
 def test_only_scores_of_one_text_are_running_text():
     frame = answers({"baseline": [-20.0]}, [10])
-    assert scored(frame)
-    assert not scored(frame.assign(text="chosen"))
-    assert not scored(frame.assign(scores=[(-1.0, -2.0)]))
+    assert is_running_text(frame)
+    assert not is_running_text(frame.assign(text="chosen"))
+    assert not is_running_text(frame.assign(scores=[(-1.0, -2.0)]))
 
 
 def test_a_study_tells_accuracies_and_perplexities_beside_each_other(capsys, tmp_path):

@@ -19,9 +19,9 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
 from lesion.studies.drift import measurement as drift_measuring
+from lesion.studies.drift.measurement import draw_runs
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import draw_runs
 from lesion.tasks.catalogue import find
 from runs import recall_drift, run_drift
 from tiny import model, tokenizer

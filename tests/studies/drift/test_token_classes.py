@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 import tiny
 from lesion.errors import UsageError
-from lesion.studies.drift.token_classes import CLASSES, primer_lexicon, token_classes
+from lesion.studies.drift.token_drift import CLASSES, primer_lexicon, token_classes
 from lesion.tasks.primer import lexicon
 
 BYTE_LEVEL = [

@@ -10,10 +10,10 @@ import lesion as library
 from lesion.edits.edit import ScaleBlock
 from lesion.statistics.paired import holm, sign_flip_exact, wilson
 from lesion.studies.effects import report
-from lesion.studies.effects.class_summary import by_class
 from lesion.studies.effects.measurement import ClassSums
 from lesion.studies.effects.result import TaskEffects, UnitEffects
 from lesion.studies.effects.study import EffectsStudy
+from lesion.studies.effects.summary import by_class
 from lesion.tasks.catalogue import find
 
 ITEMS, BLOCKS = 40, 3

@@ -3,8 +3,8 @@
 import made_isolation as made
 import pytest
 
+from lesion.studies.isolation.claims import strongest
 from lesion.studies.isolation.evaluation import EvaluatedTask
-from lesion.studies.isolation.evidence import strongest
 
 
 def task(kind="choose", chance=None, low=0.9, **changes):

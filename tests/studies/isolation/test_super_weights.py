@@ -17,9 +17,8 @@ from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.plan import plan
 from lesion.studies.isolation.recall import summarised
 from lesion.studies.isolation.report import IsolationResult
-from lesion.studies.isolation.select_weights import isolate
+from lesion.studies.isolation.select_weights import TEXTS, find_super_weights, isolate, ranked
 from lesion.studies.isolation.study import METHODS, IsolationStudy
-from lesion.studies.isolation.super_weights import TEXTS, find_super_weights, ranked
 from tiny import model
 
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.passes import Patch, Place, patched, places_of, read, sites_of
+from lesion.studies.patching.passes import Pair, Patch, Place, patched, places_of, read, sites_of
 from lesion.studies.patching.result import DIRECTIONS
 from lesion.studies.patching.study import KINDS
 from tiny import model as tiny_model

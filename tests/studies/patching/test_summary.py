@@ -8,8 +8,7 @@ from scipy import stats
 
 from lesion.statistics.contrasts import ratio_of_means
 from lesion.studies.patching import report
-from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.passes import Place, Readout
+from lesion.studies.patching.passes import Pair, Place, Readout
 from lesion.studies.patching.summary import Measured, name_of, summarise
 
 PAIR = Pair("0", "1", (1, 2, 3, 4), (1, 5, 3, 4), 6, 7, ("a", "b"), ("x", "y"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lesion.edits.edit import Truncate
 from lesion.errors import UsageError
-from lesion.studies.truncation.grid import grid
+from lesion.studies.truncation.search import grid
 from lesion.studies.truncation.study import KEEP
 from tiny import FAMILIES, model
 

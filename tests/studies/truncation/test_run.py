@@ -252,7 +252,7 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_asked(chang
 
 
 def test_matrices_of_another_shape_are_refused_also_where_no_config_tells(llama):
-    from lesion.studies.truncation.refusals import refuse_other_shape
+    from lesion.studies.truncation.run import refuse_other_shape
 
     refuse_other_shape(llama, "one", llama, "other")
     with pytest.raises(

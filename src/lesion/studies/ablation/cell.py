@@ -14,7 +14,7 @@ from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential import Decision
-from lesion.studies.ablation.forced import Forced
+from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, text_of
 
 DECIDED = {None: "", "exceeds": "● exceeds the effect", "not": "○ does not", "open": "? open"}

@@ -13,13 +13,12 @@ from lesion.core.inference import room_notes
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report.wording import counted
-from lesion.studies.ablation import perplexity
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
-from lesion.studies.ablation.plan.plan import planned
+from lesion.studies.ablation.plan import planned
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.summary import summarise
+from lesion.studies.ablation.summary import summarise, text_limits
 from lesion.studies.ablation.sweep import PlaceEdit, read, text_of
 
 NAMED = 4
@@ -97,7 +96,7 @@ def summarised(
         note
         for model in summary.models
         for text in model.texts
-        for note in perplexity.limits(model.model, text, known.get(model.model, {}).get("vocabulary"))
+        for note in text_limits(model.model, text, known.get(model.model, {}).get("vocabulary"))
     ]
     notes += summary.notes
     summary = summary.model_copy(update={"planned": planned(store.folder, summary)})

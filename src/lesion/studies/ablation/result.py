@@ -1,4 +1,4 @@
-"""The result of a layer study: per model and task the unedited model, and every edit with its drop and its tests."""
+"""The result of a layer study: per model and task the unedited model, every edit with its tests, screens, the plan."""
 
 from __future__ import annotations
 
@@ -13,22 +13,151 @@ import pandas as pd
 from pydantic import Field
 
 from lesion.core.clustered_intervals import Sharing
+from lesion.core.layers import removal
 from lesion.core.values import SUMMARY, Summary, read_summary, summary_kind
 from lesion.edits.place import Unit
+from lesion.edits.units import part_of
 from lesion.errors import UsageError, nearest
 from lesion.files import named
-from lesion.report.forms import Form
-from lesion.report.rows import column
+from lesion.report import wording
+from lesion.report.forms import POINTS, WHOLE_SHARE, Form, decimals
+from lesion.report.rows import Row, column
 from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.sequential import Decision
 from lesion.studies.ablation.cell import Cell, Place, Scores
 from lesion.studies.ablation.curves import Curve, curves
-from lesion.studies.ablation.forced import Forced
+from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.invariance.result import Invariance
-from lesion.studies.ablation.plan.result import Planned
-from lesion.studies.ablation.screen.result import Screen
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import Factor
+
+
+class Loss(Place):
+    """What one edit takes of the gold solutions.
+
+    Attributes:
+        lost: log-probability per token in nats; no value where some item has none under the edit.
+        rank: 1 where most is lost, among the layers of one unit and factor.
+        nonfinite: items without a number under the edit.
+    """
+
+    lost: Estimate = column("Lost per token", decimals(3, "nats"))
+    lost_per_answer: Number = column()
+    nonfinite: int = column()
+    rank: int = column("Rank")
+
+    @property
+    def size(self) -> float:
+        """What is lost, by which the terminal chooses what it shows."""
+        return math.inf if self.lost.value is None else self.lost.value
+
+
+class Agreement(Value):
+    """Spearman's ρ of a screen with the drops of generated accuracy over `layers`, of whose drops `tied` are equal."""
+
+    unit: Unit
+    factor: Factor
+    layers: int
+    tied: int
+    rho: Estimate
+
+
+class Amount(Value):
+    """How many answers, and tokens of them."""
+
+    answers: int
+    tokens: int
+
+
+class Screen(Value):
+    """The screen of one model on one task.
+
+    Attributes:
+        top: edits of each unit and factor to which generation was limited; None where it was not.
+        items: how many gold solutions were scored, under no edit and under each.
+        generated: what was generated for the table.
+        baseline: log-probability per token without an edit, in nats.
+    """
+
+    items: int
+    scored: Amount
+    generated: Amount
+    baseline: float
+    losses: tuple[Loss, ...]
+    agreement: tuple[Agreement, ...]
+    top: int | None = Field(default=None, exclude_if=lambda top: top is None)
+
+
+class Prospect(Row):
+    """What the planned tests of one kind on one task can find, before any answer, if the baseline is this accurate.
+
+    Attributes:
+        baseline: the accuracy assumed of the unedited model.
+        loss: the share of it that the edit is assumed to take.
+        power: the chance that a place is called as expected then (`statistics.power`).
+        detectable: the smallest loss called critical, or the largest called spared, with 80 % power; None: none.
+        needed: about how many items give 80 % power at that loss; None: too many.
+    """
+
+    task: str = column("Task", label=True)
+    expect: str = column("Expected")
+    items: int = column("Items")
+    tests: int = column("Tests")
+    baseline: float = column("If the baseline is", WHOLE_SHARE)
+    loss: float = column("and the loss", WHOLE_SHARE)
+    power: float = column("Power", WHOLE_SHARE)
+    detectable: Number = column("Detectable loss", WHOLE_SHARE, default=None)
+    needed: int | None = column("Items for 80 % power", decimals(0), default=None)
+
+
+class Outcome(Row):
+    """One hypothesis of a plan on one model.
+
+    Attributes:
+        p: of its own exact test; p_corrected: by Holm over the tests of the plan; None where it is not measured yet.
+        confirmed: whether the test passes; None where it is not measured.
+        right: items that the baseline has right.
+        detectable: with these, the smallest loss that is called critical with 80 % power, or the largest called spared,
+            as a share of the baseline's accuracy; None where none is.
+    """
+
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+    place: str = column("Place")
+    expect: str = column("Expected")
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+    drop: Estimate | None = column("Drop", POINTS, default=None)
+    p: Number = column("p", wording.p_value, default=None)
+    p_corrected: Number = column("Corrected p", wording.p_value, default=None)
+    confirmed: bool | None = column("Confirmed", default=None)
+    right: int | None = column("Right before", decimals(0), default=None)
+    detectable: Number = column("Detectable loss", WHOLE_SHARE, default=None)
+
+    @property
+    def expected(self) -> str:
+        """`block 3 is critical for sums`, `head 9.6 replaced by its mean spares facts`."""
+        edit = removal(self.place)
+        how = "" if self.factor == 0 else f" {wording.changed(self.factor)}"
+        verb = "is critical for" if self.expect == "critical" else "spares"
+        return f"{wording.place(edit.unit, edit.layer, part_of(edit))}{how} {verb} {self.task}"
+
+
+class Planned(Value):
+    """What was written down before any answer was there, and what came of it.
+
+    Attributes:
+        made: when, as an ISO date and time.
+        digest: the first 12 hexadecimal digits of the plan's SHA-256.
+        answers: how many answers to the planned tasks were there already; 0 of a plan that deserves the name.
+        prospects: what the tests could find, as it was written down with them.
+    """
+
+    made: str
+    digest: str
+    answers: int
+    outcomes: tuple[Outcome, ...]
+    prospects: tuple[Prospect, ...] = ()
+
 
 WITHOUT_CHAT = (
     "The model has a chat template, and the prompts were sent without it: try --prompt-style chat before anything else."

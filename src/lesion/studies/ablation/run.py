@@ -1,32 +1,147 @@
-"""Running a layer study: which edits are evaluated, in which order, and the numbers of the answers so far."""
+"""Running a layer study: which edits are evaluated, in which order, screened and stopped; the numbers so far."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from lesion.core.baseline import NothingToShow, baseline_first
-from lesion.core.inference import PendingAnswer
+from lesion.core.cached_answers import gold_of, gold_tasks
+from lesion.core.database import FILE
+from lesion.core.inference import PendingAnswer, answer_cells
 from lesion.core.layers import parse_layers
 from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
-from lesion.core.run import Evaluation, Run, refuse_scored
+from lesion.core.run import Evaluation, Pending, Run, refuse_scored
+from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
 from lesion.engines.engine import Engine
+from lesion.errors import UsageError
 from lesion.models.load import Model, peek
 from lesion.studies.ablation.invariance.families import from_base
-from lesion.studies.ablation.kinds.references import References, pending_of, references_of
-from lesion.studies.ablation.plan.plan import hold, refuse_not_evaluated, register
+from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised
+from lesion.studies.ablation.references import References, pending_of, references_of
 from lesion.studies.ablation.report import AblationResult
-from lesion.studies.ablation.screen.run import pending_at_top, refuse_doubled, screen
-from lesion.studies.ablation.stopping.run import SCORED, answer_until_decided, notes_on_other_plan
-from lesion.studies.ablation.stopping.stopping import Stopping
-from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.screening import ITEMS, chosen_edits, no_screen
+from lesion.studies.ablation.stopping import Stopping, Verdicts
+from lesion.studies.ablation.study import StopPlan, Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
+from lesion.tasks.wrapped import gold_name
+
+SCORED = (
+    " and nothing can be decided; leave it out, or ask it without --stop-when. `lesion evaluate` compares"
+    " log-probabilities."
+)
+"""What to do where a task has no accuracy that could be decided on."""
+
+
+def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:
+    """Notes where stored answers were looked at before under another effect, level or rule than `plan` has."""
+    if not (folder / FILE).exists():
+        return []
+    with Store.read(folder) as store:
+        before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
+    if before is None:
+        return []
+    settings = (before["effect"], before["level"], before.get("rule", plan.rule))
+    if settings == (plan.effect, plan.level, plan.rule):
+        return []
+    by = "" if settings[2] == plan.rule else f" by {settings[2]}"
+    error = "family-wise error" if plan.rule == "e-Holm" else "false discovery rate"
+    return [
+        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}{by}."
+        f" The {error} is limited for an effect and a rule that are chosen before anybody looks."
+    ]
+
+
+def answer_until_decided(
+    stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, PendingAnswer], store: Store
+) -> Iterator[list[StoredAnswer]]:
+    """Evaluate round after round until all is decided or answered; yields the rows that were stored together.
+
+    `cells` are those of the full table that have no answer yet, by their key (`inference.pending_cells`).
+    """
+    stored = store.answers(model=name)
+    verdicts = Verdicts(zip(*(stored[column] for column in ("task", "edit", "item", "correct")), strict=True))
+    keys = {(cell.choice.name, str(cell.edit), cell.item.id): key for key, cell in cells.items()}
+    while stops := stopping.round():
+        wanted = (
+            keys.get((task, edit, item))
+            for task, items in stopping.items.items()
+            for place, item in enumerate(items)
+            for (other, edit), stop in stops.items()
+            if other == task and stopping.reached[task, edit] <= place < stop
+        )
+        pending = {key: cells[key] for key in wanted if key is not None}
+        if pending:
+            for rows in answer_cells(engine, model, name, pending, store):
+                verdicts.add(rows)
+                yield rows
+        if not stopping.look(verdicts):
+            break
+
+
+def refuse_doubled(study: Study) -> None:
+    """Refuse a screen of what the study asks as a task of its own, or one that limits a study which stops."""
+    if study.screen_top is not None and study.stop is not None:
+        raise UsageError(
+            "--screen-top and --stop-when do not go together: what stopping decides is corrected over every edit, and"
+            " edits that are not generated have no answers. Leave one of them out."
+        )
+    names = {choice.name for choice in study.tasks}
+    doubled = next((name for name in names if gold_name(name) in names), None)
+    if study.screens and doubled is not None:
+        raise UsageError(
+            f"A screen of {doubled} is {gold_name(doubled)}, which this study asks already; leave out one or the other."
+        )
+
+
+def screen(
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[PlaceEdit],
+    references: References,
+) -> None:
+    """Score the gold solutions of tasks that generate, under no edit and under each, and keep them as `gold:TASK`."""
+    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    for choice in evaluation.tasks:
+        if choice not in generating:
+            evaluation.run.watcher.note(no_screen(choice.name))
+    items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
+    evaluation.ask(gold_tasks(generating), items)
+    pending = pending_of(evaluation, chosen, model, edits, references, gold_tasks(generating), items)
+    evaluation.planned += pending.total
+    evaluation.answer(chosen, model, pending, "answers of the screen")
+
+
+def pending_at_top(
+    evaluation: Evaluation,
+    chosen: ModelChoice,
+    model: Model,
+    edits: Sequence[PlaceEdit],
+    references: References,
+    top: int,
+) -> Pending:
+    """What is left to answer where generation is limited to what the screen ranks first (`chosen_edits`).
+
+    Tasks that generate nothing are answered under every edit.
+    """
+    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    others = {choice: task for choice, task in evaluation.tasks.items() if choice not in generating}
+    ids = {choice.name: [item.id for item in evaluation.items[choice]] for choice in generating}
+    kept = chosen_edits(evaluation.store.answers(model=chosen.name), ids, edits, top)
+    parts = [
+        pending_of(evaluation, chosen, model, own, references, tasks)
+        for own, tasks in ((kept, generating), (edits, others))
+    ]
+    return Pending(sum(part.total for part in parts), {**parts[0].cells, **parts[1].cells})
 
 
 def run_ablation(study: Study, run: Run) -> AblationResult:

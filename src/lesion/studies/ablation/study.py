@@ -234,7 +234,7 @@ class Study(Questions):
 
 def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
     """Models at several revisions in the place of one, and notes on revisions that were left out."""
-    from lesion.studies.ablation.invariance.revisions import over_time
+    from lesion.studies.ablation.invariance.families import over_time
 
     wanted = options.pop("revisions", None)
     if not wanted:

@@ -1,49 +1,53 @@
-"""From stored answers to the numbers of a study: accuracies, paired drops, tests, and what is critical."""
+"""From stored answers to the numbers of a study: accuracies, paired drops, tests; perplexities of running text."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE
-from lesion.edits.place import UNITS
+from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
 from lesion.report.wording import counted
+from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.critical import (
     POWER,
     SHARES,
+    Pairs,
     critical,
     critical_cells,
     fewest_right,
     pairs,
     smallest_loss,
 )
-from lesion.statistics.paired import Contrast, accuracy, paired_drop
+from lesion.statistics.paired import ALPHA, Contrast, accuracy, holm, paired_drop, sign_flip_exact
+from lesion.statistics.relative_losses import difference, p_loses_more
 from lesion.statistics.sequential import evidence
-from lesion.studies.ablation import forced, perplexity
-from lesion.studies.ablation.apart import apart
-from lesion.studies.ablation.cell import Cell, Scores
-from lesion.studies.ablation.drops import drops, margins
-from lesion.studies.ablation.kinds.contrasts import contrasts
+from lesion.studies.ablation.cell import Apart, Cell, Scores
+from lesion.studies.ablation.drops import drops, forced_baseline, forced_under, margins
 from lesion.studies.ablation.result import (
     AblationSummary,
     AtShare,
+    KindContrast,
     ModelResult,
     Sensitivity,
     Stopped,
     TaskResult,
     TextResult,
+    TextUnderEdit,
 )
-from lesion.studies.ablation.screen.screening import chosen_edits, limited, no_screen, screened
-from lesion.studies.ablation.stopping.stopping import Stopping, Verdicts, baseline_of
+from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
+from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, kind_of, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 from lesion.tasks.judges.judge import stands
 from lesion.tasks.task import TRUNCATED
@@ -91,8 +95,8 @@ def summarise(
         for task, ids in drawn.items():
             of_task = of_model[of_model["task"] == task]
             result: TaskResult | TextResult | None
-            if perplexity.scored(of_task):
-                result = perplexity.measured(task, ids, of_task, edits, study.level)
+            if is_running_text(of_task):
+                result = text_result(task, ids, of_task, edits, study.level)
             elif stopping is None:
                 of_items = shared(task, items[items["task"] == task])
                 beside = (tried or {}).get((model, task), ())
@@ -179,7 +183,7 @@ def _full_task(
         sensitivity=sensitivity,
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         contrasts=contrasts(task, frames, [edit for edit in edits if edit.unit in UNITS], study.level),
-        forced=forced.measured(baseline, study.level),
+        forced=forced_baseline(baseline, study.level),
     )
 
 
@@ -203,7 +207,7 @@ def _cells(
     tested_drops = drops(right, after, tests, level, chance, stated=stated)
     by_margin = margins(baseline, answered, tests, level)
     by_word = margins(baseline, answered, tests, level, against_word=True)
-    by_force = forced.under_edits(baseline, answered, tests, level)
+    by_force = forced_under(baseline, answered, tests, level)
     cells = {}
     for (edit, frame), now, of_drop, cut in zip(answered.items(), after, tested_drops, stated, strict=True):
         cells[edit] = Cell(
@@ -314,3 +318,188 @@ def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Pla
         for edit in [str(BASELINE), *(text_of(edit, task) for edit in edits)]
         if edit in broken
     ]
+
+
+def apart(tasks: Sequence[TaskResult], edits: Sequence[PlaceEdit], level: float) -> list[TaskResult]:
+    """The tasks of a model, with what is `apart` of their critical cells.
+
+    Tested are other tasks for which the place is neither critical nor spared. p is corrected over all places of the
+    family and all other tasks, whether they are tested or not.
+    """
+    if len(tasks) < 2 or any(result.stopping for result in tasks):
+        return list(tasks)
+    sizes = {(kind[0].unit, kind[0].factor): len(kind) for kind in by_kind(edits)}
+    others = {result.task: {_place(cell): cell for cell in result.cells} for result in tasks}
+    updated = []
+    for result in tasks:
+        of_cells: dict[Cell, list[Apart]] = {}
+        for kind, size in sizes.items():
+            tested = [
+                (cell, other, against)
+                for cell in result.cells
+                if cell.critical and (cell.unit, cell.factor) == kind
+                for other in tasks
+                if other.task != result.task
+                for against in [others[other.task].get(_place(cell))]
+                if against is not None and against.outcome == "cannot be told"
+            ]
+            counts = [((_pairs(result, cell)), _pairs(other, against)) for cell, other, against in tested]
+            chances = [(result.guessing, other.guessing) for _, other, _ in tested]
+            p = [p_loses_more(*both, *chance) for both, chance in zip(counts, chances, strict=True)]
+            corrected = holm([*p, *[1.0] * (size * (len(tasks) - 1) - len(p))])
+            for number, (cell, other, _) in enumerate(tested):
+                if corrected[number] <= ALPHA:
+                    of = Estimate.of(difference(*counts[number], *chances[number], level), p[number], corrected[number])
+                    of_cells.setdefault(cell, []).append(Apart(task=other.task, difference=of))
+        cells = [cell.model_copy(update={"apart": tuple(of_cells.get(cell, ()))}) for cell in result.cells]
+        updated.append(result.model_copy(update={"cells": tuple(cells)}))
+    return updated
+
+
+def _place(cell: Cell) -> tuple[object, ...]:
+    return cell.layer, cell.unit, cell.factor, cell.part
+
+
+def _pairs(result: TaskResult, cell: Cell) -> Pairs:
+    right = round((result.baseline.accuracy.value or 0.0) * result.items)
+    lost, won = cell.lost or 0, cell.won or 0
+    return Pairs(lost, right - lost, won, result.items - right - won)
+
+
+def contrasts(
+    task: str, frames: Mapping[str, pd.DataFrame], edits: Sequence[PlaceEdit], level: float
+) -> list[KindContrast]:
+    """Every pair of kinds at every place that has answered both, of units with a replacement and another kind.
+
+    One test a pair: McNemar's exact test of the items that only one of the two has right; where a kind has several
+    draws, its generalisation (`sign_flip_exact`) to how many draws have an item right. p is corrected by Holm over
+    places × pairs of a unit, those that still miss answers included.
+
+    Args:
+        task: whose answers they are.
+        frames: answers to all items by the text of the edit, in one order.
+        edits: all that the study plans.
+        level: of the intervals, which pairs without several draws have.
+    """
+    places: dict[Unit, dict[str, dict[str, list[PlaceEdit]]]] = {}
+    for edit in edits:
+        if kind := kind_of(edit.factor):
+            address = str(edit).partition("→")[0].partition("×")[0]
+            places.setdefault(edit.unit, {}).setdefault(address, {}).setdefault(kind, []).append(edit)
+    every = []
+    for of_unit in places.values():
+        pairs = [(by_kind, first, second) for by_kind in of_unit.values() for first, second in combinations(by_kind, 2)]
+        own = [_contrast(task, frames, by_kind, first, second, level) for by_kind, first, second in pairs]
+        corrected = holm(1.0 if each is None or each.difference.p is None else each.difference.p for each in own)
+        for each, p in zip(own, corrected, strict=True):
+            if each is not None:
+                difference = each.difference.model_copy(update={"p_corrected": p})
+                every.append(each.model_copy(update={"difference": difference}))
+    return every
+
+
+def _contrast(
+    task: str,
+    frames: Mapping[str, pd.DataFrame],
+    by_kind: Mapping[str, Sequence[PlaceEdit]],
+    first: str,
+    second: str,
+    level: float,
+) -> KindContrast | None:
+    """One pair at one place, without correction; None where an answer is missing."""
+    texts = [[text_of(edit, task) for edit in by_kind[kind]] for kind in (first, second)]
+    if any(text not in frames for of_kind in texts for text in of_kind):
+        return None
+    first_right, second_right = (
+        np.array([frames[text]["correct"].to_numpy(dtype=bool) for text in of_kind]) for of_kind in texts
+    )
+    p = sign_flip_exact(
+        len(second_right) * first_right.sum(0).astype(int) - len(first_right) * second_right.sum(0).astype(int)
+    )
+    if len(first_right) == len(second_right) == 1:
+        difference = Estimate.of(paired_drop(first_right[0], second_right[0], level), p)
+    else:
+        difference = Estimate(value=float(first_right.mean() - second_right.mean()), p=p)
+    edit = by_kind[first][0]
+    return KindContrast(layer=edit.layer, unit=edit.unit, first=first, second=second, difference=difference)
+
+
+FEW_TEXTS = 5
+"""Fewer texts than these are said to be few."""
+
+
+def is_running_text(answers: pd.DataFrame) -> bool:
+    """Whether these are log-probabilities of one text each, of which none is right or wrong."""
+    if "scores" not in answers:
+        return False
+    return any(len(scores) == 1 and not text for scores, text in zip(answers["scores"], answers["text"], strict=True))
+
+
+def text_result(
+    task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[PlaceEdit], level: float
+) -> TextResult | None:
+    """The perplexity of a task under every edit that has scored all of its texts; None without a complete baseline.
+
+    Args:
+        task: its name.
+        ids: of its texts, in the order of the draw.
+        answers: to it, of one model, from `Store.answers`.
+        edits: that the study plans; p-values are corrected over all of one unit and factor, missing ones too.
+        level: of the intervals.
+    """
+    frames = complete(answers, ids)
+    unedited = frames.get(str(BASELINE))
+    if unedited is None:
+        return None
+    tokens = unedited["tokens"].to_numpy(dtype=np.int64)
+    before = _text_scores(unedited)
+    cells = []
+    for kind in by_kind(edits):
+        after = {edit: _text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
+        p = [perplexity_p(before, scores, tokens) for scores in after.values()]
+        known = [1.0 if math.isnan(value) else value for value in p]
+        corrected = holm([*known, *[1.0] * (len(kind) - len(p))])
+        for place, (edit, scores) in enumerate(after.items()):
+            ratio = _estimate(perplexity_ratio(before, scores, tokens, level))
+            known_p = {"p": p[place], "p_corrected": corrected[place]} if math.isfinite(p[place]) else {}
+            cells.append(
+                TextUnderEdit(
+                    **place_of_edit(edit, task),
+                    perplexity=_estimate(perplexity(scores, tokens, level)),
+                    ratio=ratio.model_copy(update=known_p),
+                )
+            )
+    return TextResult(
+        task=task,
+        texts=len(ids),
+        tokens=int(tokens.sum()),
+        baseline=_estimate(perplexity(before, tokens, level)),
+        planned=len(edits),
+        cells=cells,
+    )
+
+
+def text_limits(model: str, text: TextResult, vocabulary: int | None) -> Iterator[str]:
+    """What limits the perplexities of a text, a sentence each; `vocabulary`: tokens that the model chooses among."""
+    about = f"{model}, {text.task}: "
+    if text.texts == 1:
+        yield f"{about}one text has no interval and no test, which go by the spread between texts; give more text."
+    elif text.texts < FEW_TEXTS:
+        yield f"{about}{text.texts} texts are few; intervals go by the spread between them and are wide."
+    worst = text.baseline.value
+    if vocabulary and worst is not None and worst >= vocabulary:
+        yield (
+            f"{about}worse than guessing. The perplexity of the unedited model is {worst:,.0f}, and choosing any of its"
+            f" {vocabulary:,} tokens alike gives {vocabulary:,}: what a cut takes cannot be told from such a text."
+        )
+
+
+def _estimate(contrast: Contrast) -> Estimate:
+    """With its interval where there is one."""
+    if not math.isfinite(contrast.high):
+        return Estimate(value=contrast.value)
+    return Estimate.of(contrast)
+
+
+def _text_scores(frame: pd.DataFrame) -> Float[np.ndarray, " texts"]:
+    return np.array([scores[0] if len(scores) else math.nan for scores in frame["scores"]], dtype=np.float64)

@@ -9,7 +9,7 @@ import pandas as pd
 from lesion.report import browser, wording
 from lesion.report.browser import Carried, Offered
 from lesion.report.table import Table, plain_columns
-from lesion.studies.comparison.pairing import Match
+from lesion.studies.comparison.reading import Match
 from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Pair
 from lesion.studies.comparison.summary import common_items, unedited_verdicts
 

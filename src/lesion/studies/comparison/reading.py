@@ -1,4 +1,4 @@
-"""Reading the folders of a comparison: the models in them, and what each answered under which edit."""
+"""Reading the folders of a comparison: models with their answers, how they are paired, and items in common."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import hashlib
 import os
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
+from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.core.values import studies_in
 from lesion.edits.edit import Scale, Truncate, parts
 from lesion.edits.text import parse
-from lesion.errors import UsageError
+from lesion.errors import UsageError, nearest
 from lesion.outputs import kind_of
-from lesion.plain import visible
+from lesion.plain import short, visible
+from lesion.report import wording
 from lesion.studies.comparison.result import UNEDITED, Side
 
 KINDS = ("layers", "isolation", "truncation", "tuning")
@@ -158,3 +161,192 @@ def blocks_of(edit: str) -> frozenset[str] | None:
 def place_order(edit: str) -> tuple[bool, list[int], str]:
     """What sorts edits: unedited first, then by the numbers in their text, `2×0` before `10×0`."""
     return edit != UNEDITED, [int(number) for number in re.findall(r"\d{1,9}", edit)][:4], edit
+
+
+MOST_ALIGNED = 4
+"""Edits of one side at one place that are aligned with those of the other; of more, a search, none is."""
+CHOSEN = {"truncation": "its edits", "choose": "its edit", "tuning": "a learning rate, if it had several,"}
+"""What a study chose on some of its items, by its kind or by the key of its file that asks for it."""
+_DECODING = re.compile(
+    r"(?:greedy|T=(?P<temperature>\S+) p=(?P<top_p>\S+) seed=(?P<seed>\S+) (?P<sampling>.*?))"
+    r" max=(?P<max_new_tokens>\d+) stop=(?P<stop>\[.*\])(?: stop_loops=(?P<stop_loops>\d+))?"
+    r"(?: thinking_tokens=(?P<thinking_tokens>\d+))?",
+    re.DOTALL,
+)
+
+
+class Match(NamedTuple):
+    """Two sources whose answers are compared, and the ids of the items in common by task."""
+
+    a: Source
+    b: Source
+    items: dict[str, list[str]]
+
+
+def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: list[str]) -> list[Match]:
+    """The pairs to compare, with their items; what is left out is added to the notes."""
+    every = []
+    for a, b in _pairs(groups, notes):
+        chosen = _tasks(a, b, tasks, notes)
+        items = {task: common for task in chosen if (common := _items(a, b, task, notes))}
+        if not items:
+            same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
+            changed = " Items of the same id read differently: the data has changed." if same else ""
+            raise UsageError(
+                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed}"
+                " Run one of the studies again with the other's --task, --items and --seed."
+            )
+        for task in items:
+            _refuse_incomparable(a, b, task, notes)
+        every.append(Match(a, b, items))
+    return every
+
+
+def _pairs(groups: Sequence[Sequence[Source]], notes: list[str]) -> list[tuple[Source, Source]]:
+    """The first folder's model with that of each other folder; of several models those of one name, else the first."""
+    first, *others = groups
+    if not others:
+        if len(first) == 1:
+            raise UsageError(f"{first[0].side.folder} holds one model; name a second folder to compare it with.")
+        notes.append(f"All models of the folder are compared with its first, {first[0].side.model}.")
+        return [(first[0], other) for other in first[1:]]
+    pairs = []
+    for group in others:
+        if len(first) == len(group) == 1:
+            pairs.append((first[0], group[0]))
+            continue
+        by_name = {source.side.model: source for source in first}
+        named = [(by_name[source.side.model], source) for source in group if source.side.model in by_name]
+        where = f"{first[0].side.folder} and {group[0].side.folder}"
+        if named:
+            left = [s for s in (*first, *group) if s.side.model not in {a.side.model for a, _ in named}]
+            rest = f" Only one of the two has {wording.listed([s.side.model for s in left])}." if left else ""
+            notes.append(f"Models of {where} are compared by their names.{rest}")
+            pairs += named
+        else:
+            reference = first[0].side.model
+            rest = f" Not compared: {wording.listed([s.side.model for s in first[1:]])}." if len(first) > 1 else ""
+            notes.append(f"{where} have no model of one name: each is compared with {reference}.{rest}")
+            pairs += [(first[0], source) for source in group]
+    return pairs
+
+
+def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> list[str]:
+    for task in wanted:
+        if task not in {**a.items, **b.items}:
+            known = sorted({*a.items, *b.items})
+            near = nearest(task, known)
+            neither = f"Neither {a.side.label} nor {b.side.label}"
+            raise UsageError(f"{neither} has answers to {short(task)}{near}; there are {', '.join(known)}.")
+    shared = [task for task in a.items if task in b.items and (not wanted or task in wanted)]
+    chosen = sorted(shared, key=a.scored)  # those with right and wrong answers first
+    for one, other in ((a, b), (b, a)):
+        alone = [task for task in one.items if task not in other.items and (not wanted or task in wanted)]
+        if alone:
+            notes.append(f"Only {one.side.label} answered {wording.listed(alone)}, which {_is(alone)} left out.")
+    return chosen
+
+
+def _is(several: Sequence[object]) -> str:
+    return "is" if len(several) == 1 else "are"
+
+
+def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
+    """The ids of the items that both have and that read the same, in the order of the first."""
+    ours, theirs = a.items[task], b.items[task]
+    shared = ours.index[ours.index.isin(theirs.index)]
+    same = (ours.loc[shared, ["question", "gold"]] == theirs.loc[shared, ["question", "gold"]]).all(axis=1)
+    changed = int((~same).sum())
+    common = [str(item) for item in shared[same.to_numpy()]]
+    if len(common) < max(len(ours), len(theirs)):
+        other = f", {changed} with the same id read differently" if changed else ""
+        notes.append(
+            f"{task}: {wording.counted(len(common), 'item')} in common, of {len(ours):,} in {a.side.label} and"
+            f" {len(theirs):,} in {b.side.label}{other}; the others are left out."
+        )
+    return common
+
+
+def _has(source: Source) -> str:
+    tasks = ", ".join(f"{task} ({wording.counted(len(items), 'item')})" for task, items in source.items.items())
+    return f"{source.side.label} has {short(tasks, 300)}"
+
+
+def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> None:
+    """Refuse answers that were decoded or prompted otherwise; note another template, dtype or engine."""
+    if a.scored(task) != b.scored(task):
+        raise UsageError(f"{task} is scored in one of {a.side.label} and {b.side.label} and answered in the other.")
+    mine, yours = _settings(a, task), _settings(b, task)
+    styles = [_requested(source, task) for source in (a, b)]
+    if styles[0] == styles[1] and mine["prompt_style"] != yours["prompt_style"]:
+        notes.append(
+            f"{task}: each model was prompted in its own style, {a.side.label} in {mine.pop('prompt_style')} and"
+            f" {b.side.label} in {yours.pop('prompt_style')}; a difference may come from the prompt."
+        )
+    differing = [key for key in {**mine, **yours} if mine.get(key) != yours.get(key)]
+    if differing:
+        words = "; ".join(
+            f"{key} is {mine.get(key)} in {a.side.label} and {yours.get(key)} in {b.side.label}" for key in differing
+        )
+        raise UsageError(
+            f"Answers to {task} cannot be compared: {words}. Run one of the studies again with the other's, or name the"
+            " tasks to compare with --task."
+        )
+    if a.side.engines != b.side.engines:
+        notes.append(
+            f"{a.side.label} was answered by {' and '.join(a.side.engines)}, {b.side.label} by"
+            f" {' and '.join(b.side.engines)}: rounding may change single answers."
+        )
+    for source in (a, b):
+        if "stop" in source.study:
+            notes.append(
+                f"{source.side.label} stopped asking once a cell was decided: which items a cell has depends on its"
+                " answers, and neither intervals nor p allow for that."
+            )
+        chosen = CHOSEN.get("choose" if "choose" in source.study else source.kind)
+        if chosen:
+            notes.append(
+                f"{source.side.label} chose {chosen} on some of these items; on others that choice may look less good."
+            )
+
+
+def _settings(source: Source, task: str) -> dict[str, str]:
+    """How a task was put and decoded; of scored answers and choices only how it was put."""
+    rows = source.answers[source.answers["task"] == task]
+    settings = {"prompt_style": " and ".join(sorted(set(rows["prompt_style"])))}
+    if (rows["scores"].map(len) > 0).all():
+        return settings
+    decoding = " and ".join(sorted(set(rows["decoding"])))
+    match = _DECODING.fullmatch(decoding)
+    if match is None:
+        return settings | {"decoding": decoding}
+    greedy = {"temperature": "0", "top_p": "1", "stop_loops": "0", "thinking_tokens": "0"}
+    return settings | greedy | {key: value for key, value in match.groupdict().items() if value is not None}
+
+
+def _requested(source: Source, task: str) -> str | None:
+    """The prompt style that the study asks for; None: the task's own for each model."""
+    choices: list[Mapping[str, Any]] = []
+    for key, chosen, name in (("task", TaskChoice, task), ("model", ModelChoice, source.side.model)):
+        given = source.study.get(f"{key}s", source.study.get(key, ()))
+        entries = given if isinstance(given, list) else [given]
+        choices += [entry for entry in entries if isinstance(entry, dict) and chosen(**entry).name == name]
+    return next((each["prompt_style"] for each in (*choices, source.study) if each.get("prompt_style")), None)
+
+
+def aligned(a: Source, b: Source, task: str) -> list[tuple[str, str]]:
+    """Edits that only one of two sources of the same model has, each with those of the other at the same blocks.
+
+    None where a side has more than `MOST_ALIGNED` at some blocks: it searched, and did not ask of one.
+    """
+    mine, yours = a.edits(task), b.edits(task)
+    theirs: dict[frozenset[str], list[str]] = defaultdict(list)
+    ours: dict[frozenset[str], list[str]] = defaultdict(list)
+    for edits, others, by_blocks in ((mine, yours, ours), (yours, mine, theirs)):
+        for edit in edits:
+            if edit not in others and (blocks := blocks_of(edit)) is not None:
+                by_blocks[blocks].append(edit)
+    shared = [blocks for blocks in ours if blocks in theirs]
+    if any(len(edits[blocks]) > MOST_ALIGNED for edits in (ours, theirs) for blocks in shared):
+        return []
+    return [(first, second) for blocks in shared for first in ours[blocks] for second in theirs[blocks]]

@@ -25,8 +25,7 @@ from lesion.report.rows import Rows, p_text
 from lesion.report.values import Estimate
 from lesion.studies.comparison import items as of_items
 from lesion.studies.comparison.items import row_name
-from lesion.studies.comparison.pairing import Match
-from lesion.studies.comparison.reading import digest
+from lesion.studies.comparison.reading import Match, digest
 from lesion.studies.comparison.result import (
     DIFFERENCE,
     DROP,

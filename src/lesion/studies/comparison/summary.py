@@ -15,8 +15,7 @@ from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
-from lesion.studies.comparison.pairing import Match, aligned, matches
-from lesion.studies.comparison.reading import Source, digest, read
+from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read
 from lesion.studies.comparison.result import (
     UNEDITED,
     Clustered,

@@ -14,17 +14,22 @@ from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import read_critical
 from lesion.studies.drift.measurement import (
+    draw_runs,
     fitted,
     in_part,
     labels_of,
     measure,
     occurrences_of,
+    own_solutions,
+    read_texts,
+    run_of,
+    seed_of,
+    speaks,
     spooling,
 )
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary, critical_blocks
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import draw_runs, own_solutions, read_texts, run_of, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task

@@ -15,13 +15,12 @@ from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.ablation.sweep import sweep
-from lesion.studies.effects.class_summary import by_class
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
 from lesion.studies.effects.result import EffectsSummary, TaskEffects
 from lesion.studies.effects.screens import Drops, notes_on_gaps, read_drops
 from lesion.studies.effects.study import EffectsStudy
-from lesion.studies.effects.summary import summarised
+from lesion.studies.effects.summary import by_class, summarised
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast, encode_gold
 from lesion.tasks.gold_classes import classes_of, classified

@@ -18,8 +18,7 @@ from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.report import wording
 from lesion.report.values import Value
-from lesion.studies.patching.pairs import Pair, pair_of
-from lesion.studies.patching.passes import Patch, Place, Readout, patched, places_of, read
+from lesion.studies.patching.passes import Pair, Patch, Place, Readout, pair_of, patched, places_of, read
 from lesion.studies.patching.report import PatchingResult
 from lesion.studies.patching.result import DIRECTIONS, Direction, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import KINDS, PatchingStudy

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, ratio_of_means
 from lesion.statistics.paired import holm
-from lesion.studies.patching.pairs import Pair
-from lesion.studies.patching.passes import Place, Readout
+from lesion.studies.patching.passes import Pair, Place, Readout
 from lesion.studies.patching.result import DIRECTIONS, Direction, Example, PatchedCell, PatchedTask
 from lesion.studies.patching.study import POSITIONS
 

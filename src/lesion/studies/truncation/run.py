@@ -1,36 +1,93 @@
-"""Running a truncation study: the search, the chosen edit as a file, checkpoints over training, and the summary."""
+"""Running a truncation search: what it refuses, the search itself, and what follows it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lesion import files
 from lesion.core.baseline import baseline_first
-from lesion.core.cached_answers import CachedAnswers, gold_tasks
-from lesion.core.inference import load_chosen
+from lesion.core.cached_answers import CachedAnswers, gold_of, gold_tasks
+from lesion.core.inference import load_chosen, pending_cells
 from lesion.core.layers import parse_layers
 from lesion.core.run import Evaluation, Run, refuse_scored
-from lesion.core.study_file import ModelChoice
+from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import save_edit
-from lesion.errors import LesionError
-from lesion.models.load import Model, refuse_not_finite
-from lesion.studies.truncation.grid import grid
-from lesion.studies.truncation.refusals import (
-    refuse_few,
-    refuse_other_config,
-    refuse_other_shape,
-    refuse_unfit_items,
-)
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model, configuration, refuse_not_finite
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.result import BEST, TruncationSummary
 from lesion.studies.truncation.rivals import Rivals, answers_after_the_search
-from lesion.studies.truncation.search import Search, split
+from lesion.studies.truncation.search import Search, grid, split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.truncation.summary import followed, summarise
 from lesion.tasks.catalogue import find
+from lesion.tasks.task import Item, Task
+
+# What a config calls the shape of a network, and what we call it.
+SHAPE = {
+    "num_hidden_layers": "{} blocks",
+    "hidden_size": "width {}",
+    "intermediate_size": "inner width {}",
+    "num_attention_heads": "{} heads",
+}
+
+
+def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
+    """At least two items are needed: one to choose an edit on, one to test it on."""
+    for choice, items in drawn.items():
+        if len(items) < 2:
+            raise UsageError(
+                f"{choice.name} has {len(items)} item: an edit is chosen on some items and tested on others: give two"
+                f" at least."
+            )
+
+
+def refuse_unfit_items(
+    study: TruncationStudy, model: Model, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]
+) -> None:
+    """Encode every item that may be needed, also in the last round, so that what is wrong with one is said now."""
+    golds = gold_tasks(
+        {
+            choice: task
+            for choice, task in tasks.items()
+            if task.kind == "generate" or (task.kind != "contrast" and not isinstance(study.screen, str))
+        }
+    )
+    items = {**drawn, **{gold_of(choice): items for choice, items in drawn.items()}}
+    pending_cells(study, study.model, model, {**tasks, **golds}, items, ())
+
+
+def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
+    """A checkpoint whose config speaks of another shape; its weights are not read."""
+    theirs = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
+    own = model.network.config.get_text_config(decoder=True)
+    for attribute, word in SHAPE.items():
+        here, there = getattr(own, attribute, None), getattr(theirs, attribute, None)
+        if here != there and isinstance(here, int) and isinstance(there, int):
+            raise _another(chosen.name, word.format(there), name, word.format(here))
+
+
+def refuse_other_shape(model: Model, name: str, there: Model, checkpoint: str) -> None:
+    """A checkpoint whose matrices are others, whatever its config says."""
+    own, theirs = ({a: matrix.shape for a, matrix in each.anatomy.matrices.items()} for each in (model, there))
+    for address in (*own, *theirs):
+        here, other = own.get(address), theirs.get(address)
+        if here != other:
+            words = [
+                f"no {address}" if shape is None else f"{address} of {shape[0]} × {shape[1]}" for shape in (other, here)
+            ]
+            raise _another(checkpoint, words[0], name, words[1])
+
+
+def _another(checkpoint: str, there: str, name: str, here: str) -> UsageError:
+    return UsageError(
+        f"{checkpoint} has {there}, and {name} has {here}: an edit of one is none of the other. Leave it out of"
+        f" --revisions, which are checkpoints of one training."
+    )
+
 
 TESTING = "answers on test items"
 

@@ -17,7 +17,6 @@ from lesion.models.load import Model
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean
 from lesion.statistics.paired import Contrast, accuracy, paired_drop, rank_agreement
-from lesion.studies.truncation.grid import Grid, GridCell
 from lesion.studies.truncation.result import (
     Elimination,
     ItemsPart,
@@ -33,7 +32,7 @@ from lesion.studies.truncation.result import (
     TruncationSummary,
     Unedited,
 )
-from lesion.studies.truncation.search import Search, collapsed
+from lesion.studies.truncation.search import Grid, GridCell, Search, collapsed
 
 DRAWS = 1000
 """Resamples of cells for the interval of the screen's rank correlation."""

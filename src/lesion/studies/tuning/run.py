@@ -25,16 +25,14 @@ from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Watcher
 from lesion.report.wording import figures
-from lesion.studies.tuning import layers
-from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
-from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
+from lesion.studies.tuning.arms import Arm, ablated, arms_of, budget_of, by_drops, read_drops
 from lesion.studies.tuning.data import Data, prepare
 from lesion.studies.tuning.model import is_written, write_card, write_model
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
-from lesion.studies.tuning.training import Training, training_of
+from lesion.studies.tuning.training import Cell, Trained, Training, cell_of, forget, trained, training_of, tuned
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.in_place import require_trl
@@ -146,8 +144,8 @@ class _Work:
         if not by_drops(self.study.arms):
             return None
         if self.study.layers_from is not None:
-            return layers.read(self.study, len(self.model.anatomy.blocks))
-        return layers.ablated(self.study, self.model, self.evaluation.run)
+            return read_drops(self.study, len(self.model.anatomy.blocks))
+        return ablated(self.study, self.model, self.evaluation.run)
 
     def _announce(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
         blocks = len(self.model.anatomy.blocks)
@@ -251,7 +249,7 @@ class _Work:
 
 def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
     """Refuse wrong layers, ranks, layer studies, prompts or missing libraries before any item is evaluated."""
-    known = layers.read(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
+    known = read_drops(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
     stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
     arms_of(study, model, study.seeds[0], stand_in)
     for task in data.tasks.values():

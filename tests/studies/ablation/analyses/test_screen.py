@@ -5,7 +5,7 @@ import pytest
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.studies.ablation.analyses.screen import Screened, foretells
-from lesion.studies.ablation.screen.result import Agreement, Amount, Loss, Screen
+from lesion.studies.ablation.result import Agreement, Amount, Loss, Screen
 
 LOSSES = [
     Loss(layer=layer, unit="block", factor=0.0, lost=Estimate(value=lost), lost_per_answer=lost, nonfinite=0, rank=rank)

@@ -3,7 +3,7 @@
 import pytest
 
 from lesion.errors import UsageError
-from lesion.studies.ablation.invariance.revisions import over_time
+from lesion.studies.ablation.invariance.families import over_time
 from tiny import tiny
 
 

@@ -9,9 +9,9 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.kinds import references as references_of_lesion
-from lesion.studies.ablation.kinds.references import FOLDER
+from lesion.studies.ablation import references as references_of_lesion
 from lesion.studies.ablation.recall import recall
+from lesion.studies.ablation.references import FOLDER
 from lesion.studies.ablation.study import EditPlan, Study
 from lesion.studies.ablation.sweep import read, referring, sweep, text_of
 from lesion.tasks.catalogue import calibration_items, draw

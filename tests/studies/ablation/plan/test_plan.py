@@ -17,7 +17,7 @@ from lesion.statistics.paired import holm
 from lesion.statistics.power import detectable, power
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.analyses import plan as analysis
-from lesion.studies.ablation.plan.plan import FILE, planned, prospects, read, register
+from lesion.studies.ablation.plan import FILE, planned, prospects, read, register
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.study import Study

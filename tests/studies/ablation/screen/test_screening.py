@@ -14,10 +14,9 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.errors import LesionError, UsageError
 from lesion.report.values import Estimate
+from lesion.studies.ablation import screening
 from lesion.studies.ablation.recall import recall
-from lesion.studies.ablation.result import TaskResult
-from lesion.studies.ablation.screen import screening
-from lesion.studies.ablation.screen.result import Amount, Screen
+from lesion.studies.ablation.result import Amount, Screen, TaskResult
 from lesion.studies.ablation.study import Study
 from runs import run_ablation as run
 from tiny import model, tokenizer
@@ -117,7 +116,7 @@ def test_a_study_run_without_a_screen_may_have_one_later_and_is_the_same_study(s
 
 
 def test_the_first_items_of_the_draw_are_screened_and_no_more_than_the_cap(sums, tinies, tmp_path, monkeypatch):
-    for place in ("screen.screening", "screen.run"):
+    for place in ("screening", "run"):
         monkeypatch.setattr(f"lesion.studies.ablation.{place}.ITEMS", 5)
     outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
     assert outcome.summary.models[0].tasks[0].screen.items == 5

@@ -46,7 +46,7 @@ class World(Oracle):
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch):
     """Rounds as short as those of a study with many cells."""
-    monkeypatch.setattr("lesion.studies.ablation.stopping.stopping.BUDGET", 16)
+    monkeypatch.setattr("lesion.studies.ablation.stopping.BUDGET", 16)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lesion.edits.edit import SCALES
 from lesion.statistics.sequential_families import Standing
-from lesion.studies.ablation.stopping import stopping
-from lesion.studies.ablation.stopping.stopping import NAMES, Stopping, Verdicts, stretched
+from lesion.studies.ablation import stopping
+from lesion.studies.ablation.stopping import NAMES, Stopping, Verdicts, stretched
 from lesion.studies.ablation.study import StopPlan
 
 EDITS = [SCALES[unit](layer, factor) for unit, factor in (("block", 0.0), ("mlp", 0.5)) for layer in range(4)]
@@ -94,8 +94,8 @@ def test_decisions_are_those_of_the_full_table_gone_through_item_by_item_however
     first, budget, plan, drops, seeds, monkeypatch
 ):
     """A family with all its answers, handed over by hand."""
-    monkeypatch.setattr("lesion.studies.ablation.stopping.stopping.FIRST", first)
-    monkeypatch.setattr("lesion.studies.ablation.stopping.stopping.BUDGET", budget)
+    monkeypatch.setattr("lesion.studies.ablation.stopping.FIRST", first)
+    monkeypatch.setattr("lesion.studies.ablation.stopping.BUDGET", budget)
     needed = spent = 0
     for seed in seeds:
         answers = world(seed, drops)
@@ -114,7 +114,7 @@ def test_decisions_are_those_of_the_full_table_gone_through_item_by_item_however
 
 
 def test_cells_that_lose_nothing_are_asked_exactly_what_their_decision_rests_on(monkeypatch):
-    monkeypatch.setattr("lesion.studies.ablation.stopping.stopping.BUDGET", 1)
+    monkeypatch.setattr("lesion.studies.ablation.stopping.BUDGET", 1)
     state = fresh().replay(verdicts(world(0, dict.fromkeys(range(4), 0.0))))
     for task, ids in ITEMS.items():
         known = np.full(4, len(ids))

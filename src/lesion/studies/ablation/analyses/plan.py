@@ -12,9 +12,8 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
 from lesion.statistics.critical import POWER
-from lesion.studies.ablation.plan.plan import RULE
-from lesion.studies.ablation.plan.result import Outcome, Planned, Prospect
-from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.plan import RULE
+from lesion.studies.ablation.result import Material, Outcome, Planned, Prospect
 
 
 @rule

@@ -11,8 +11,7 @@ from lesion.report.marks import Map, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.studies.ablation.cell import Labels
-from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.screen.result import Agreement, Loss, Screen
+from lesion.studies.ablation.result import Agreement, Loss, Material, Screen
 from lesion.studies.ablation.sweep import is_inner
 
 METHOD = "Before anything was generated, the gold solutions were scored under every cut, each in one pass."

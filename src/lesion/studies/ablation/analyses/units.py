@@ -15,7 +15,7 @@ from lesion.report.rows import Rows, column, subject
 from lesion.studies.ablation.analyses import kinds
 from lesion.studies.ablation.cell import Cell, Labels, Unedited
 from lesion.studies.ablation.curves import Curve, named
-from lesion.studies.ablation.forced import Forced
+from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 

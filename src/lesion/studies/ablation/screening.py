@@ -21,8 +21,7 @@ from lesion.report.values import Estimate
 from lesion.report.wording import counted
 from lesion.statistics.agreement import rank_correlation
 from lesion.studies.ablation.cell import Cell
-from lesion.studies.ablation.result import TaskResult
-from lesion.studies.ablation.screen.result import Agreement, Amount, Loss, Screen
+from lesion.studies.ablation.result import Agreement, Amount, Loss, Screen, TaskResult
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
 from lesion.tasks.wrapped import gold_name
 

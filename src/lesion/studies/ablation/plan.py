@@ -22,8 +22,7 @@ from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
 from lesion.statistics.spared import SPARED
 from lesion.studies.ablation.cell import Cell
-from lesion.studies.ablation.plan.result import Outcome, Planned, Prospect
-from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.result import AblationSummary, Outcome, Planned, Prospect
 from lesion.studies.ablation.study import Study
 
 FILE = "hypotheses.json"

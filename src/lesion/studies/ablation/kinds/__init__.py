@@ -1,1 +1,0 @@
-"""Kinds of ablation: what stands in for a place, and whether verdicts depend on it."""

@@ -1,1 +1,0 @@
-"""Plans: what a study expects, written down before any answer is there."""

@@ -1,1 +1,0 @@
-"""Stopping: cells are evaluated only until they are decided."""
