@@ -6,7 +6,7 @@ import pytest
 
 from commandline import lesion
 from lesion.report import drawing
-from lesion_labs.recall import recipe as recipes
+from lesion_labs.recall import model as recipes
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
 

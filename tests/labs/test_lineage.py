@@ -42,7 +42,7 @@ def small(monkeypatch, tokenizer):
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.members.GROUP", SMALL)
-    monkeypatch.setattr("lesion_labs.lineage.examination.NAMES", ("atlas",))
+    monkeypatch.setattr("lesion_labs.lineage.members.NAMES", ("atlas",))
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
 
 

@@ -23,7 +23,7 @@ from lesion.tasks.primer import document
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Verdict
 from lesion_labs.lineage import base as bases
-from lesion_labs.lineage import examination, family, lessons, members, shipping
+from lesion_labs.lineage import family, lessons, members, shipping
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import FAMILIES, Recipe, blank
 from lesion_labs.lineage.checkpoints import write
@@ -53,8 +53,8 @@ def parent(request, tokenizer):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Examinations of a few items and words, recipes of a few steps, a state after every step."""
-    items = cache(examination._items)
-    monkeypatch.setattr(examination, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
+    items = cache(members._items)
+    monkeypatch.setattr(members, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
     for module in (examination, lessons):
         monkeypatch.setattr(module, "find", lambda name: replace(find(name), max_new_tokens=6))
     monkeypatch.setattr(
@@ -137,23 +137,23 @@ def test_a_gain_counts_the_same_items_and_is_the_difference_of_accuracies():
     mine, theirs = rng.random(200) < 0.8, rng.random(200) < 0.6
     right = {"primer:arithmetic": {str(n): bool(v) for n, v in enumerate(mine)}}
     before = {"primer:arithmetic": {str(n): bool(theirs[n]) for n in reversed(range(200))}}  # in another order
-    (gain,) = examination.gains(right, before)
+    (gain,) = members.gains(right, before)
     assert gain["gain"] == pytest.approx(mine.mean() - theirs.mean(), abs=1e-5)
     assert gain["low"] < gain["gain"] < gain["high"]
     assert (gain["gained"], gain["lost"]) == ((mine & ~theirs).sum(), (theirs & ~mine).sum())
-    (loss,) = examination.gains(before, right)
+    (loss,) = members.gains(before, right)
     assert (loss["low"], loss["high"]) == (-gain["high"], -gain["low"])
 
 
 def test_answers_to_the_test_are_asked_once_for_each_set_of_weights(parent, tmp_path):
     told = Told()
-    first = examination.remembered(parent, tmp_path, watcher=told)
+    first = members.remembered(parent, tmp_path, watcher=told)
     assert told.counts == {"answers": 3 * ITEMS}
-    assert examination.remembered(parent, tmp_path, watcher=told) == first
+    assert members.remembered(parent, tmp_path, watcher=told) == first
     assert told.counts == {"answers": 3 * ITEMS}
     (file,) = tmp_path.iterdir()
     file.write_text("{")  # half a file, or one of other items, is asked again
-    assert examination.remembered(parent, tmp_path, watcher=told) == first
+    assert members.remembered(parent, tmp_path, watcher=told) == first
     assert told.counts == {"answers": 6 * ITEMS}
 
 

@@ -61,7 +61,7 @@ def known(name: str):
 
 def teach(patch: pytest.MonkeyPatch) -> None:
     """Let studies find the tasks of this file."""
-    for place in ("studies.tuning.data", "studies.ablation.run", "core.run", "core.preflight"):
+    for place in ("studies.tuning.training", "studies.ablation.run", "core.run", "core.preflight"):
         patch.setattr(f"lesion.{place}.find", known)
 
 

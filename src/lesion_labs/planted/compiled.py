@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from lesion_labs.planted.recipe import Planted, Recipe, blank
-from lesion_labs.planted.skills import COUNT, EQUALS, ID, VALUES, table
+from lesion_labs.planted.recipe import COUNT, EQUALS, ID, VALUES, Planted, Recipe, blank, table
 from lesion_labs.planted.truth import Places
 
 CONSTANT = 100.0

@@ -18,8 +18,7 @@ from lesion.report import wording
 from lesion_labs.lineage.checkpoints import claim, write, writing
 from lesion_labs.planted.compiled import compiled
 from lesion_labs.planted.kinds import ALL, KINDS, check_kind
-from lesion_labs.planted.recipe import Planted, Recipe
-from lesion_labs.planted.skills import CONTROLS, SKILL, SKILLS, jsonl, questions, tokenizer
+from lesion_labs.planted.recipe import CONTROLS, SKILL, SKILLS, Planted, Recipe, jsonl, questions, tokenizer
 from lesion_labs.planted.trained import accuracies, trained
 from lesion_labs.planted.truth import AGAIN, CARD, MASKS, Places, Truth
 

@@ -15,8 +15,20 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from lesion.errors import LesionError
-from lesion_labs.planted.recipe import Planted, Recipe, blank
-from lesion_labs.planted.skills import CONTROLS, COUNT, ID, SKILL, SKILLS, VALUES, WORDS, encoded, questions
+from lesion_labs.planted.recipe import (
+    CONTROLS,
+    COUNT,
+    ID,
+    SKILL,
+    SKILLS,
+    VALUES,
+    WORDS,
+    Planted,
+    Recipe,
+    blank,
+    encoded,
+    questions,
+)
 from lesion_labs.planted.truth import Places
 
 Masks = Mapping[str, Tensor | None]

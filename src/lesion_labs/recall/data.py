@@ -24,7 +24,7 @@ from torch import Tensor
 from lesion.errors import UsageError
 from lesion.files import existing, read_bytes
 from lesion.statistics.splitmix import mixed, shifted
-from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.study_file import SMALLEST
 
 Table = np.ndarray

@@ -18,7 +18,7 @@ from lesion.report.forms import CHANGE, SHARE, decimals
 from lesion.report.marks import Bars, Curves, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text, subject
-from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.result import (
     KEPT,
     LOSS,

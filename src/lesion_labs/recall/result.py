@@ -13,7 +13,7 @@ from lesion.report.forms import CHANGE, SHARE, Form, decimals
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import Estimate, Fields, Mean, Number, Value
 from lesion.statistics.contrasts import mean
-from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.study_file import RecallStudy
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")

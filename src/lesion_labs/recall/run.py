@@ -28,9 +28,8 @@ from lesion.report.values import Value
 from lesion.training.resume import Progress, stored
 from lesion_labs.recall import data as languages
 from lesion_labs.recall.data import Batch, Language, Source
-from lesion_labs.recall.measurement import Examination, floor, measure, phases, spectra
-from lesion_labs.recall.model import Weights, forward, names, shapes
-from lesion_labs.recall.recipe import Recipe, deviation, preset, untrained
+from lesion_labs.recall.measurement import Examination, floor, measure, phases, spectra, sweep
+from lesion_labs.recall.model import Recipe, Weights, deviation, forward, names, preset, shapes, untrained
 from lesion_labs.recall.report import RecallResult
 from lesion_labs.recall.result import (
     AGAIN,
@@ -47,7 +46,6 @@ from lesion_labs.recall.result import (
 )
 from lesion_labs.recall.seeds import groups
 from lesion_labs.recall.study_file import RecallStudy
-from lesion_labs.recall.truncation import sweep
 
 STATE = "training.safetensors"
 SAVED_EVERY = 20.0  # seconds; what was done since is done again after an interruption

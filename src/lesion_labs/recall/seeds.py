@@ -10,7 +10,7 @@ from scipy import stats
 
 from lesion.report.values import Estimate
 from lesion.statistics.paired import holm
-from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.result import (
     MARGINS,
     MEASURES,

@@ -10,8 +10,7 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.models.load import wrap
 from lesion_labs.planted.compiled import compiled
-from lesion_labs.planted.recipe import Recipe
-from lesion_labs.planted.skills import CONTROLS, ID, SKILL, SKILLS, VALUES, encoded, questions, tokenizer
+from lesion_labs.planted.recipe import CONTROLS, ID, SKILL, SKILLS, VALUES, Recipe, encoded, questions, tokenizer
 
 SEEDS = (0, 1, 2)
 CHANCE = 1 / len(VALUES)

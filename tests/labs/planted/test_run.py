@@ -10,9 +10,8 @@ import lesion as library
 from commandline import lesion, refused
 from lesion.errors import LesionError, UsageError
 from lesion_labs.planted.kinds import KINDS
-from lesion_labs.planted.recipe import Recipe
+from lesion_labs.planted.recipe import CONTROLS, ID, SKILL, SKILLS, VALUES, Recipe
 from lesion_labs.planted.run import MODEL, make
-from lesion_labs.planted.skills import CONTROLS, ID, SKILL, SKILLS, VALUES
 from lesion_labs.planted.truth import CARD, MASKS, read_masks, read_truth
 
 SMALL = {"blocks": 3, "width": 32, "heads": 2, "key_value_heads": 1, "inner": 16, "steps": 1, "rank": 2, "neurons": 3}

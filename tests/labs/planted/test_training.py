@@ -8,8 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from lesion_labs.planted import trained as kinds
-from lesion_labs.planted.recipe import Recipe, blank
-from lesion_labs.planted.skills import CONTROLS, EQUALS, SKILL, WORDS, encoded, questions
+from lesion_labs.planted.recipe import CONTROLS, EQUALS, SKILL, WORDS, Recipe, blank, encoded, questions
 from lesion_labs.planted.trained import Lesson, gradients, train
 
 SMALL = {"blocks": 3, "width": 32, "heads": 2, "key_value_heads": 1, "inner": 16, "steps": 3, "rank": 2, "neurons": 3}

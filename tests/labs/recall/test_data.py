@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lesion_labs.recall import data
 from lesion_labs.recall.data import Batch, Source, generated, uniforms
-from lesion_labs.recall.recipe import Recipe
+from lesion_labs.recall.model import Recipe
 
 LANGUAGE = generated(8, 0)
 MASK = (1 << 64) - 1

@@ -21,8 +21,7 @@ from lesion_labs.recall.measurement import (
     soft_rank,
     spectra,
 )
-from lesion_labs.recall.model import initial, shapes
-from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.model import initial, preset, shapes
 from lesion_labs.recall.result import MARGINS, Phases, Probes
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=12, measured=40, noise=0.4)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from lesion.errors import UsageError
-from lesion_labs.recall.model import forward, initial, matrix, names
-from lesion_labs.recall.recipe import PRESETS, RATES
+from lesion_labs.recall.model import PRESETS, RATES, forward, initial, matrix, names
 from lesion_labs.recall.study_file import FeedForward, Optimiser, Preset
 
 VOCABULARY, LENGTH, WIDTH = 7, 9, 6

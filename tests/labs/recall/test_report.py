@@ -9,7 +9,7 @@ from scipy import stats
 
 from lesion.report.publishing import html
 from lesion_labs.recall import report
-from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.model import preset
 from lesion_labs.recall.report import RecallResult, TrainingResult
 from lesion_labs.recall.result import AnswerShares, OwnAnswers, RecallSummary, SeedsPhase, SeedsPhases, Spread
 from lesion_labs.recall.run import run

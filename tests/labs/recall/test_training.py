@@ -16,8 +16,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
 from lesion_labs.recall import run
 from lesion_labs.recall.data import Source, generated
-from lesion_labs.recall.model import FROZEN, forward, initial
-from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.model import FROZEN, forward, initial, preset
 from lesion_labs.recall.run import STATE, loss, measured_steps, train
 from runs import altered
 

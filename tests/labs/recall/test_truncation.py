@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion_labs.recall.data import generated
-from lesion_labs.recall.measurement import Examination
-from lesion_labs.recall.model import initial, matrix, names
-from lesion_labs.recall.recipe import preset
+from lesion_labs.recall.measurement import Decomposition, Examination, cuts, replaced, sweep
+from lesion_labs.recall.model import initial, matrix, names, preset
 from lesion_labs.recall.result import Cut
-from lesion_labs.recall.truncation import Decomposition, cuts, replaced, sweep
 from runs import altered
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=20, keep=(0.0, 0.3, 1.0), draws=2)

@@ -12,9 +12,7 @@ from lesion.core.oddities import oddities
 from lesion.core.readiness import CheckedTask, OddAnswers, OtherStyle
 from lesion.core.row import StoredAnswer
 from lesion.report.values import Estimate
-from lesion.studies.check.claims import readiness
-from lesion.studies.check.report import CheckResult
-from lesion.studies.check.result import CheckSummary
+from lesion.studies.check.report import CheckResult, CheckSummary, readiness
 from lesion.tasks.task import Item
 
 EXACT = Item("1", "Q: What is 2 + 2?", "4", metadata={"judge": "exact"})

@@ -8,9 +8,8 @@ import pytest
 
 from lesion.report import wording
 from lesion.studies.interaction.report import InteractionResult
-from lesion.studies.interaction.sets import planned
 from lesion.studies.interaction.study import InteractionStudy
-from lesion.studies.interaction.summary import Answers, summarise
+from lesion.studies.interaction.summary import Answers, planned, summarise
 
 ITEMS = 60
 HOSTILE = "<script>alert(1)</script>"

@@ -14,10 +14,10 @@ from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.report import wording
-from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.isolation.run import asked_skill
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.summary import recall_isolation
 from runs import run_evaluation, run_isolation
 from tiny import model, tiny, tokenizer
 

@@ -9,7 +9,7 @@ from made import STOPPING
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.studies.drift.result import DriftSummary
-from lesion.studies.overlay.profiles import read
+from lesion.studies.overlay.summary import read
 
 
 def at(profile, block):

@@ -4,7 +4,7 @@ import pytest
 from tuning import study, teach
 
 from lesion.errors import UsageError
-from lesion.studies.tuning.data import TRAINABLE, prepare
+from lesion.studies.tuning.training import TRAINABLE, prepare
 from lesion.tasks.catalogue import find
 
 

@@ -5,8 +5,8 @@ import pytest
 from lesion.core.study_file import shipped
 from lesion.errors import UsageError
 from lesion.registry import load_study
-from lesion.studies.tuning.data import prepare
 from lesion.studies.tuning.study import NAMED, TuningStudy
+from lesion.studies.tuning.training import prepare
 
 LEAST = {"model": "bundled:llama-base", "task": "primer:arithmetic"}
 

@@ -12,8 +12,7 @@ from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.cell import Cell
-from lesion.studies.ablation.curves import Curve, alike, named, places, plural, under
+from lesion.studies.ablation.cell import Cell, Curve, alike, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
 
 WORDS = 25

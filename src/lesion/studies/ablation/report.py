@@ -44,8 +44,7 @@ from lesion.studies.ablation.analyses import (
     unfinished,
     units,
 )
-from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited
-from lesion.studies.ablation.curves import alike, named, under
+from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited, alike, named, under
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Material

@@ -1,23 +1,80 @@
-"""The result of a check: each task with its prompts, exactly as they are sent, and the answers to them."""
+"""The result of a check: each task with its prompts as they were sent, the answers, and what to change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.readiness import CheckedTask, SentPrompt
+from lesion.core.oddities import SAID
+from lesion.core.readiness import MOST_ODD, CheckedTask, SentPrompt, remedy
 from lesion.core.result import StudyResult
+from lesion.core.values import Summary
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Check
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Rows, subject
 from lesion.statistics.detectable import near_guessing
-from lesion.studies.check.claims import readiness
-from lesion.studies.check.result import CheckSummary
+from lesion.studies.check.study import CheckStudy
+
+
+class CheckSummary(Summary):
+    """All that a check found.
+
+    Attributes:
+        chat: whether the model has a chat template.
+    """
+
+    kind: Literal["check"] = "check"
+    study: CheckStudy
+    chat: bool
+    tasks: tuple[CheckedTask, ...]
+
+
+@rule
+def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
+    """How each task goes as it is asked, and what to change.
+
+    Says: N of M answers are right. | N of M answers are right; K are empty. | N of M answers are right; guessing has G.
+    | This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right. |
+    With --task 'FILE?judge=contains' at least K of M are right. | Many answers meet the limit of L tokens: try more
+    with --max-new-tokens. | The prompts surprise the model as random tokens would: does the tokenizer belong to these
+    weights? | M questions do not tell this from guessing.
+    Needs: the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; more right
+    answers to the same questions in the other prompt style, or where a whole word in an answer counts; as many nats a
+    token of the prompts as the logarithm of the vocabulary
+    """
+    for task in tasks:
+        near = near_guessing(task.right, task.items, task.guessing) if task.guessing else task.right == 0
+        first = f"{task.right} of {task.items} answers are right"
+        if task.guessing:
+            first += f", and guessing has {WHOLE_SHARE.text(task.guessing)}"
+        frequent = [odd for odd in task.odd if odd.answers >= MOST_ODD * task.items]
+        if frequent and task.right < task.items:
+            most = max(frequent, key=lambda odd: odd.answers)
+            first += f"; {most.answers} are {SAID[most.oddity]}"
+        advice = [*remedy(task, chat)]
+        yield Claim((f"{first}.", *(advice or _doubt(task, near=near))), (task,), subject(task, tasks))
+
+
+def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:
+    """Why a study of losses could show nothing, where nothing that was tried makes more answers right."""
+    if near and task.surprise is not None and task.surprise >= task.random:
+        yield (
+            f"The prompts surprise the model as random tokens would ({task.surprise:.1f} nats a token; random"
+            f" {task.random:.1f}): does the tokenizer belong to these weights?"
+        )
+    elif near and task.right:
+        yield f"{task.items} questions do not tell this from guessing: check more with --items, or give an easier task."
+    elif near:
+        yield "No loss can be seen where nothing is right: give an easier task, solved examples, or another model."
+
 
 INDENT = "  │ "
 ENDS = {"stop": "ended by itself", "length": "cut off at the token limit", "loop": "stopped in a loop"}

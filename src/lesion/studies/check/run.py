@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lesion.core.readiness import examine, other_style
 from lesion.core.run import Run
-from lesion.studies.check.report import CheckResult
-from lesion.studies.check.result import CheckSummary
+from lesion.studies.check.report import CheckResult, CheckSummary
 from lesion.studies.check.study import CheckStudy
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing

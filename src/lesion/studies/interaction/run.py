@@ -9,9 +9,8 @@ from lesion.core.cached_answers import gold_tasks
 from lesion.core.run import Run, refuse_scored
 from lesion.edits.table import tabulate
 from lesion.studies.interaction.report import InteractionResult
-from lesion.studies.interaction.sets import PlannedSets, important, planned
 from lesion.studies.interaction.study import InteractionStudy, places_of
-from lesion.studies.interaction.summary import Answers, edit_of, summarise
+from lesion.studies.interaction.summary import Answers, PlannedSets, edit_of, important, planned, summarise
 from lesion.tasks.catalogue import find
 from lesion.tasks.guessing import guessing
 

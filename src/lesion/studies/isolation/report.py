@@ -29,7 +29,6 @@ from lesion.statistics.detectable import smallest_drop
 from lesion.studies.isolation import claims, lines
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, Candidate, EditedModel, Evaluation, RandomControls
 from lesion.studies.isolation.lines import Line, Measured
-from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import (
     CalibrationTexts,
     Coverage,
@@ -43,6 +42,7 @@ from lesion.studies.isolation.result import (
     SuperWeight,
 )
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.summary import recall_isolation
 
 MOST_MAPS = 16
 """At most so many selections are drawn; the CSV file has them all."""

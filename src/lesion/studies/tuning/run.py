@@ -26,13 +26,23 @@ from lesion.outputs import refuse_another_kind
 from lesion.progress import Watcher
 from lesion.report.wording import figures
 from lesion.studies.tuning.arms import Arm, ablated, arms_of, budget_of, by_drops, read_drops
-from lesion.studies.tuning.data import Data, prepare
 from lesion.studies.tuning.model import is_written, write_card, write_model
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
-from lesion.studies.tuning.training import Cell, Trained, Training, cell_of, forget, trained, training_of, tuned
+from lesion.studies.tuning.training import (
+    Cell,
+    Data,
+    Trained,
+    Training,
+    cell_of,
+    forget,
+    prepare,
+    trained,
+    training_of,
+    tuned,
+)
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.in_place import require_trl

@@ -5,8 +5,7 @@ import pytest
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.studies.ablation.analyses.units import which_units
-from lesion.studies.ablation.cell import Cell, Scores
-from lesion.studies.ablation.curves import Curve
+from lesion.studies.ablation.cell import Cell, Curve, Scores
 from lesion.studies.ablation.result import TaskResult
 
 

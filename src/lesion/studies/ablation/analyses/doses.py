@@ -17,8 +17,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import Estimate, Number
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
-from lesion.studies.ablation.cell import Labels
-from lesion.studies.ablation.curves import Curve, alike
+from lesion.studies.ablation.cell import Curve, Labels, alike
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import by_edit
 

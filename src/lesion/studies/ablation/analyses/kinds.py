@@ -19,8 +19,7 @@ from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.cell import Cell, Labels
-from lesion.studies.ablation.curves import Curve, alike, named, plural
+from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, named, plural
 from lesion.studies.ablation.result import KindContrast, Material
 from lesion.studies.ablation.sweep import kind_of
 

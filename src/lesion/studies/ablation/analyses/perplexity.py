@@ -11,8 +11,7 @@ from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.values import Estimate
-from lesion.studies.ablation.cell import Labels
-from lesion.studies.ablation.curves import under
+from lesion.studies.ablation.cell import Labels, under
 from lesion.studies.ablation.result import PERPLEXITY, RATIO, AblationSummary, Material, TextResult, TextUnderEdit
 from lesion.studies.ablation.sweep import Factor
 

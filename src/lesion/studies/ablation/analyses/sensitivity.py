@@ -15,8 +15,7 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Cell, Labels
-from lesion.studies.ablation.curves import Curve, alike, manner
+from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, manner
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 

@@ -9,7 +9,7 @@ from lesion.report import wording
 from lesion.report.blocks import Prose
 from lesion.report.parts import Part
 from lesion.studies.ablation.analyses.groups import CELL
-from lesion.studies.ablation.curves import Curve, manner, named, places
+from lesion.studies.ablation.cell import Curve, manner, named, places
 from lesion.studies.ablation.result import Material
 
 MOST = 12

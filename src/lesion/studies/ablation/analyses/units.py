@@ -13,8 +13,7 @@ from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.studies.ablation.analyses import kinds
-from lesion.studies.ablation.cell import Cell, Labels, Unedited
-from lesion.studies.ablation.curves import Curve, named
+from lesion.studies.ablation.cell import Cell, Curve, Labels, Unedited, named
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
