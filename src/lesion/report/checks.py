@@ -75,7 +75,6 @@ def readable(worst: float | None, under: str) -> Iterator[Check]:
 
     Args:
         worst: the largest share of answers, under any edit, that were cut off, or in which none could be read.
-        under: that edit.
     """
     if worst is None:
         return

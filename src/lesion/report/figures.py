@@ -33,7 +33,6 @@ def whole(figure: Figure, specified: Specified, *, live: bool = False) -> Specif
     """All panels of a figure and its legend as one specification.
 
     Args:
-        figure: with its titles and legends.
         specified: the specifications of its charts, perhaps among others.
         live: whether numbers are shown on pointing, as in a notebook; else it is a still picture, for a file.
     """

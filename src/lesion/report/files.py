@@ -38,8 +38,6 @@ def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
 
     Args:
         folder: of the report; what killed processes left unfinished in it is removed.
-        kind: of the study, one of `lesion.outputs.KINDS`.
-        figures: whether there are any.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -129,14 +129,7 @@ class Mark:
         return all(value_of(record, name) in _several(wanted) for name, wanted in self.only.items())
 
     def _point(self, record: Record, shown: Shown, x: Any, labels: frozenset[str]) -> dict[str, Any]:
-        """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers it opens.
-
-        Args:
-            record: its line.
-            shown: the number.
-            x: where it stands.
-            labels: those by which lines of the figure differ.
-        """
+        """A mark: where it stands, how far its interval goes, what pointing at it shows, which answers it opens."""
         value = value_of(record, shown.name)
         low, high = (None if end is None else _number(end, shown) for end in _with_ends(value)[1:])
         opened = {name: str(value_of(record, name)) for name in OPENED if _has(record, name)}

@@ -178,15 +178,9 @@ def page(
 
     Args:
         title: the question, in short names.
-        eyebrow: the kind of study.
-        parts: in reading order.
-        version: of lesion.
         study: the study, whose entries stand at the end; or `facts` in its place.
         basis: on what the answer rests, in a line: items, chance, the smallest loss that would have been seen.
-        checks: whether the answer can be believed.
-        examples: answers that broke.
         notes, reading: what a reader should know of the numbers, and how to read them; folded.
-        approximate: what makes the numbers approximate, as sentences.
         carried: what the browser of answers reads.
     """
     answer = answer_of(parts)
@@ -226,7 +220,6 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
 
     Args:
         every: all claims, and all rows of all parts.
-        approximate: what makes the numbers approximate.
     """
     claims = [claim for part in parts for claim in part.claims]
     texts = [" ".join(claims[0].sentences[1:]), *(claim.text for claim in claims[1:])] if claims else []

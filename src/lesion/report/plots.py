@@ -67,7 +67,6 @@ def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool 
     """A logarithmic axis that holds all values above 0, with at most seven round ticks.
 
     Args:
-        title: of the axis.
         values: those that are not above 0 are left out.
         whole: whether only whole numbers have a tick.
         own: the values themselves have the ticks, and no round numbers.
@@ -139,8 +138,6 @@ def curves(
 
     Args:
         frame: columns series, x, y, low, high, and `tip` where there is no guide; a row without y breaks the curve.
-        across, upright: the axes.
-        series: in the order of their colours.
         numbers: of their colours, where these are not 0, 1, 2, …
         guide: columns x and tip: what pointing at a place of the horizontal axis shows of all series.
     """
@@ -227,12 +224,6 @@ def either(channel: Any, condition: str, value: object, otherwise: object) -> An
     """A channel with one value where a condition on the datum holds, and another where not.
 
     Altair makes the same of `alt.condition(...)`, and goes through its whole schema each time to find out the channel.
-
-    Args:
-        channel: such as `alt.OpacityValue`.
-        condition: an expression of Vega.
-        value: where it holds.
-        otherwise: where not.
     """
     return channel(otherwise, condition={"test": condition, "value": value})
 
@@ -265,7 +256,6 @@ def forest(frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = 
 
     Args:
         frame: columns y (the name of the row), x, low, high, colour (of `theme`) and tip.
-        across: the horizontal axis.
         repeats: columns y, x and colour: the single runs that an estimate is the mean of, drawn small beneath it.
     """
     names = list(dict.fromkeys(frame["y"]))
@@ -324,8 +314,6 @@ def heat(
         frame: columns x, y, value (None: a dashed outline), text (in the cell, where the cell is wide enough for it;
             perhaps of several lines), tip, marked (boxed); further columns go along, so that a click can open what a
             cell stands for (`edit`, `model`, `task`).
-        across: title of the columns.
-        upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
         columns: in order; by default as they come.
         rows: likewise.

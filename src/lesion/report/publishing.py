@@ -18,16 +18,7 @@ from lesion.report.table import Table
 
 
 def publish(folder: Path, kind: str, page: Page) -> Path:
-    """Write `report.html`, `figures/*.png`, `figures/*.svg` and the tables as CSV into a folder, each whole.
-
-    Args:
-        folder: made if it is not there; files of an earlier report are replaced.
-        kind: of the study, one of `lesion.outputs.KINDS`.
-        page: what is written.
-
-    Returns:
-        The path of `report.html`.
-    """
+    """Write `report.html`, `figures/*.png`, `figures/*.svg` and the tables as CSV into a folder, each whole."""
     specified = _specified(page)
     text = _html(page, specified)
     pictures = {figure.name: drawing.svg(whole(figure, specified)) for figure in _figures(page) if figure.name}
@@ -109,11 +100,8 @@ def _drawn(
     """The panel's pictures; a chart that stands on the page twice is carried once.
 
     Args:
-        panel: of a figure.
-        specified: all charts.
         carried: the specifications that the page carries; those of new charts are added.
         numbers: of every chart drawn so far its number, once for each time that it was drawn; this time is added.
-        small: whether the figure has small panels.
     """
     pictures = []
     for chart in panel.charts:

@@ -99,12 +99,7 @@ CONTRAST = 4.5
 
 @functools.cache
 def text_on(colour: str, strength: float) -> str:
-    """The colour of a text on a colour by role that is laid over `SHADE`: readable on light and on dark pages.
-
-    Args:
-        colour: by role.
-        strength: its opacity, in 0…1.
-    """
+    """The colour of a text on a colour by role that is laid over `SHADE`: readable on light and on dark pages."""
 
     def least(text: str) -> float:
         return min(

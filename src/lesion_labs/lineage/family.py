@@ -40,17 +40,10 @@ def train(
     which is trained first where it is missing. A finished model is not trained again; an interrupted training goes on.
 
     Args:
-        out: the folder of the family.
-        stage: one of `STAGES`, or `all`.
         family: one of `base.FAMILIES`; that of `base` by default, else llama.
         seed: of weights, documents, questions and their order.
         base: a model to take as the base of the children, as for `lesion.load`.
         groups, checkpoints: of the base, as for `train_base`.
-        device: `auto`, `cpu` or `cuda`.
-        watcher: told how it goes.
-
-    Returns:
-        The folders of the models of the stage, in the order of training.
     """
     refuse_stage(stage)
     if stage == "base" and base is not None:

@@ -140,10 +140,7 @@ def train_base(
 
     Args:
         out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
-        recipe: what determines it (`base.recipe_of`).
-        device: `auto`, `cpu` or `cuda`.
         checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
-        watcher: told of every group of documents, and what was measured.
     """
     watcher = watcher or Silent()
     chosen = str(device_of(device))

@@ -135,9 +135,6 @@ def ship(
     is.
 
     `measure` is given the model as it was written, computed in float32; what it returns is added to the facts.
-
-    Returns:
-        All facts, as they stand in `training.json`.
     """
     folder = out / "model"
     write(folder, network, tokenizer)

@@ -76,9 +76,6 @@ def train(
 
     An interrupted training ends with the same bits as an uninterrupted one: a batch is a function of its step, and the
     state holds all that the optimiser remembers.
-
-    Returns:
-        The weights, what was measured over training, and what it was measured on.
     """
     watcher = watcher or Silent()
     examination = Examination.of(recipe, language, device)
@@ -158,14 +155,9 @@ def run(
     """Train the recipe's model in `folder` and truncate every matrix of it; go on where an interrupted run stopped.
 
     Args:
-        recipe: what to do.
         folder: made if it is not there; a finished run of the same recipe in it is only read.
         corpus: the text, where the recipe's tables come from one (`language_of`).
-        device: auto, cpu, cuda, …
         name: of the training, for the watcher.
-
-    Returns:
-        What `summary.json` holds.
     """
     folder = Path(folder)
     watcher = watcher or Silent()

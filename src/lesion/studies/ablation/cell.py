@@ -309,7 +309,6 @@ def curves(models: Sequence[ModelResult], *, inner: bool = False) -> tuple[Curve
     """Every model on every task under one unit and factor, in the order of the summary.
 
     Args:
-        models: of the summary.
         inner: those of heads, matrices, experts and neurons, in place of those of blocks and branches.
     """
     every = []

@@ -44,9 +44,6 @@ def drops(
     Args:
         before: [items] whether the unedited model is right.
         after: [items] likewise under each edit.
-        tests: edits of the finished study.
-        level: of the intervals.
-        chance: the accuracy of guessing.
         spared: the share of what lies above it that a spared task has surely not lost.
         stated: under each edit, how many lost answers count as retained where it is tested whether it is critical.
     """
@@ -90,10 +87,7 @@ def margins(
     are left out.
 
     Args:
-        baseline: answers of the unedited model.
         answered: answers to the same items, in the same order.
-        tests: edits of the finished study.
-        level: of the intervals.
         against_word: against the word that is no rival (" the"), instead of the first rival; empty without rivals.
     """
     if not compares(baseline):
@@ -168,10 +162,8 @@ def forced_under(
     """By edit, the forced answers under it; empty where no item has rivals.
 
     Args:
-        baseline: answers of the unedited model.
         answered: answers to the same items, in the same order.
         tests: edits of the finished study, over which p is corrected.
-        level: of the intervals.
     """
     with_rivals, before, chance = _read(baseline)
     if not with_rivals.any():

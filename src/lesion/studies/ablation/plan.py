@@ -61,8 +61,6 @@ def register(folder: Path, study: Study, answers: int) -> str | None:
     """Write the plan of a study into its folder, or hold the study to the plan that is there (`hold`).
 
     Args:
-        folder: of the study.
-        study: with its hypotheses.
         answers: how many answers to the tasks of the hypotheses are there already.
 
     Returns:

@@ -112,11 +112,8 @@ def screened(
 
     Args:
         answers: of one model, from `Store.answers`.
-        ids: of the task's items, in the order of the draw.
-        result: of the task, with its cells.
         edits: that the study plans; losses are told of all that have been scored, the rank correlation is over those
             that have a cell.
-        level, seed: of the bootstrap over items.
         top: edits of each unit and factor to which generation was limited.
     """
     items = list(ids)[:ITEMS]

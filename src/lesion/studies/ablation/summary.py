@@ -70,9 +70,6 @@ def summarise(
     baseline is left out with a note. Running text and what else is scored by log-probability has perplexities.
 
     Args:
-        study: what is evaluated.
-        plan: the edits of each model, by the model's name.
-        answers, items: from `Store.answers` and `Store.items`.
         guessing: the accuracy of guessing of each task that has one, in 0…1.
         without_chat: by model, the tasks whose prompts did not use the chat template that the model has.
         tried: by model and task, edits of earlier studies of the same items: corrections count them.
@@ -376,10 +373,7 @@ def contrasts(
     places × pairs of a unit, those that still miss answers included.
 
     Args:
-        task: whose answers they are.
         frames: answers to all items by the text of the edit, in one order.
-        edits: all that the study plans.
-        level: of the intervals, which pairs without several draws have.
     """
     places: dict[Unit, dict[str, dict[str, list[PlaceEdit]]]] = {}
     for edit in edits:
@@ -441,11 +435,7 @@ def text_result(
     """The perplexity of a task under every edit that has scored all of its texts; None without a complete baseline.
 
     Args:
-        task: its name.
-        ids: of its texts, in the order of the draw.
-        answers: to it, of one model, from `Store.answers`.
         edits: that the study plans; p-values are corrected over all of one unit and factor, missing ones too.
-        level: of the intervals.
     """
     frames = complete(answers, ids)
     unedited = frames.get(str(BASELINE))

@@ -126,8 +126,6 @@ def made(edit: PlaceEdit, reference: Reference | None, *, draw: int | None = Non
     """The edit itself, of a replacement with the reference that it needs.
 
     Args:
-        edit: of a study.
-        reference: of a task, that has the kind; None of an edit that replaces nothing.
         draw: number of the text of `resample`, where it is another than that of the edit.
         name: text form of the edit, where it has a reference of one of several frames.
     """
@@ -177,13 +175,7 @@ def _inner(anatomy: Anatomy, unit: Unit, layer: int) -> Sequence[Part | None]:
 
 
 def refuse_many_neurons(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], top: int | None) -> None:
-    """Refuse to generate under more neurons than anybody waits for; a screen chooses among them.
-
-    Args:
-        anatomy: of the model.
-        units, layers: of the sweep.
-        top: edits to which the screen limits generation; None without a screen.
-    """
+    """Refuse to generate under more neurons than anybody waits for; a screen chooses among them."""
     if "neuron" not in units or top is not None:
         return
     counts = {layer: anatomy.neurons(layer).count for layer in layers}
@@ -204,13 +196,7 @@ def sweep(
     factors: Sequence[float],
     kinds: Sequence[str] = (),
 ) -> list[PlaceEdit]:
-    """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement.
-
-    Args:
-        anatomy: of the model.
-        units, layers, factors: of the edits.
-        kinds: of replacement, with the draw where that is not 0.
-    """
+    """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement."""
     for layer in layers:
         block = anatomy.block(layer)
         for unit in units:

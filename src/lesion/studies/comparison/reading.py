@@ -80,13 +80,7 @@ class Source:
 
 
 def read(folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = Path()) -> list[list[Source]]:
-    """The models of every folder with their answers.
-
-    Args:
-        folders: of studies; each at most once.
-        labels: of the folders; none: their own names.
-        out: the folder of the comparison.
-    """
+    """The models of every folder with their answers."""
     places = studies_in(folders)
     if labels and len(labels) != len(places):
         raise UsageError(f"There are {len(places)} folders and {len(labels)} labels; give one --label for each folder.")

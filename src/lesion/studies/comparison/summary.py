@@ -43,12 +43,7 @@ class Gathered(NamedTuple):
 
 
 def gathered(study: ComparisonStudy, out: Path) -> Gathered:
-    """Read the folders of a study.
-
-    Args:
-        study: which folders.
-        out: the folder of the comparison.
-    """
+    """Read the folders of a study."""
     notes: list[str] = []
     return Gathered(matches(read(study.folders, study.labels, out), study.tasks, notes), notes)
 

@@ -135,13 +135,7 @@ def place_key(address: str) -> tuple[tuple[int, str], ...]:
 
 
 def places_of(study: InteractionStudy, blocks: int, model: str) -> list[str]:
-    """The addresses of the places that are edited, at least two, which the study's order and windows fit.
-
-    Args:
-        study: which names them.
-        blocks: how many the model has.
-        model: its name.
-    """
+    """The addresses of the places that are edited, at least two, which the study's order and windows fit."""
     if study.places:
         parse_layers(sorted({int(place.partition(".")[0]) for place in study.places}), blocks, model)
         places = sorted(study.places, key=place_key)

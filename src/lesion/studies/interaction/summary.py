@@ -168,15 +168,7 @@ def summarise(
     answers: Answers,
     guesses: Mapping[str, float],
 ) -> InteractionSummary:
-    """All numbers of the study.
-
-    Args:
-        study: what was asked for.
-        fingerprint: of the model that was edited.
-        plan: the sets.
-        answers: to all of them.
-        guesses: accuracy of guessing, by task.
-    """
+    """All numbers of the study."""
     tasks = tuple(
         InteractionTask(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()

@@ -96,10 +96,7 @@ def plan(
     A factor of 1 changes nothing and is left out with a note: it is the baseline.
 
     Args:
-        model: whose edits they are.
-        candidates: what is tried.
         factors: in place of their own; none of an edit of the spectrum alone.
-        random_controls: of each edit.
         matched_in: what random controls share with a selection, so many of each kind.
     """
     tried: dict[str, tuple[Edit, CandidateEdit]] = {}

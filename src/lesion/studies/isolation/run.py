@@ -67,8 +67,6 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
     """Evaluate edits on one model, each beside its matched random controls.
 
     Args:
-        study: which edits on which tasks; a folder of the same questions takes further edits.
-        run: into that folder.
         files: of the edits, where they are read already.
     """
     folder = run.folder
@@ -180,11 +178,6 @@ def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoic
 
     An evaluation compares all edits of a folder on the same items, so a folder with answers keeps its items, also where
     an edit is added that was calibrated on some of them; more items are added to them.
-
-    Args:
-        questions: which tasks, how many items, and the seed.
-        used: which items were calibration texts.
-        folder: of the evaluation; it need not exist.
     """
     stored: dict[str, list[str]] = {}
     if (folder / FILE).is_file():

@@ -68,9 +68,7 @@ def find_super_weights(
     """The weights of down projections with the largest products with their input.
 
     Args:
-        model: whose weights they are.
         texts: by data set; the first `TEXTS` of each are read.
-        number: how many.
         observed: the model whose activations are read, where that is another: its quantised form.
     """
     read = [text for drawn in texts.values() for text in drawn.texts[:TEXTS]]

@@ -92,11 +92,6 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
 
     An edit that is still missing answers to a task is left out there; a task without a complete baseline is left out
     with a note.
-
-    Args:
-        plan: edits and tasks.
-        answers: from `Store.answers`.
-        items: from `Store.items`.
     """
     notes = list(plan.notes)
     tasks = []

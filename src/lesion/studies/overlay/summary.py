@@ -228,8 +228,6 @@ def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str]
     """Read finished folders and bring together the profiles of each model.
 
     Args:
-        folders: of `lesion ablate`, `drift`, `isolate` or `truncate`, in any order; each at most once.
-        seed: of the orders that are drawn where there are too many to go through.
         pairs: which pairs of profiles are tested, each as parts of two labels with `~` between; none: all pairs of
             different studies.
     """

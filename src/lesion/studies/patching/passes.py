@@ -226,8 +226,6 @@ def patched(
     """What the model says under each patch.
 
     Args:
-        model: which is only read.
-        pair: the two prompts.
         values: of `read`.
         direction: `denoise` puts clean values into the corrupted run, `noise` corrupted ones into the clean run.
         patches: no position lies before the first differing token, where both runs are the same.

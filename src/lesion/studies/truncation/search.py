@@ -58,10 +58,7 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
     """Every matrix × keep × side of the layers, each different edit once.
 
     Args:
-        anatomy: of the model.
-        layers: indices of blocks.
         matrices: `mlp.up`, a whole branch (`mlp`, `attention`), or `all`.
-        keep: fractions of the rank.
         side: of the spectrum that is kept; `both` tries one and the other.
     """
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)

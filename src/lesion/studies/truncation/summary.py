@@ -45,8 +45,6 @@ def summarise(search: Search, model: Model, grid: Grid) -> TruncationSummary:
 
     Args:
         search: done; its cache has the answers to test items under `search.tested` too.
-        model: that was searched.
-        grid: of the search.
     """
     study, composed = search.study, search.composed or search.chosen
     return TruncationSummary(

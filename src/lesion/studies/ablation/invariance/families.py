@@ -41,13 +41,7 @@ def step_of(revision: str | None) -> int | None:
 def families(
     models: Sequence[ModelChoice], blocks: Mapping[str, int], distances: Mapping[str, float] | None = None
 ) -> list[Family]:
-    """The families of at least two models, in the order in which the study names them.
-
-    Args:
-        models: of the study.
-        blocks: the number of blocks by model name, as far as known.
-        distances: from the base of each family, likewise.
-    """
+    """The families of at least two models, in the order in which the study names them."""
     parted = [_parted(chosen) for chosen in models]
     bases = {
         (chosen.lineage[0], name)
