@@ -278,14 +278,6 @@ def test_a_map_says_how_wide_it_must_be_for_its_texts():
     assert wide > 40 * 0.5 * 11 * 4 > 300 > narrow
 
 
-@pytest.mark.parametrize("bend", [0.0, 0.2])
-def test_the_colour_of_a_map_grows_with_the_value_up_to_its_full_strength(bend):
-    strengths = [plots.strength(size, 10.0, bend) for size in (0.0, 0.1, 1.0, 10.0)]
-    assert strengths == sorted(strengths)
-    assert (strengths[0], strengths[-1]) == (0.0, pytest.approx(1.0))
-    assert (strengths[2] > 0.4) == (bend > 0)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")
 def test_downloads_hold_the_data_the_picture_and_the_specification_and_request_nothing(tab, tmp_path):

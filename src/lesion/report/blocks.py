@@ -91,14 +91,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a figure: charts above one another, whose plots are in line, under a heading.
-
-    `legend` stands beneath them, where the panels of a figure show different series.
-    """
+    """One part of a figure: charts above one another, whose plots are in line, under a heading."""
 
     charts: tuple[alt.TopLevelMixin, ...]
     title: str = ""
-    legend: tuple[Series, ...] = ()
 
 
 @dataclass(frozen=True)

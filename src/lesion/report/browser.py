@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -41,15 +40,8 @@ class BrowserAnswer(NamedTuple):
     parsed: str | None
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The answers of one model to one task under one edit, by item id."""
-
-    model: str
-    task: str
-    edit: str
-    label: str
-    answers: dict[str, BrowserAnswer]
+Answers = dict[str, BrowserAnswer]
+"""The answers of one model to one task under one edit, by item."""
 
 
 class Offered(NamedTuple):
@@ -80,42 +72,23 @@ def in_short(carried: Carried, names: Names) -> Carried:
 def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> Carried:
     """What the browser's script reads, from a table of answers.
 
-    Args:
-        offered: the edits of every model and task, the unedited ones too, in the order in which they are offered.
-        answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
-        items: see `bundled`.
-        budget: see `bundled`.
-    """
-    if answers.empty or items.empty:
-        return dict(NOTHING)
-    by_place = answers_by_place(answers)
-    first = {each[:3]: each for each in reversed(offered)}
-    places = [place for place in dict.fromkeys(each[:3] for each in offered) if place in by_place]
-    return bundled(
-        [Cell(*first[place], by_place[place]) for place in places],
-        list(dict.fromkeys(each.model for each in offered)),
-        list(dict.fromkeys(each.task for each in offered)),
-        items,
-        budget,
-    )
-
-
-def bundled(
-    cells: Sequence[Cell], models: list[str], names: list[str], items: pd.DataFrame, budget: int = BUDGET
-) -> Carried:
-    """What the browser's script reads, from cells.
-
     Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
     `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
     choice. Verdicts are there for every item.
 
     Args:
-        cells: in the order in which they are offered; the unedited one has the edit `baseline`.
-        models: every model of the cells.
-        names: every task of the cells.
+        offered: the edits of every model and task, the unedited ones too, in the order in which they are offered.
+        answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
         items: columns task, item, question, gold, group.
-        budget: characters of questions and answers at most.
     """
+    if answers.empty or items.empty:
+        return dict(NOTHING)
+    by_place = _by_place(answers)
+    first = {each[:3]: each for each in reversed(offered)}
+    cells = {
+        first[place]: by_place[place] for place in dict.fromkeys(each[:3] for each in offered) if place in by_place
+    }
+    models, names = (list(dict.fromkeys(getattr(each, name) for each in offered)) for name in ("model", "task"))
     columns = items.drop_duplicates(["task", "item"])[["task", "item", "question", "gold", "group"]]
     of_task: dict[str, list[list[str]]] = {name: [] for name in names}
     for task, *values in columns.itertuples(index=False):
@@ -138,16 +111,16 @@ def bundled(
         "models": [wording.printable(model) for model in models],
         "cells": [
             {"model": models.index(cell.model), "task": names.index(cell.task), "edit": cell.edit, "label": cell.label}
-            | _packed([cell.answers.get(row[0]) for row in of_task[cell.task]], kept[cell.task], numbers)
-            for cell in cells
+            | _packed([answered.get(row[0]) for row in of_task[cell.task]], kept[cell.task], numbers)
+            for cell, answered in cells.items()
         ],
         "texts": list(numbers),
     }
 
 
-def answers_by_place(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, BrowserAnswer]]:
+def _by_place(answers: pd.DataFrame) -> dict[tuple[str, str, str], Answers]:
     """(model, task, edit) → item → what was answered first."""
-    by_place: dict[tuple[str, str, str], dict[str, BrowserAnswer]] = {}
+    by_place: dict[tuple[str, str, str], Answers] = {}
     names = ["model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed"]
     for model, task, edit, item, text, tokens, finish, correct, parsed in answers[names].itertuples(index=False):
         answer = BrowserAnswer(
@@ -161,7 +134,7 @@ def answers_by_place(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[s
     return by_place
 
 
-def _fitting(of_task: dict[str, list[list[str]]], cells: Sequence[Cell], budget: int) -> dict[str, int]:
+def _fitting(of_task: dict[str, list[list[str]]], cells: Mapping[Offered, Answers], budget: int) -> dict[str, int]:
     """How many items of each task fit the budget, taking one of each task in turn; at least one of each."""
     kept = dict.fromkeys(of_task, 0)
     spent = 0
@@ -170,7 +143,7 @@ def _fitting(of_task: dict[str, list[list[str]]], cells: Sequence[Cell], budget:
             if turn >= len(rows):
                 continue
             item, question = rows[turn][:2]
-            texts = {cell.answers[item].text for cell in cells if cell.task == name and item in cell.answers}
+            texts = {own[item].text for cell, own in cells.items() if cell.task == name and item in own}
             spent += sum(min(len(text), LONGEST) for text in (question, *texts))
             if spent > budget and turn > 0:
                 return kept

@@ -20,12 +20,12 @@ Specified = dict[int, Specification]
 
 
 def specify(figure: Figure, specified: Specified) -> None:
-    """Add the specifications of a figure's charts, without legends of their own where figure or panel has one."""
+    """Add the specifications of a figure's charts, without legends of their own where the figure has one."""
     for panel in figure.panels:
         for chart in panel.charts:
             if id(chart) not in specified:
                 specified[id(chart)] = drawing.specification(chart)
-            if figure.legend or panel.legend:
+            if figure.legend:
                 _without_legends(specified[id(chart)])
 
 
@@ -43,7 +43,6 @@ def whole(figure: Figure, specified: Specified, *, live: bool = False) -> Specif
         own = [specified[id(chart)] for chart in panel.charts]
         # Altair gives equal charts equal names, and in one specification no two parts may have the same.
         own = [_named_apart(chart, f"_{len(every) + number}") for number, chart in enumerate(own)] if live else own
-        own += [drawing.specification(plots.legend(panel.legend, theme.WIDTH))] if panel.legend else []
         charts = [part(chart) for chart in own]
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}

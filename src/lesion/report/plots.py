@@ -63,18 +63,17 @@ class Axis:
         return alt.Axis(title=self.title, **more)
 
 
-def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False, own: bool = False) -> Axis:
+def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False) -> Axis:
     """A logarithmic axis that holds all values above 0, with at most seven round ticks.
 
     Args:
         values: those that are not above 0 are left out.
         whole: whether only whole numbers have a tick.
-        own: the values themselves have the ticks, and no round numbers.
     """
     known = sorted({float(value) for value in values if value is not None and value > 0})
     low, high = (known[0], known[-1]) if known else (1.0, 10.0)
     room = max(1.08 if high > low else 1.6, (high / low) ** 0.06)
-    ticks = known if own else [tick for tick in _round(low / room, high * room) if not whole or tick % 1 == 0]
+    ticks = [tick for tick in _round(low / room, high * room) if not whole or tick % 1 == 0]
     return Axis(title, low / room, high * room, form=",.9~g", kind="log", ticks=tuple(ticks))
 
 
@@ -244,9 +243,9 @@ def points(frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[st
     )
 
 
-def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
+def level(height: float, upright: Axis, *, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
     """A dashed line across the plot at a height of reference."""
-    rule = alt.Chart(pd.DataFrame([{"y": height}])).mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
+    rule = alt.Chart(pd.DataFrame([{"y": height}])).mark_rule(color=theme.SOFT, strokeDash=list(dash), strokeWidth=1.4)
     return rule.encode(y=y(upright))
 
 
@@ -303,10 +302,8 @@ def heat(
     *,
     full: float,
     columns: Sequence[Any] | None = None,
-    rows: Sequence[Any] | None = None,
     colours: tuple[str, str] = (theme.LOSS, theme.GAIN),
     height: int = 28,
-    bend: float = 0.0,
 ) -> alt.LayerChart:
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
@@ -316,14 +313,11 @@ def heat(
             cell stands for (`edit`, `model`, `task`).
         full: the value, without its sign, at which the colour is full.
         columns: in order; by default as they come.
-        rows: likewise.
         colours: of values above and below 0.
         height: of a row, in pixels.
-        bend: values of about this size and below are told apart as well as large ones (a symmetric logarithm); 0: the
-            colour is in proportion to the value.
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
-    rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
+    rows = list(dict.fromkeys(frame["y"]))
     values = pd.to_numeric(frame["value"])
     widths = [_width(str(text), len(columns)) for text in frame["text"]]
     widest = min(MOST_WIDE, max(widths, default=0))
@@ -331,16 +325,13 @@ def heat(
     least = min(MOST_WIDE, widest + round(min(170, LETTER * label)) + 18)
     cells = frame.assign(
         size=values.abs(),
-        ink=[_ink(math.copysign(strength(abs(value), full, bend), value), colours) for value in values],
+        ink=[_ink(value / full, colours) for value in values],
         room=widths,
     )
     base = alt.Chart()
     known = base.transform_filter("isValid(datum.value)")
-    scale = {"type": "symlog", "constant": bend} if bend else {}
-    opacity = alt.Opacity(
-        field="size", type="quantitative", legend=None,
-        scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True, **scale),
-    )  # fmt: skip
+    scale = alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
+    opacity = alt.Opacity(field="size", type="quantitative", legend=None, scale=scale)
     sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
     unknown = base.transform_filter("!isValid(datum.value)")
     layers = [
@@ -372,11 +363,6 @@ def heat(
         ),
         tooltip=tip(),
     )  # fmt: skip
-
-
-def strength(size: float, full: float, bend: float = 0.0) -> float:
-    """How strong the colour of a value without its sign is, in 0…1, before it is clamped."""
-    return math.log1p(size / bend) / math.log1p(full / bend) if bend else size / full
 
 
 def _ink(strength: float, colours: tuple[str, str]) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from lesion.atomic import replace
 from lesion.report import drawing, theme
-from lesion.report.blocks import Figure, Page, Panel, Series
+from lesion.report.blocks import Figure, Page, Panel
 from lesion.report.drawing import Specification
 from lesion.report.figures import Specified, specify, still, whole
 from lesion.report.files import rendered, spreadsheet, writing
@@ -84,7 +84,6 @@ class Drawn(NamedTuple):
 
     title: str
     charts: list[tuple[Markup, int]]
-    legend: tuple[Series, ...]
 
 
 def _specified(page: Page) -> Specified:
@@ -117,7 +116,7 @@ def _drawn(
         if not before:
             carried.append({key: value for key, value in own.items() if key != "config"})
         before.append(number)
-    return Drawn(panel.title, pictures, panel.legend)
+    return Drawn(panel.title, pictures)
 
 
 def _figures(page: Page) -> Iterator[Figure]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -171,18 +170,13 @@ class Table:
         """How many rows the page does not show."""
         return max(0, len(self.frame) - MOST_ROWS)
 
-    def terminal(self, columns: Sequence[str] | None = None, most: int | None = None) -> TerminalTable:
-        """The table for a terminal, with the columns of these keys and at most so many rows; texts act on nothing."""
-        chosen = [column for column in self.columns if columns is None or column.key in columns]
-        table = terminal_table(self.title, [(column.title, column.number) for column in chosen])
-        for row in self.records[:most]:
+    def terminal(self) -> TerminalTable:
+        """The table for a terminal; its texts act on nothing."""
+        table = terminal_table(self.title, [(column.title, column.number) for column in self.columns])
+        for row in self.records:
             style = "bold" if self.mark is not None and self.mark(row) else None
-            table.add_row(*(Text(one_line(column.write(row))) for column in chosen), style=style)
+            table.add_row(*(Text(one_line(column.write(row))) for column in self.columns), style=style)
         return table
-
-    def to_parquet(self, path: Path) -> None:
-        """Write all rows as parquet, with the types that they have."""
-        self.frame.to_parquet(path, index=False)
 
 
 def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> TerminalTable:
