@@ -9,7 +9,7 @@ says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -90,21 +90,40 @@ def key(
 
 def must_be(field: FieldInfo) -> str:
     """What a value of a field must be, in words: what the field itself says, or else its type."""
-    return field.description or _must_be(field.annotation)
+    return field.description or _must_be(field.annotation, field.metadata)
 
 
-def _must_be(annotation: Any) -> str:
+def _must_be(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation is bool:
+        return "true or false"
+    if annotation in (int, float):
+        return _number("whole number" if annotation is int else "number", metadata)
     if origin is Literal:
         return one_of(annotation)
     if origin is tuple:
-        return f"{_must_be(inner[0])}, or a list of these"
+        each = _must_be(inner[0])
+        return f"{each}, or a list of {'them' if each.startswith('a ') else 'these'}" * bool(each)
     if origin in (Union, UnionType):
         return next(filter(None, map(_must_be, inner)), "")
     if origin is Annotated:
         described = (each.description for each in inner[1:] if isinstance(each, FieldInfo) and each.description)
-        return next(described, _must_be(inner[0]))
+        return next(described, _must_be(inner[0], inner[1:]))
     return ""
+
+
+def _number(noun: str, metadata: Sequence[Any]) -> str:
+    """`a whole number from 2 to 256`, `a number between 0 and 1`, `a finite number`."""
+    every = [limit for each in metadata for limit in (each.metadata if isinstance(each, FieldInfo) else [each])]
+    limits = {name: getattr(each, name) for each in every for name in ("ge", "gt", "le", "lt") if hasattr(each, name)}
+    forms = {
+        "ge": "from {ge:g}",
+        "ge le": "from {ge:g} to {le:g}",
+        "gt": "above {gt:g}",
+        "gt lt": "between {gt:g} and {lt:g}",
+    }
+    form = forms.get(" ".join(sorted(limits)), "")
+    return f"a {noun} {form.format(**limits)}" if form else f"a {noun}" if noun != "number" else "a finite number"
 
 
 def one_of(kind: Any) -> str:

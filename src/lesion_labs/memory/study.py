@@ -31,9 +31,7 @@ class MemoryStudy(StudyFile):
 
     kind: Literal["memory"] = kind_key("memory", identity=IN_IDENTITY)
     classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = option(
-        20,
-        help="Number of target classes, without the common class.",
-        must=f"a whole number of target classes from 2 to {MOST_CLASSES}",
+        20, help="Number of target classes, without the common class."
     )
     inputs: Annotated[Whole, Field(ge=2, le=MOST_INPUTS, validate_default=True)] = option(
         None,
@@ -45,9 +43,7 @@ class MemoryStudy(StudyFile):
         help="Probability that the common class replaces the target.",
         must="a probability from 0 to below 1",
     )
-    codes: Literal["orthonormal", "gaussian"] = option(
-        "orthonormal", help="Codes: orthonormal or gaussian.", must="orthonormal or gaussian"
-    )
+    codes: Literal["orthonormal", "gaussian"] = option("orthonormal", help="Codes: orthonormal or gaussian.")
     width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.")
     steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.")
     draws: Count = option(16, help="Number of draws of every random control.")

@@ -31,9 +31,7 @@ class RecallStudy(StudyFile):
     IDENTITY_PREFIX: ClassVar[str] = "lesion recall"
 
     kind: Literal["recall"] = kind_key("recall", identity=IN_IDENTITY)
-    preset: Preset = option(
-        "quick", help=f"Preset: {one_of(Preset)}; it decides what is not given.", must=one_of(Preset)
-    )
+    preset: Preset = option("quick", help=f"Preset: {one_of(Preset)}; it decides what is not given.")
     noise: Listed[Annotated[Number, Field(ge=0, lt=1)]] = option(
         (),
         help="α: probability that τ follows the trigger; below 1.",
@@ -41,42 +39,21 @@ class RecallStudy(StudyFile):
         many="comma",
     )
     vocabulary: Listed[Annotated[Whole, Field(ge=SMALLEST)]] = option(
-        (),
-        help="Number of tokens; of a text, its most frequent characters.",
-        must=f"a whole number from {SMALLEST}, or a list of them",
-        many="comma",
+        (), help="Number of tokens; of a text, its most frequent characters.", many="comma"
     )
-    width: Listed[Annotated[Whole, Field(ge=2)]] = option(
-        (), help="Width of the model.", must="a whole number from 2, or a list of them", many="comma"
-    )
+    width: Listed[Annotated[Whole, Field(ge=2)]] = option((), help="Width of the model.", many="comma")
     feed_forward: Listed[FeedForward] = option(
-        (),
-        help=f"Second feed-forward layer: {one_of(FeedForward)}.",
-        must=f"{one_of(FeedForward)}, or a list of these",
-        many="comma",
+        (), help=f"Second feed-forward layer: {one_of(FeedForward)}.", many="comma"
     )
-    optimiser: Listed[Optimiser] = option(
-        (), help=f"Optimiser: {one_of(Optimiser)}.", must=f"{one_of(Optimiser)}, or a list of these", many="comma"
-    )
-    steps: Listed[Seed] = option(
-        (), help="Number of optimiser steps.", must="a whole number from 0, or a list of them", many="comma"
-    )
+    optimiser: Listed[Optimiser] = option((), help=f"Optimiser: {one_of(Optimiser)}.", many="comma")
+    steps: Listed[Seed] = option((), help="Number of optimiser steps.", many="comma")
     seed: Several[Seed] = option(
-        (0,),
-        help="Random seed of weights, data and random projections.",
-        must="a whole number from 0, or a list of them",
-        many="comma",
-        unordered=True,
+        (0,), help="Random seed of weights, data and random projections.", many="comma", unordered=True
     )
     keep: Listed[Annotated[Number, Field(ge=0, le=1)]] = option(
-        (),
-        help="Fraction of each matrix's rank that is kept.",
-        must="a kept fraction from 0 to 1, or a list of them",
-        many="comma",
+        (), help="Fraction of each matrix's rank that is kept.", many="comma"
     )
-    length: Annotated[Whole, Field(ge=3)] | None = option(
-        None, help="Number of tokens in a sequence.", must="a whole number from 3"
-    )
+    length: Annotated[Whole, Field(ge=3)] | None = option(None, help="Number of tokens in a sequence.")
     batch: Count | None = option(None, help="Number of sequences in a training step.")
     measured: Count | None = option(None, help="Number of sequences on which a model is measured.")
     corpus: Text | None = option(

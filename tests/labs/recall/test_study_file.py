@@ -64,7 +64,7 @@ def test_written_out_it_reads_back_as_the_same_study():
         ("feed_forward = 'linea'", "feed_forward must be mlp, linear or none"),
         ("optimiser = 'adamw'", "optimiser must be sgd or adam"),
         ("seed = []", "seed must be a whole number from 0"),
-        ("keep = 1.5", "keep must be a kept fraction from 0 to 1"),
+        ("keep = 1.5", "keep must be a number from 0 to 1"),
         ("preset = 'quik'", "preset must be quick, released or paper"),
     ],
 )

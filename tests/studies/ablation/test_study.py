@@ -308,7 +308,7 @@ def _message(text: str) -> str:
         ),
         (
             "models = 'a'\ntasks = 't'\nedits.factor = inf",
-            "f.toml, line 3: edits.factor must be a finite number or a list of them, not Infinity.",
+            "f.toml, line 3: edits.factor must be a finite number, or a list of them, not Infinity.",
         ),
         (
             "models = 'a'\ntasks = 't'\n[edits]\nlayers = '3-1'",

@@ -84,7 +84,7 @@ def test_a_budget_is_a_number_or_a_share(typed, meant):
         ({"by": "grpo"}, r"by must be completions or reward"),
         ({"generations": 4}, r"generations is of answers that are drawn, and training by completions draws none"),
         ({"rollout_temperature": 0.7}, r"rollout_temperature is of answers that are drawn"),
-        ({"by": "reward", "generations": 1}, r"generations must be answers to each item of a step, a whole number fr"),
+        ({"by": "reward", "generations": 1}, r"generations must be a whole number fr"),
         ({"by": "reward", "rollout_temperature": 0.0}, r"rollout_temperature must be the temperature"),
         ({"arms": "all", "adapter": 4}, r"layers=all-full has a form of its own; for adapters on all"),
         ({"by": "reward", "thinking_tokens": 9}, r"thinking_tokens closes the thinking in place of the model"),

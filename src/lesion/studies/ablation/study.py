@@ -28,24 +28,18 @@ class EditPlan(Table):
         ("block",),
         help="Part of each block to edit: block, attention or mlp; or each head, group (key-value group), matrix,"
         " expert or neuron alone.",
-        must="block, attention, mlp, head, group, matrix, expert or neuron, or a list of these",
         many="repeat",
         unordered=True,
     )
     layers: Layers = LAYERS()
     factor: Several[Number] = option(
-        (0.0,),
-        help="Scale factor: 0 ablates, 1 changes nothing.",
-        must="a finite number or a list of them",
-        many="comma",
-        unordered=True,
+        (0.0,), help="Scale factor: 0 ablates, 1 changes nothing.", many="comma", unordered=True
     )
     replace: Listed[Kind] = option(
         (),
         help="Beside the factors, replace what each block, attention, MLP or head adds: by its mean over texts of the"
         " task (mean), by its mean at the same position (position), by what it added in another text (resample), or by"
         " the constant that hurts least (optimal; fitted, slow).",
-        must="mean, position, resample, optimal, or a list of these",
         many="comma",
         unordered=True,
     )
@@ -115,7 +109,6 @@ class StopPlan(Table):
     effect: Annotated[Number, Field(gt=0, lt=1)] = option(
         0.1,
         help="Smallest drop in accuracy that counts, where evaluation stops once decided.",
-        must="the smallest drop of accuracy that counts, a number between 0 and 1",
         panel=STATISTICS,
         shown="0.1",
     )

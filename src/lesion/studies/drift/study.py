@@ -72,7 +72,6 @@ class DriftStudy(GreedyStudy):
     clusters: Several[Annotated[Whole, Field(ge=2)]] | None = measured(
         None,
         help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
-        must="a whole number from 2, or a list of them",
         many="comma",
         shown=f"{USUAL}, or half of a run's different tokens where these are fewer",
     )

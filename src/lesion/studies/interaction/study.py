@@ -55,17 +55,10 @@ class InteractionStudy(Questions):
     kind: Literal["interaction"] = kind_key("interaction")
     model: OneModel = ONE_MODEL
     design: Several[Design] = option(
-        ("pairs",),
-        help=f"What is removed together: {one_of(Design)}.",
-        must=f"{one_of(Design)}, or a list of these",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
+        ("pairs",), help=f"What is removed together: {one_of(Design)}.", many="comma", identity=NOT_IN_IDENTITY
     )
     unit: BlockUnit = option(
-        "block",
-        help="Part of each block to scale: block, attention or mlp.",
-        must="block, attention or mlp",
-        identity=NOT_IN_IDENTITY,
+        "block", help="Part of each block to scale: block, attention or mlp.", identity=NOT_IN_IDENTITY
     )
     layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     places: Listed[Place] = option(
@@ -75,22 +68,16 @@ class InteractionStudy(Questions):
         many="comma",
         identity=NOT_IN_IDENTITY,
     )
-    factor: Number = option(
-        0.0, help="Scale factor: 0 ablates, 1 changes nothing.", must="a finite number", identity=NOT_IN_IDENTITY
-    )
+    factor: Number = option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.", identity=NOT_IN_IDENTITY)
     anyway: bool = ANYWAY
     measure: Measure = option(
         "accuracy",
         help="What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).",
-        must="accuracy or gold",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )
     window: Annotated[Whole, Field(ge=2)] = option(
-        2,
-        help="With windows: how many consecutive blocks are removed together.",
-        must="a whole number from 2",
-        identity=NOT_IN_IDENTITY,
+        2, help="With windows: how many consecutive blocks are removed together.", identity=NOT_IN_IDENTITY
     )
     order: Order = option(
         "least",
@@ -101,7 +88,6 @@ class InteractionStudy(Questions):
     random_orders: Annotated[Whole, Field(ge=0)] = option(
         5,
         help="With cumulative: number of random orders that the order is compared with.",
-        must="a whole number from 0",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )

@@ -37,18 +37,13 @@ EditText = Annotated[
     Text, Also("pathlib:Path"), Also("lesion.edits.files.artefact:EditFile"), Also("lesion.edits.edit:Edit")
 ]
 RANDOM_CONTROLS = option(
-    3,
-    help="Number of matched random controls per edit.",
-    must="a whole number from 0",
-    panel=STATISTICS,
-    identity=NOT_IN_IDENTITY,
+    3, help="Number of matched random controls per edit.", panel=STATISTICS, identity=NOT_IN_IDENTITY
 )
 
 MATCHED_IN: tuple[MatchedIn, ...] = option(
     ("count",),
     help="What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|),"
     " importance (and |W| times the inputs of the controls' texts).",
-    must="count, magnitude, importance, or a list of these",
     many="comma",
     panel=STATISTICS,
     identity=NOT_IN_IDENTITY,
@@ -59,10 +54,7 @@ class Choose(Table):
     """Choosing among the edits on some of the items, and reporting the chosen one on the others."""
 
     validation: Annotated[Number, Field(gt=0, lt=1)] = option(
-        0.5,
-        help="Choose the best edit on this share of the items and report it on the others.",
-        must="the share of the items on which the edit is chosen, between 0 and 1",
-        panel=STATISTICS,
+        0.5, help="Choose the best edit on this share of the items and report it on the others.", panel=STATISTICS
     )
 
 
@@ -102,7 +94,6 @@ class IsolationStudy(Questions):
     methods: Several[SelectionMethod] = option(
         ("mathneuro",),
         help=f"Selection method: {', '.join(METHODS)}.",
-        must=f"a list of {', '.join(METHODS)}",
         name="method",
         many="repeat",
         identity=NOT_IN_IDENTITY,
@@ -128,21 +119,14 @@ class IsolationStudy(Questions):
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )
-    replacement: bool = option(
-        False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS, identity=NOT_IN_IDENTITY
-    )
+    replacement: bool = option(False, help="Draw texts with replacement.", panel=STATISTICS, identity=NOT_IN_IDENTITY)
     factor: Several[Number] = option(
-        (0.0,),
-        help="Scale factor of the selected weights, 0 prunes.",
-        must="a finite number or a list of them",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
+        (0.0,), help="Scale factor of the selected weights, 0 prunes.", many="comma", identity=NOT_IN_IDENTITY
     )
     exclude_super_weights: Annotated[Whole, Field(ge=0, le=1000)] = option(
         0,
         help="Exclude so many weights with the largest activation spikes from every selection and random control;"
         " they are evaluated by themselves.",
-        must="a whole number from 0 to 1000",
         identity=NOT_IN_IDENTITY,
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
@@ -191,11 +175,7 @@ class EvaluationStudy(Questions):
         first=True,
     )
     factor: Listed[Number] = option(
-        (),
-        help="Scale factor, 0 prunes; default: each edit's own.",
-        must="a finite number or a list of them",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
+        (), help="Scale factor, 0 prunes; default: each edit's own.", many="comma", identity=NOT_IN_IDENTITY
     )
     random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     matched_in: Several[MatchedIn] = MATCHED_IN
@@ -203,7 +183,6 @@ class EvaluationStudy(Questions):
     validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
         help="Choose the best edit on this share of the items and report it on the others.",
-        must="a share of the items between 0 and 1",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )
@@ -214,10 +193,7 @@ class EvaluationStudy(Questions):
         identity=NOT_IN_IDENTITY,
     )
     force: bool = option(
-        False,
-        help="Accept edits made for another model of the same shapes.",
-        must="true or false",
-        identity=NOT_IN_IDENTITY,
+        False, help="Accept edits made for another model of the same shapes.", identity=NOT_IN_IDENTITY
     )
 
     @override

@@ -76,28 +76,18 @@ class TruncationStudy(Questions):
         identity=NOT_IN_IDENTITY,
     )
     side: Sides = option(
-        "top",
-        help="Side of the spectrum that is kept: top, bottom or both.",
-        must="top, bottom or both",
-        identity=NOT_IN_IDENTITY,
+        "top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY
     )
     objective: Objective = option(
         "accuracy",
         help="Selection criterion: accuracy, or gold (log-probability of the gold answers).",
-        must="accuracy or gold",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )
     validation: Annotated[Number, Field(gt=0, lt=1)] = option(
-        0.2,
-        help="Share of items for choosing an edit; the others test it.",
-        must="the share of the items on which the edit is chosen, between 0 and 1",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+        0.2, help="Share of items for choosing an edit; the others test it.", panel=STATISTICS, identity=NOT_IN_IDENTITY
     )
-    compose: bool = option(
-        False, help="Add further matrices greedily while that helps.", must="true or false", identity=NOT_IN_IDENTITY
-    )
+    compose: bool = option(False, help="Add further matrices greedily while that helps.", identity=NOT_IN_IDENTITY)
     screen: Annotated[
         Screen | Literal["auto", "none"],
         BeforeValidator(_screen, json_schema_input_type=Screen | Literal["auto", "none"] | int),

@@ -158,10 +158,7 @@ class TuningStudy(GreedyStudy):
         name="study",
     )
     ablation_items: Count = option(
-        100,
-        help="Number of items to find the critical blocks on, where no layer study is given.",
-        must="how many items the critical blocks are found on, a whole number from 1",
-        panel=STATISTICS,
+        100, help="Number of items to find the critical blocks on, where no layer study is given.", panel=STATISTICS
     )
     by: By = option(
         None,
@@ -181,27 +178,20 @@ class TuningStudy(GreedyStudy):
     rows: Count = option(
         16,
         help="Batch size: number of training items in a step (by reward, each with its generations).",
-        must="training items of a step, a whole number from 1",
         panel=TRAINING,
     )
     generations: Annotated[Whole, Field(ge=2)] | None = option(
-        None,
-        help="By reward: number of answers drawn to each item of a step.",
-        must="answers to each item of a step, a whole number from 2",
-        panel=TRAINING,
-        shown=str(GENERATIONS),
+        None, help="By reward: number of answers drawn to each item of a step.", panel=TRAINING, shown=str(GENERATIONS)
     )
     rollout_temperature: Rate | None = option(
         None,
         help="By reward: sampling temperature of these answers (those that are evaluated are greedy).",
-        must="the temperature at which answers are drawn in training, a number above 0",
         panel=TRAINING,
         shown=f"{TEMPERATURE:g}",
     )
     learning_rates: Several[Rate] = option(
         None,
         help="Peak learning rate; of several, the best on held-out training items is kept.",
-        must="a number above 0, or a list of them",
         panel=TRAINING,
         name="learning_rate",
         many="comma",
@@ -211,26 +201,15 @@ class TuningStudy(GreedyStudy):
     seeds: Several[Seed] = option(
         (0,),
         help="Random seed of the row order and of random blocks; several seeds give means.",
-        must="a whole number from 0, or a list of them",
         panel=STATISTICS,
         name="seed",
         many="comma",
         identity=NOT_IN_IDENTITY,
     )
-    items: Count = option(
-        400, help="Number of test items of the task.", must="test items, a whole number from 1", panel=STATISTICS
-    )
-    control_items: Count = option(
-        200,
-        help="Maximum number of test items per control.",
-        must="test items of each control at most, a whole number from 1",
-        panel=STATISTICS,
-    )
+    items: Count = option(400, help="Number of test items of the task.", panel=STATISTICS)
+    control_items: Count = option(200, help="Maximum number of test items per control.", panel=STATISTICS)
     validation_items: Count = option(
-        200,
-        help="Number of training items held out to choose the learning rate.",
-        must="training items held out to choose the learning rate, a whole number from 1",
-        panel=STATISTICS,
+        200, help="Number of training items held out to choose the learning rate.", panel=STATISTICS
     )
     seed: Seed = key(0, "of the draw of items, a whole number from 0")
     dtype: Annotated[Literal["float32"], BeforeValidator(_exact_dtype, json_schema_input_type=str)] = option(
