@@ -13,7 +13,7 @@ from lesion_labs.memory.study import MemoryStudy
 @pytest.mark.parametrize(
     ("wrong", "explained"),
     [
-        ({"classes": 1}, "classes must be a whole number of target classes from 2 to 256, not 1."),
+        ({"classes": 1}, "classes must be a whole number from 2 to 256, not 1."),
         ({"classes": 100_000}, "from 2 to 256, not 100000"),
         ({"noise": 1.0}, "noise must be a probability from 0 to below 1, not 1.0."),
         ({"noise": -0.1}, "not -0.1"),

@@ -303,7 +303,7 @@ def _message(text: str) -> str:
         ),
         (
             "models = 'a'\ntasks = 't'\n[edits]\nunit = ['block',\n 'mpl']",
-            "f.toml, line 5: edits.unit must be block, attention, mlp, head, group, matrix, expert or neuron, or a list"
+            "f.toml, line 5: edits.unit must be block, attention, mlp, head, group, neuron, expert or matrix, or a list"
             ' of these, not "mpl".',
         ),
         (

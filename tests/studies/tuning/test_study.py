@@ -85,7 +85,7 @@ def test_a_budget_is_a_number_or_a_share(typed, meant):
         ({"generations": 4}, r"generations is of answers that are drawn, and training by completions draws none"),
         ({"rollout_temperature": 0.7}, r"rollout_temperature is of answers that are drawn"),
         ({"by": "reward", "generations": 1}, r"generations must be a whole number fr"),
-        ({"by": "reward", "rollout_temperature": 0.0}, r"rollout_temperature must be the temperature"),
+        ({"by": "reward", "rollout_temperature": 0.0}, r"rollout_temperature must be a number above 0"),
         ({"arms": "all", "adapter": 4}, r"layers=all-full has a form of its own; for adapters on all"),
         ({"by": "reward", "thinking_tokens": 9}, r"thinking_tokens closes the thinking in place of the model"),
         ({"steps": 0}, r"steps must be a whole number from 1"),
