@@ -118,9 +118,6 @@ def _specified(figure: Figure, inner: float, height: int) -> Specification:
     panels, legends = [], []
     for panel in figure.panels:
         charts = [_sized(_legible(own[id(chart)], inner), inner) for chart in panel.charts]
-        if panel.legend:
-            legends.append(drawing.specification(plots.legend(panel.legend, round(inner))))
-            charts.append(still(legends[-1]))
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
         panels.append({"vconcat": charts, "spacing": 3} if len(charts) > 1 else charts[0])
