@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
-from markupsafe import Markup
-
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.browser import NOTHING, Carried
@@ -178,14 +176,6 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of the page that is one study's own, as HTML: made by `lesion.report.files.fragment`, so escaped."""
-
-    markup: Markup
-    kind: str = field(default="part", init=False)
-
-
-@dataclass(frozen=True)
 class Folded:
     """Blocks that a reader opens."""
 
@@ -203,7 +193,7 @@ class Choice:
     kind: str = field(default="choice", init=False)
 
 
-Block = Claims | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
+Block = Claims | Prose | Figure | Table | Facts | Link | Folded | Choice
 PARTS = ("evidence", "charts", "tables", "method")
 """The parts of every page, in this order; the answers stand before the method."""
 
@@ -232,13 +222,7 @@ class Section:
         if self.within:
             return self.within
         kinds = {block.kind for block in flat(self.blocks)}
-        of_kind = {
-            "claims": "evidence",
-            "facts": "method",
-            "figure": "charts",
-            "part": "charts",
-            "table": "tables",
-        }
+        of_kind = {"claims": "evidence", "facts": "method", "figure": "charts", "table": "tables"}
         return next((part for kind, part in of_kind.items() if kind in kinds), "evidence")
 
     @property

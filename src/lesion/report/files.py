@@ -127,12 +127,6 @@ def _library() -> str:
     return browser.compressed(drawing.bundle())
 
 
-def fragment(template: Path, **values: object) -> Markup:
-    """A part of a page from a template of a study's own; every text is escaped."""
-    text = _environment().from_string(template.read_text("utf-8")).render(**values)
-    return Markup(text)
-
-
 def policy(style: str, script: str, library: str = "") -> str:
     """The page's Content-Security-Policy: this style sheet and these scripts by their hash; no requests."""
     scripts = " ".join(_hash(text) for text in (script, library) if text)

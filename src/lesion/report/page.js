@@ -80,31 +80,6 @@ for (const chooser of document.querySelectorAll("select[data-shows]")) {
   show();
 }
 
-// A text narrows down a list; the arrows walk through it.
-for (const field of document.querySelectorAll("input[data-filters]")) {
-  const group = [...document.querySelectorAll("[data-group]")].filter((part) => part.dataset.group === field.dataset.filters);
-  const rows = group.flatMap((part) => [...part.querySelectorAll("[data-text]")]);
-  const count = document.querySelector(`[data-counts="${field.dataset.filters}"]`);
-  const narrow = () => {
-    const wanted = field.value.toLowerCase();
-    for (const row of rows) row.hidden = !row.dataset.text.toLowerCase().includes(wanted);
-    const here = rows.filter((row) => !row.closest("[data-group]").hidden);
-    count.textContent = wanted ? `${here.filter((row) => !row.hidden).length} of ${here.length}` : "";
-  };
-  field.addEventListener("input", narrow);
-  for (const chooser of document.querySelectorAll("select[data-shows]")) chooser.addEventListener("change", narrow);
-}
-document.addEventListener("keydown", (event) => {
-  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const list = by && event.target.closest?.(".explorer") && event.target.closest("[data-group]");
-  if (!list || event.target.localName !== "summary") return;
-  const rows = [...list.querySelectorAll(".leaver:not([hidden]) > summary")];
-  const next = rows[rows.indexOf(event.target) + by];
-  if (!next) return;
-  event.preventDefault();
-  next.focus();
-});
-
 // The contents name the section that is read.
 const contents = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
 const reading = new IntersectionObserver((entries) => {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -13,12 +12,10 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.result import StudyResult, progress_line
-from lesion.report import blocks as page_blocks
 from lesion.report import plots, theme, wording
-from lesion.report.blocks import Check, Folded, Page, Prose, Series
+from lesion.report.blocks import Check, Folded, Series
 from lesion.report.checks import untried
 from lesion.report.claims import Claim, rule
-from lesion.report.files import fragment
 from lesion.report.forms import WHOLE_SHARE, Form, decimals
 from lesion.report.marks import Curves
 from lesion.report.parts import Chapter, Part
@@ -26,7 +23,6 @@ from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.table import Table
 from lesion.report.values import Mean
 from lesion.report.wording import ALPHA, SPACE
-from lesion.studies.drift import token_drift
 from lesion.studies.drift.critical_blocks import within
 from lesion.studies.drift.result import (
     CHECKS,
@@ -40,8 +36,9 @@ from lesion.studies.drift.result import (
     OfModel,
     Tokens,
     Went,
+    token_text,
 )
-from lesion.studies.drift.token_drift import named, token_text
+from lesion.studies.drift.token_drift import named
 
 NMI = decimals(2)
 SLOPE = decimals(3)
@@ -214,7 +211,7 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
         types = named(tokens.types, overall, sum(each.count for each in tokens.classes))[:NAMED]
         leavers = {
             "classes": [f"{each.kind} ({WHOLE_SHARE.text(each.share)})" for each in classes],
-            "tokens": [f"“{token_text(each.token or '')}” ({WHOLE_SHARE.text(each.share)})" for each in types],
+            "tokens": [f"“{token_text(each.token)}” ({WHOLE_SHARE.text(each.share)})" for each in types],
         }
         parts = [f"of the {kind} {wording.listed(names)}" for kind, names in leavers.items() if names]
         share = f"{WHOLE_SHARE.text(overall)} of all tokens leave their cluster"
@@ -322,7 +319,7 @@ class DriftResult(StudyResult[DriftSummary]):
     @property
     def tokens(self) -> pd.DataFrame:
         """One row per model and token type or class between two layers, as `tokens.csv`."""
-        return self._tokens().frame
+        return Table.of(self._tokens()).frame
 
     @override
     def done(self) -> list[str]:
@@ -405,19 +402,24 @@ class DriftResult(StudyResult[DriftSummary]):
                 claims=(*where_they_leave(summary), *at_critical_blocks(summary)),
                 short="Shapes",
             ),
-            Part("Which tokens left their cluster?", claims=which_tokens_leave(summary), short="Tokens",
-                 own=_explorer(summary), wide=True),
+            Part("Which tokens left their cluster?", self._tokens(), (), which_tokens_leave(summary), short="Tokens",
+                 own=self._flow(), wide=True),
         )  # fmt: skip
 
-    def _tokens(self) -> Table:
+    def _tokens(self) -> Rows:
         leaving = [(m, m.tokens, t) for m in self.summary.models for t in (*m.tokens.surest_classes, *m.tokens.types)]
-        return Table.of(Rows("tokens", leaving, (OfModel, Tokens, Leaving)))
+        caption = (
+            "Clusters of the two layers are matched so that most tokens stay. Those that most surely left come first."
+        )
+        return Rows("tokens", leaving, (OfModel, Tokens, Leaving), "Classes and tokens", caption)
 
-    @override
-    def page(self) -> Page:
+    def _flow(self) -> tuple[Folded, ...]:
         went = [(model, model.tokens, pair) for model in self.summary.models for pair in model.tokens.went]
-        page, flow = super().page(), Table.of(Rows("flow", went, (OfModel, Tokens, Went)))
-        return replace(page, tables=(*page.tables, self._tokens(), flow))
+        caption = (
+            "Clusters of the first run are named by their most common tokens. Its own: the cluster it is matched with."
+        )
+        rows = Rows("flow", went, (OfModel, Tokens, Went), "Where the tokens of every cluster went", caption)
+        return (Folded(rows.title, (Table.of(rows),)),)
 
 
 def lost(model: DriftOfModel) -> list[int]:
@@ -436,19 +438,3 @@ def _curves(summary: DriftSummary) -> list[tuple[DriftOfModel, Curve]]:
         for model in summary.models
         for curve in sorted(model.curves, key=lambda curve: curve.clusters != model.clusters)
     ]
-
-
-def _explorer(summary: DriftSummary) -> tuple[page_blocks.Block, ...]:
-    """The tokens that left, each with its occurrences."""
-    if not summary.models:
-        return ()
-    template = Path(__file__).parent / "tokens.html.jinja"
-    markup = fragment(
-        template,
-        models=summary.models,
-        share=WHOLE_SHARE,
-        shown=token_drift.shown,
-        token_text=token_drift.token_text,
-    )
-    about = Prose(("Open a row to read occurrences that left; the vertical line is the share of all tokens.",))
-    return (Folded("Every class and token, with occurrences that left", (about, page_blocks.Part(markup))),)

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from lesion.core.values import Summary
+from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
@@ -24,9 +25,17 @@ CHECKS = {"cosine": "cosine", "cka": "CKA"}
 """The measures that need no clusters, and what they are called in sentences."""
 BY_TOKEN = "by_token"
 MEASURES = ("nmi", "null", "null_high", BY_TOKEN, *CHECKS)
+SEEN = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 CLASS, TOKEN = "token class", "token"
 """What clusters are compared with besides those of the reference layer."""
 THREE = decimals(3)
+
+
+def token_text(token: str | None) -> str:
+    """A token with its white space made visible: `␣the`, `⏎`; a dash for a class of tokens."""
+    if token is None:
+        return wording.DASH
+    return visible(token.translate(SEEN))
 
 
 def block_text(layer: float | None) -> str:
@@ -236,14 +245,20 @@ class Leaving(Row):
         share: left / count, with Wilson's interval, which takes occurrences for independent.
     """
 
-    token: str | None = column()
+    token: str | None = column("Token", token_text)
     id: int | None = None
-    kind: str = column(key="class")
-    count: int = column()
-    left: int = column()
+    kind: str = column("Class", key="class")
+    count: int = column("Occurrences")
+    left: int = column("Left")
     home: int | None = None
-    share: Estimate = column(ends=("low", "high"))
+    share: Estimate = column("Share that left", WHOLE_SHARE, ends=("low", "high"))
     examples: tuple[Example, ...] = ()
+
+    @derived.column("One that left, in context", visible)
+    def context(self) -> str:
+        """The first occurrence that left: what stands before it, the token between quotes, what follows."""
+        first = next(iter(self.examples), None)
+        return "" if first is None else f"{first.before} “{token_text(first.token)}” {first.after}".strip()
 
 
 class Destination(Value):
@@ -272,11 +287,11 @@ class Flow(Value):
 class Went(Row):
     """How many tokens went from one cluster into another in the first run: a line of `flow.csv`."""
 
-    cluster: str = column()
-    into: str = column()
-    count: int = column()
-    share: float = column()
-    matched: bool = column()
+    cluster: str = column("Cluster")
+    into: str = column("Went into")
+    count: int = column("Tokens")
+    share: float = column("Share", WHOLE_SHARE)
+    matched: bool = column("Its own")
 
 
 class Tokens(Row):

@@ -17,11 +17,10 @@ from scipy.stats import binom
 from transformers import PreTrainedTokenizerBase
 
 from lesion.errors import LesionError, UsageError
-from lesion.plain import visible
 from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA
 from lesion.statistics.paired import holm, wilson
-from lesion.studies.drift.result import Destination, Example, Flow, Leaving, Tokens
+from lesion.studies.drift.result import SEEN, Destination, Example, Flow, Leaving, Tokens
 from lesion.tasks.primer import lexicon as primer
 
 DIGIT, OPERATOR, PUNCTUATION, SPACE, SPECIAL = "digit", "operator", "punctuation", "white space", "special"
@@ -143,7 +142,6 @@ BEFORE, AFTER = 12, 6  # tokens shown around an example
 LONGEST = 80  # characters of a text shown
 FEWEST = 5
 """A token with fewer occurrences is not tested, and not named: 1 of 1 says nothing."""
-SEEN = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,13 +350,3 @@ def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving
     corrected = holm([*p, *[1.0] * unlisted])
     order = sorted(range(len(p)), key=lambda place: (corrected[place], p[place], -(often[place].share.value or 0.0)))
     return [often[place] for place in order if corrected[place] <= ALPHA]
-
-
-def token_text(token: str) -> str:
-    """A token with its white space made visible: `␣the`, `⏎`."""
-    return shown(token.replace(" ", "␣"))
-
-
-def shown(text: str) -> str:
-    """A context in one line: line breaks and tabs as marks, and nothing in it that cannot be seen."""
-    return visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥"))
