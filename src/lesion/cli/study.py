@@ -127,7 +127,7 @@ def plan(
     from lesion.registry import load_study
     from lesion.report.table import Table, Wide
     from lesion.studies.ablation.analyses import plan as shown
-    from lesion.studies.ablation.plan.plan import FILE, prospects, read, refuse_not_evaluated, register
+    from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
     from lesion.studies.ablation.study import Study
 
     given = load_study(study)
