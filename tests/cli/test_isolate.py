@@ -15,16 +15,6 @@ def data(tmp_path_factory) -> tuple[Path, Path]:
     return questions(folder / "sums.jsonl", 12), write(folder / "foxes.jsonl", rows)
 
 
-@pytest.fixture(scope="module")
-def found(checkpoint, data, tmp_path_factory) -> Path:
-    """A folder in which `lesion isolate` has been."""
-    out = tmp_path_factory.mktemp("found") / "out"
-    from lesion.cli.main import code
-
-    assert code([str(a) for a in isolating(checkpoint, data, out)]) == 0
-    return out
-
-
 def isolating(checkpoint: Path, data: tuple[Path, Path], out: Path, *more: object) -> list[object]:
     skill, control = data
     told = ["--share", "0.1,0.2", "--samples", 4, "--repeats", 3]
@@ -45,7 +35,7 @@ def test_neither_skill_nor_control_nor_out_may_be_left_out(capsys, checkpoint, d
         assert (done.code, option in done.complaint) == (2, True)
 
 
-def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint, data, found, tmp_path):
+def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint, data, tmp_path):
     (tmp_path / "file").write_text("")
     done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "file"))
     assert (done.code, "--out" in done.complaint) == (1, True)
@@ -62,7 +52,7 @@ def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint,
 
 
 @pytest.mark.parametrize("ours", ["isolate", "evaluate"])
-def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, data, found, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, data, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 

@@ -24,14 +24,7 @@ def tuning(checkpoint: object, out: Path, *more: object, task: str = "sums") -> 
     return ["tune", checkpoint, "--task", task, *SMALL, "--out", out, *more]
 
 
-def test_a_folder_of_something_else_is_left_alone(capsys, checkpoint, tmp_path):
-    assert lesion(capsys, *tuning(checkpoint, tmp_path / "out", "--layers", "0")).code == 0
-    other = lesion(capsys, *tuning(checkpoint, tmp_path / "out", "--layers", "0", "--rows", 2))
-    refused(other, 1, "holds another tuning (rows: 4 there, 2 here)", "--out")
-    ablated = lesion(capsys, "ablate", checkpoint, "--task", "sums", "--items", 5, "--out", tmp_path / "layers")
-    assert ablated.code == 0, ablated.err
-    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 2, "belongs to `lesion ablate`", "--out")
-    # A trained model that lies where the tuned one would be written must never be replaced.
+def test_a_trained_model_that_lies_where_the_tuned_one_would_be_written_is_never_replaced(capsys, checkpoint, tmp_path):
     trained = save(tmp_path / "trained" / "model")
     refused(lesion(capsys, *tuning(checkpoint, trained.parent)), 2, "model is there already", "--out")
     assert load(trained).name
