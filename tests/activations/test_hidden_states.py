@@ -115,8 +115,6 @@ def test_the_files_go_and_the_model_is_as_it_was(tmp_path):
         assert len(list(states.folder.iterdir())) == 4
         assert states.folder.is_relative_to(tmp_path)
     assert list((tmp_path / "deep" / "down").iterdir()) == []
-    with pytest.raises(LesionError, match="closed"):
-        states.layer(0)
     states.close()
     assert hooks == [module._forward_hooks | module._forward_pre_hooks for module in lesioned.network.modules()]
 
@@ -183,8 +181,6 @@ def test_other_numbers_that_cannot_be_meant_are_errors(tmp_path, monkeypatch):
     lesioned, some = model("llama"), texts()
     with pytest.raises(UsageError, match="at least 1"):
         hidden_states(lesioned, some, batch_tokens=0)
-    with hidden_states(lesioned, some) as states, pytest.raises(UsageError, match="layers 0 to 3"):
-        states.layer(4)
     (tmp_path / "file").write_text("")
     with pytest.raises(LesionError, match="cannot be kept in"):
         hidden_states(lesioned, some, tmp_path / "file")

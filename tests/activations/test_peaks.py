@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lesion.activations.peaks import observe_peaks
+from lesion.activations.observation import observe_peaks
 from lesion.errors import LesionError
 from tiny import FAMILIES, model
 

@@ -132,4 +132,4 @@ def test_a_truncated_folder_answers_as_the_edit_in_memory_and_says_what_thin_fac
         assert words in done.out, done.out
     done = lesion(capsys, "apply", base, "--edit", path, "--factor", 0, "--out", tmp_path / "again")
     assert done.code == 2
-    assert "a truncation has no factor" in done.complaint
+    assert "is a truncation and has no factor" in done.complaint

@@ -97,24 +97,13 @@ def reference(
     wanted = {kinds} if isinstance(kinds, str) else set(kinds)
     if wanted & {"position", "resample"}:
         _refuse_unaligned(calibration)
-    return observed(
-        model,
-        calibration,
-        kinds=wanted,
-        units=units,
-        draws=draws,
-        vectors=vectors,
-        seed=seed,
-        batch_tokens=batch_tokens,
-        watcher=watcher,
-    )
+    return observed(model, calibration, wanted, units, draws, vectors, seed, batch_tokens, watcher)
 
 
 def observed(
     model: Model,
     calibration: Calibration,
-    *,
-    kinds: Set[Kind],
+    wanted: Set[Kind],
     units: ReplacedUnit | Sequence[ReplacedUnit] = PLACES,
     draws: int = 1,
     vectors: int = 512,
@@ -123,7 +112,6 @@ def observed(
     watcher: Watcher | None = None,
 ) -> Reference:
     """`reference` of texts that need not be aligned: `resample` of such texts is for the spread of a place alone."""
-    wanted = kinds
     for number, what in ((draws, "draws"), (vectors, "vectors")):
         if number < 1:
             raise UsageError(f"{number} {what} were asked for; ask for at least 1.")

@@ -74,7 +74,6 @@ class HiddenStates:
             self.prompt = self.position < np.asarray(list(prompt_tokens), dtype=np.int64)[self.text_of]
         self._directory = _room(folder, layers * self.tokens * width * 4)
         self.folder = Path(self._directory.name)
-        self._open = True
 
     def path(self, index: int) -> Path:
         """The file of a layer: float32 in the machine's byte order, token after token."""
@@ -89,15 +88,10 @@ class HiddenStates:
 
     def mapped(self, index: int) -> Float32[np.ndarray, "tokens width"]:
         """The states of one layer (0: what enters block 0) as a read-only map of its file."""
-        if not 0 <= index < self.layers:
-            raise UsageError(f"There is no layer {index}: these states have layers 0 to {self.layers - 1}.")
-        if not self._open:
-            raise LesionError("These hidden states were closed and their files removed; read layers before that.")
         return np.memmap(self.path(index), dtype=np.float32, mode="r", shape=(self.tokens, self.width))
 
     def close(self) -> None:
         """Remove the files. Closing twice is fine."""
-        self._open = False
         self._directory.cleanup()
 
     @contextmanager

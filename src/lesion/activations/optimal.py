@@ -107,7 +107,7 @@ def optimal_reference(
     if start is None:
         units: list[ReplacedUnit] = sorted({place_of(address)[1] for address in wanted})
         kinds: set[Kind] = {"mean", "resample"}
-        start = observed(model, calibration, kinds=kinds, units=units or PLACES, seed=seed, watcher=watcher)
+        start = observed(model, calibration, kinds, units or PLACES, seed=seed, watcher=watcher)
     vectors: dict[str, Tensor] = {}
     fits: dict[str, Fit] = {}
     for address, vector, fit in fitted(model, calibration, wanted, start, steps, seed, batch_tokens, watcher):

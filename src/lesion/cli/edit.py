@@ -60,8 +60,7 @@ def combine(
         raise UsageError(f"{out} exists; give --out another name, or --overwrite to replace it.")
     if model is not None:
         find(model, revision)
-    from lesion.edits.files.artefact import read_edit
-    from lesion.edits.files.combine import combined
+    from lesion.edits.files.artefact import combined, read_edit
 
     files = read_edit(first), read_edit(second)
     loaded = None

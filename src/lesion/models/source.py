@@ -81,8 +81,10 @@ def find(typed: str, revision: str | None = None) -> Source:
     path = named(typed, "model")
     if path.is_dir():  # also one with an @ in its name
         return _folder(typed, typed, revision)
-    if at and tag and revision and tag != revision:
-        raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
+    hub = _HUB_FILE.fullmatch(typed)
+    stated = tag if hub is None else hub[2]
+    if stated and revision and stated != revision:
+        raise UsageError(f"{typed} names the revision {stated}, but {revision} is asked for: give one of them.")
     if typed.startswith(BUNDLED):
         return _bundled(identifier, revision or tag or None)
     if is_gguf(path):
@@ -93,11 +95,8 @@ def find(typed: str, revision: str | None = None) -> Source:
         raise UsageError(
             f"{typed} is a file, and no GGUF file; a model is a folder. Give {path.parent} if the model lies there."
         )
-    if (hub := _HUB_FILE.fullmatch(typed)) is not None:
-        place, tag, file = hub.groups()
-        if tag and revision and tag != revision:
-            raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
-        return Source(place, False, revision or tag, file)
+    if hub is not None:
+        return Source(hub[1], False, revision or stated, hub[3])
     if path.suffix.lower() == SUFFIX:
         raise UsageError(f"There is no file {typed}. A GGUF file on the Hugging Face hub is OWNER/NAME:FILE.gguf.")
     if tag and named(identifier, "model").is_dir():

@@ -22,8 +22,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.training.blocks import chosen, training
-from lesion.training.in_place import require_trl, trained_in_place
+from lesion.training.blocks import chosen, require_trl, trained_in_place, training
 from lesion.training.schedule import optimizer_of
 
 FILE = "resume.safetensors"

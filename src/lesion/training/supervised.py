@@ -18,8 +18,8 @@ from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
+from lesion.training.blocks import enough_memory
 from lesion.training.examples import IGNORED, Example
-from lesion.training.in_place import enough_memory
 from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, schedule_of
 

@@ -29,8 +29,8 @@ from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.tasks.thinking import opening, parted
+from lesion.training.blocks import enough_memory
 from lesion.training.examples import end_token
-from lesion.training.in_place import enough_memory
 from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, schedule_of
 

@@ -9,7 +9,7 @@ import torch
 from oracle import Listener
 
 from commandline import write
-from lesion.activations.peaks import Peaks
+from lesion.activations.observation import Peaks
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError
 from lesion.report.table import Table

@@ -11,10 +11,10 @@ from pydantic import Field, StringConstraints
 
 from lesion.arguments import validated
 from lesion.edits.cuts import Cut, cuts
-from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
+from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts, with_factor
 from lesion.edits.selections.inputs import Inputs, Text
 from lesion.edits.selections.selection import LONGEST_LABEL, Count, Selection, Thresholds
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 from lesion.plain import short
@@ -117,13 +117,7 @@ class EditFile:
     @validated
     def with_factor(self, factor: float) -> EditFile:
         """The same selections under another factor."""
-        if truncated := of_spectra(self.edit):
-            raise UsageError(
-                f"{self.path} truncates {truncated[0].address}, and a truncation has no factor; leave --factor out."
-            )
-        scaled = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
-        edit = scaled[0] if len(scaled) == 1 else Compose(scaled)
-        return replace(self, edit=edit, biases=dict.fromkeys(self.biases, factor))
+        return replace(self, edit=with_factor(self.edit, factor), biases=dict.fromkeys(self.biases, factor))
 
     @validated
     def fit(self, model: Model, force: bool = False) -> Edit:

@@ -53,7 +53,6 @@ def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
     Killed in the middle, it stays behind as `.NAME.partial-PID`; the next run to the same place removes it and notes
     that.
     """
-    refuse_occupied(out)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

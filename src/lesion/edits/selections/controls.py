@@ -27,17 +27,36 @@ from lesion.errors import LesionError
 from lesion.reprs import short_repr
 
 
+@dataclass(frozen=True, eq=False)
+class Control(Selection):
+    """A selection that matches another one, drawn by a seed."""
+
+    like: Selection
+    seed: int = 0
+
+    @property
+    def parts(self) -> tuple[Selection, ...]:
+        """The matched selection."""
+        return (self.like,)
+
+    def made_of(self, parts: Sequence[Selection]) -> Control:
+        """The same for another selection."""
+        return replace(self, like=parts[0])
+
+    def touches(self, address: str) -> bool:
+        """Where the matched selection does."""
+        return self.like.touches(address)
+
+
 @validated
 @dataclass(frozen=True, eq=False)
-class Random(Selection):
+class Random(Control):
     """As many weights of every matrix as the selection `like` has, drawn at random: the control of that selection.
 
     The draw depends on the seed and the address alone, on no library's generator: with one seed a smaller selection's
     random control lies within a larger one's. Listed weights that were taken away from `like` are not drawn either.
     """
 
-    like: Selection
-    seed: int = 0
     kind: ClassVar[str] = "random"
     RECIPE: ClassVar[Mapping[str, str]] = {"random": "like", "seed": "seed"}
 
@@ -47,19 +66,6 @@ class Random(Selection):
     def label(self) -> str:
         """`random3-mathneuro-0.05`."""
         return f"random{self.seed}-{self.like.label}"[:LONGEST_LABEL]
-
-    @property
-    def parts(self) -> tuple[Selection, ...]:
-        """The matched selection."""
-        return (self.like,)
-
-    def made_of(self, parts: Sequence[Selection]) -> Random:
-        """The same for another selection."""
-        return replace(self, like=parts[0])
-
-    def touches(self, address: str) -> bool:
-        """Where the matched selection does."""
-        return self.like.touches(address)
 
     def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
         """The entries with the smallest of `drawing_keys`, as many as the matched selection has."""
@@ -97,7 +103,7 @@ BINS = 100
 
 @validated
 @dataclass(frozen=True, eq=False)
-class Matched(Selection):
+class Matched(Control):
     """Weights outside the selection `like`, of every matrix and bin of scores as many as it has.
 
     Where a bin has too few others, as where all of the largest are selected, what is missing comes from the next bins
@@ -109,8 +115,6 @@ class Matched(Selection):
         texts: what was observed on other texts; scores are |W| · a with the sum of their norms a. None: scores are |W|.
     """
 
-    like: Selection
-    seed: int = 0
     texts: tuple[Inputs, ...] = ()
     kind: ClassVar[str] = "matched"
     RECIPE: ClassVar[Mapping[str, str]] = {"matched": "like", "seed": "seed", "texts": "texts"}
@@ -123,22 +127,9 @@ class Matched(Selection):
         return f"{'importance' if self.texts else 'magnitude'}{self.seed}-{self.like.label}"[:LONGEST_LABEL]
 
     @property
-    def parts(self) -> tuple[Selection, ...]:
-        """The matched selection."""
-        return (self.like,)
-
-    @property
     def inputs(self) -> tuple[Inputs, ...]:
         """Those of the selection and of the texts."""
         return tuple({inputs.digest: inputs for inputs in (*self.like.inputs, *self.texts)}.values())
-
-    def made_of(self, parts: Sequence[Selection]) -> Matched:
-        """The same for another selection."""
-        return replace(self, like=parts[0])
-
-    def touches(self, address: str) -> bool:
-        """Where the matched selection does."""
-        return self.like.touches(address)
 
     def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
         """As many of every bin as the matched selection has, those with the smallest of `drawing_keys`."""

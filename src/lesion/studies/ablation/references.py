@@ -128,7 +128,7 @@ class _OfTask:
         if stored is None:
             kinds: set[Kind] = {"mean", "resample"}
             units: Sequence[ReplacedUnit] = ("head",) if source.endswith(OF_HEADS) else PLACES
-            stored = observed(self.model, self.texts, kinds=kinds, units=units, seed=self.seed, watcher=self.watcher)
+            stored = observed(self.model, self.texts, kinds, units, seed=self.seed, watcher=self.watcher)
             self._keep(source, stored)
         self.references[source] = stored
         return stored

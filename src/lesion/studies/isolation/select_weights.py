@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lesion.activations.calibration import Calibration
-from lesion.activations.peaks import Peaks, observe_peaks
+from lesion.activations.observation import Peaks, observe_peaks
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import save_edit
 from lesion.edits.selections.listed import Listed

@@ -45,7 +45,7 @@ from lesion.studies.tuning.training import (
 )
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
-from lesion.training.in_place import require_trl
+from lesion.training.blocks import require_trl
 
 MARK = "tuning.json"
 """Whose folder it is, from the first training on."""
