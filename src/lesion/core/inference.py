@@ -49,13 +49,7 @@ class PendingAnswer:
     """One answer to be computed: an item of a task under an edit, and its prompt.
 
     Attributes:
-        task: the task.
-        choice: how the study names it.
-        item: the question.
-        edit: what is changed in the model.
         style: the prompt style, resolved.
-        decoding: how an answer is generated.
-        prompt: token ids.
         continuations: token ids that are scored after the prompt; empty where an answer is generated. Of a contrast
             those of the right text and its rivals.
         tokens: of a contrast, the right token and what it is compared with; empty for all others.

@@ -28,21 +28,14 @@ class StoredAnswer:
         model: fingerprint of the model.
         model_name: the name as typed.
         edit: text form of the edit (`3×0`, `baseline`).
-        task: name of the task as typed.
-        item: id of the item within the task.
-        decoding: text form of the decoding.
         prompt_style: the prompt style that was used, resolved (never `auto`).
         text: what the model said; begun with the opening tag of thinking where the prompt ends in it.
-        tokens: number of generated tokens.
         finish: `stop`, `length`, `loop` or `nonfinite`.
-        correct: whether the judge found the answer right.
         parsed: the answer the judge read, or None when it could read none.
         scores: per choice, the summed log-probability in nats; of contrasts see `Answer`;
             empty for generated answers.
         ranks: for contrasts, the ranks of the same tokens, from 1; empty for all others.
         group: the item's label to break the accuracy down by, or "".
-        question: the item's question.
-        gold: the item's right answer.
         engine: what answered, in words (`Response.engine`).
         prompt: digest of the token ids that the model was sent (`core.inference.prompt_digest`).
     """

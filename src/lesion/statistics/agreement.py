@@ -43,7 +43,6 @@ class Profile:
     """Drops per layer of one model on one task, with their bootstrap and split halves.
 
     Attributes:
-        layers: indices of the layers.
         baseline: accuracy of the unedited model, 0…1.
         drops: baseline minus edited accuracy.
         drawn, drawn_baseline: the same under resampled items.

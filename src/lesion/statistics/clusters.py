@@ -30,9 +30,6 @@ class Clustered:
     """An interval over clusters beside one over items.
 
     Attributes:
-        clusters: how many.
-        freedom: degrees of freedom of Student's quantile.
-        low, high: the ends of the interval.
         design: the design effect (Kish 1965): the variance over clusters ÷ that over items; 2: half as many items of
             their own would say as much.
         widening: how many times as wide the interval is as that over items.

@@ -16,11 +16,9 @@ class HalfDose:
     """A half dose with its interval; a None is a factor below the lowest evaluated: there, half is not reached.
 
     Attributes:
-        value: of all items.
         low, high: percentiles over draws of items (Efron and Tibshirani 1993, chapter 13). With `low` None the interval
             has no lower end, with both None it says only that the half dose is below the factors evaluated.
         reached: the share of draws that reach it.
-        lowest: the lowest factor evaluated.
     """
 
     value: float | None

@@ -39,9 +39,6 @@ class Given:
     """A task made of items and a judge that lie in memory; `metadata["judge"]` of every item says which judge.
 
     Attributes:
-        name: `python:NAME`.
-        items: in their order.
-        rule: the judge.
         gold_classes: of the tokens of right answers, where the task names any.
     """
 

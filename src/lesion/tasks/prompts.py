@@ -23,7 +23,6 @@ class Speaker(Protocol):
 
     Attributes:
         name: as typed, a hub id, a folder, `bundled:NAME`.
-        tokenizer: the Hugging Face tokenizer.
         context: the most positions that the model can attend over.
     """
 

@@ -52,7 +52,6 @@ class Member:
     Attributes:
         equation: what an equation states before its `=`, with `{0}`, `{1}` and `{which}`.
         question: what a question asks, with the same.
-        right: the answer.
         possible: whether two numbers (or one) make a problem.
         group: by what its accuracy is broken down.
         longest: digits of the longest answer to problems of so many digits.

@@ -23,10 +23,8 @@ class Generated:
     """A task made of a function that generates its items, and of a judge.
 
     Args:
-        name: as typed.
         max_new_tokens: see `Task`, as `kind`, `stop` and `style`.
         items: what is asked, or with True what a model is observed on.
-        verdict: the judge.
         guessing: the accuracy of guessing where nothing is chosen, in 0…1.
         corrupt: the corrupted items of an item (`lesion.tasks.counterparts`).
         align: the items that are aligned with an item (`lesion.tasks.counterparts`).

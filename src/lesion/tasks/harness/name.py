@@ -20,7 +20,6 @@ class HarnessName:
     """The name of a task and how it differs from what the harness has by default.
 
     Attributes:
-        task: name of a task, a group or a tag.
         metric: what decides whether an answer is right; None: the first that can.
         filter: what reads the answer; None: the first of the task.
         shots: how many solved questions stand before each; None: as many as the task has by default.

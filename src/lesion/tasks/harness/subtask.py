@@ -36,11 +36,8 @@ class Subtask:
     """A task of the harness as it is asked here.
 
     Attributes:
-        name: as typed.
         title: what the harness calls the task.
-        task: the harness's object.
         metric: what says right or wrong; "" for running text.
-        rule: the filter that reads an answer.
     """
 
     name: HarnessName

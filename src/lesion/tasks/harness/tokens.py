@@ -33,9 +33,7 @@ class HarnessTokens:
     """What the harness makes of texts for one model.
 
     Args:
-        tokenizer: of the model, a Hugging Face one.
         context: the most tokens that a prompt and its answer may have together.
-        name: of the model, for errors.
         add_bos: whether texts begin with the tokenizer's special tokens; None: as the tokenizer has it.
     """
 

@@ -35,7 +35,6 @@ class Terms(ABC):
     Every method takes the tokens that it reads, or raises `Unreadable`.
 
     Args:
-        read: the tokens.
         prose: whether words may stand around the value.
     """
 
