@@ -24,7 +24,7 @@ class LesionError(Exception):
     """
 
     def __str__(self) -> str:
-        return "\n  ".join(_LONG.sub(_ends, plain(str(line))) for line in self.args)
+        return "\n  ".join(shortened(plain(str(line))) for line in self.args)
 
 
 class UsageError(LesionError):
@@ -37,5 +37,6 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
     return f" (nearest: {', '.join(close)})" if close else ""
 
 
-def _ends(match: re.Match[str]) -> str:
-    return f"{match[0][:100]}…{match[0][-60:]}"
+def shortened(text: str) -> str:
+    """A message whose very long words, which somebody typed, are shown by their ends."""
+    return _LONG.sub(lambda word: f"{word[0][:100]}…{word[0][-60:]}", text)

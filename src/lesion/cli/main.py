@@ -200,6 +200,7 @@ def _interrupted(error: BaseException | None, debug: bool) -> int:
 def _wrong_option(error: Exception) -> int:
     """Say what is wrong with the options, and where the right ones are listed."""
     from lesion.cli.terminal import say
+    from lesion.errors import shortened
 
     text = " ".join(error.format_message().split()).replace("Value error, ", "")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
@@ -208,28 +209,20 @@ def _wrong_option(error: Exception) -> int:
     else:
         command = context.command_path if context else "lesion"
         end = "" if text.endswith("?") else "."
-        say(f"lesion: {_shortened(text.rstrip('.'))}{end} See `{command} --help`.", error=True)
+        say(f"lesion: {shortened(text.rstrip('.'))}{end} See `{command} --help`.", error=True)
     return 2
 
 
 def _fail(lines: Sequence[object], error: BaseException | None, exit_code: int, debug: bool) -> int:
     """Say the paragraph, or its first line and those below it, which stand indented."""
     from lesion.cli.terminal import say
+    from lesion.errors import shortened
 
     if debug and error is not None:
         import traceback
 
         traceback.print_exception(error)
     for number, line in enumerate(lines):
-        text = _shortened(str(line))
+        text = shortened(str(line))
         say(f"  {text}" if number else f"lesion: {text}", error=True)
     return exit_code
-
-
-def _shortened(text: str) -> str:
-    """A message whose very long words, which somebody typed, are cut."""
-    import re
-
-    from lesion.plain import short
-
-    return re.sub(r"\S{500,}", lambda word: short(word[0]), text)
