@@ -13,11 +13,12 @@ The best g depends on what is true: near 1 where few pairs differ, small where m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
+
+from lesion.statistics.paired import last
 
 # Shares of the capital that are staked, as many of them below s as s² says: the density 2s. Small ones would only pay
 # after more items than studies have; with all at the top, a few pairs that differ would ruin the gambler.
@@ -89,17 +90,9 @@ def lower_limit(differences: Int[np.ndarray, " items"], error: float, population
     bar = -math.log(error)
     if population is None:
         steps = 2**_STEPS
-        return _last(lambda step: float(np.max(log_capital(differences, step / steps))) >= bar, -steps, steps) / steps
+        return last(lambda step: float(np.max(log_capital(differences, step / steps))) >= bar, -steps, steps) / steps
 
     def refuted(total: int) -> bool:
         return float(np.max(log_capital_of_population(differences, total, population))) >= bar
 
-    return (_last(refuted, -population - 1, population) + 1) / population
-
-
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The last whole number for which `holds` is true; it is for `low` and is not for `high`."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return (last(refuted, -population - 1, population) + 1) / population

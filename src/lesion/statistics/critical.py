@@ -31,7 +31,7 @@ from scipy.stats import beta, binom
 
 from lesion.errors import LesionError
 from lesion.statistics.down_to_chance import p_down_to_chance
-from lesion.statistics.paired import ALPHA, holm
+from lesion.statistics.paired import ALPHA, holm, last
 
 SHARE = 0.5
 """The share of the baseline's accuracy above chance that a critical place takes."""
@@ -210,12 +210,11 @@ def fewest_right(tests: int, items: int = 0, chance: float = 0.0) -> int:
     more than these where even all would not do.
     """
     if chance > 0:
-        low, high = math.floor(items * chance), items + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            reached = p_critical(left_to_guessing(middle, items, chance), chance=chance) * tests <= ALPHA
-            low, high = (low, middle) if reached else (middle, high)
-        return high
+
+        def too_few(right: int) -> bool:
+            return p_critical(left_to_guessing(right, items, chance), chance=chance) * tests > ALPHA
+
+        return last(too_few, math.floor(items * chance), items + 1) + 1
     right = 1
     while p_critical(Pairs(right, 0, 0)) * tests > ALPHA:
         right += 1
@@ -242,11 +241,7 @@ def smallest_loss(right: int, tests: int, items: int = 0, chance: float = 0.0) -
         )
 
     def most_retained_with(won: int) -> int:
-        most, above = 0, right
-        while above - most > 1:
-            middle = (most + above) // 2
-            most, above = (middle, above) if passes(middle, won) else (most, middle)
-        return most
+        return last(lambda retained: passes(retained, won), 0, right)
 
     if chance > 0:
         low, high = SHARE, 1.0

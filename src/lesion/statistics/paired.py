@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,6 +145,14 @@ def sign_flips(values: Float[np.ndarray, "items tests"], seed: int) -> Float[np.
         signs = generator.integers(2, size=(1000, len(values))) * 2.0 - 1.0
         hits += (np.abs(signs @ values) >= least).sum(axis=0)
     return np.asarray(hits / (FLIPS + 1))
+
+
+def last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The last whole number for which `holds` is true; it is for `low` and is not for `high`."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def holm(p: Iterable[float]) -> list[float]:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import beta, binom
 
 from lesion.statistics.critical import POWER, Pairs, p_critical, smallest_loss
-from lesion.statistics.paired import ALPHA
+from lesion.statistics.paired import ALPHA, last
 from lesion.statistics.spared import p_spared
 
 Expected = Literal["critical", "spared"]
@@ -44,11 +44,7 @@ def bound(expect: Expected, right: int, tests: int, items: int = 0, chance: floa
 
     if right < 1 or not passes(0):
         return -1
-    most, above = 0, right
-    while above - most > 1:
-        middle = (most + above) // 2
-        most, above = (middle, above) if passes(middle) else (most, middle)
-    return most
+    return last(passes, 0, right)
 
 
 def power(expect: Expected, items: int, baseline: float, loss: float, tests: int) -> float:
@@ -99,10 +95,7 @@ def items_needed(expect: Expected, baseline: float, loss: float, tests: int) -> 
         right *= 2
         if right > 1024:  # losses near the rule's own share
             return None
-    below = right // 2
-    while right - below > 1:
-        middle = (below + right) // 2
-        below, right = (below, middle) if enough(middle) else (middle, right)
+    right = last(lambda fewer: not enough(fewer), right // 2, right) + 1
     items = math.ceil(right / baseline)
     while items <= MOST and power(expect, items, baseline, loss, tests) < POWER:
         items = max(items + 1, math.ceil(items * 1.02))
