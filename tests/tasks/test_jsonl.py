@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import find
-from lesion.tasks.jsonl import JsonLines, parse
+from lesion.tasks.jsonl import JsonLines, gathered
+from lesion.tasks.question_files import json_rows
 from lesion.tasks.task import Answer, Task
 
 GOOD = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
+
+
+def parse(text, file):
+    return gathered(json_rows(text, file))[0]
 
 
 def test_a_file_of_questions_is_a_task(tmp_path):
@@ -75,7 +80,7 @@ def test_what_is_written_is_read(written, ascii_only):
 @given(st.text(max_size=80))
 def test_any_text_is_a_task_or_a_usage_error(text):
     with contextlib.suppress(UsageError):
-        assert parse(text, "f")
+        assert all(item.question and item.gold for item in parse(text, "f"))
 
 
 def contrast(**changes):
@@ -101,7 +106,6 @@ def choose(**changes):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "f is empty"),
         (GOOD + "\n{'id': 1}", "f, line 2: this is not JSON"),
         (GOOD + "\n[1, 2]", "f, line 2: this is not a JSON object"),
         ('{"id": "1", "answer": "4"}', "f, line 1: the field 'prompt' is missing"),
@@ -146,6 +150,9 @@ def test_a_file_that_is_absent_or_not_text_is_told(tmp_path):
         JsonLines.read(tmp_path / "absent.jsonl")
     with pytest.raises(UsageError, match="is a folder"):
         JsonLines.read(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(UsageError, match=r"empty\.jsonl is empty; write one object a line"):
+        JsonLines.read(tmp_path / "empty.jsonl")
     (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b"\n\xe9")
     with pytest.raises(UsageError, match="line 2: this is not UTF-8"):
         JsonLines.read(tmp_path / "latin.jsonl")

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float64, Int, Shaped
 
-NORMALISATIONS = ("arithmetic", "geometric", "min", "max")
-
 # Numbers of a float64 piece of a product: what is held beside the vectors themselves.
 _PIECE = 1 << 21
 
@@ -21,7 +19,7 @@ def normalised_mutual_information(
 ) -> float:
     """Mutual information of two labellings over a mean of their entropies: 1 where they are the same, 0 if unrelated.
 
-    I(a; b) / mean(H(a), H(b)) (Vinh et al. 2010, table 2), with one of `NORMALISATIONS` as mean; float64. As in
+    I(a; b) / mean(H(a), H(b)) (Vinh et al. 2010, table 2), with the mean that is named (`_mean_of`); float64. As in
     scikit-learn, two labellings with one class each are the same (1), and one class against several is 0. Unrelated
     labellings of few tokens do not reach 0 (`shuffled`).
     """

@@ -39,11 +39,6 @@ class Clustering:
     iterations: int
 
 
-def distinct(points: Float[Tensor, "tokens width"]) -> int:
-    """How many different points there are."""
-    return len(np.unique(_digests(points)))
-
-
 def kmeans(
     points: Float[Tensor, "tokens width"],
     clusters: int,

@@ -17,7 +17,7 @@ from lesion.tasks import contrast
 from lesion.tasks.counterparts import others_of_group
 from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
-from lesion.tasks.question_files import EXAMPLE, LISTS, json_rows, read_rows
+from lesion.tasks.question_files import EXAMPLE, LISTS, read_rows
 from lesion.tasks.source import SourceRow, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
@@ -92,14 +92,6 @@ class JsonLines:
             return judge.math(answer.text, item.gold, item.aliases, complete=answer.finish == "stop")
         rule = judge.contains if item.metadata["judge"] == "contains" else judge.exact
         return rule(answer.text, item.gold, item.aliases)
-
-
-def parse(text: str, file: str) -> list[Item]:
-    """The items in the text of a JSON Lines file, whose name stands in errors."""
-    items, _ = gathered(json_rows(text, file))
-    if not items:
-        raise UsageError(f"{file} is empty; write one object a line: {EXAMPLE}.")
-    return items
 
 
 def gathered(rows: Iterable[tuple[int, SourceRow]], judged: str = "") -> tuple[list[Item], Kind]:
