@@ -5,7 +5,7 @@ import re
 import pytest
 
 import lesion
-from lesion.activations.alignment import frames
+from lesion.activations.calibration import frames
 from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.tasks.catalogue import draw, find

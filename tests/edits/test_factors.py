@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lesion.edits.edit import BASELINE, SCALES, Compose, ScaleAttention, ScaleBlock, ScaleMlp, parts
-from lesion.edits.factors import factors, scale_contribution, scale_output
 from lesion.edits.place import UNITS
+from lesion.edits.table import factors, scale_contribution, scale_output
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy, Block, Branch
 

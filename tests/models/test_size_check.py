@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerBase
 import tiny
 from commandline import save
 from lesion.errors import LesionError
-from lesion.models.load import load
-from lesion.models.size_check import refuse_foreign_tokenizer
+from lesion.models.load import load, refuse_foreign_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_gold
 from lesion.tasks.prompts import encode
 from lesion.tasks.wrapped import Gold
-from lesion.training.examples import end_token, example, examples
+from lesion.training.supervised import end_token, example, examples
 from tiny import model
 
 

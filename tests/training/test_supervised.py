@@ -12,8 +12,7 @@ from torch import nn
 
 from lesion.errors import LesionError, UsageError
 from lesion.progress import Silent
-from lesion.training.examples import Example
-from lesion.training.supervised import Tuning, batch, supervise
+from lesion.training.supervised import Example, Tuning, batch, supervise
 from tiny import model
 
 RECIPE = Tuning(steps=6, rows=4, learning_rate=1e-2)

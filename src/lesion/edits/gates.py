@@ -15,13 +15,12 @@ from torch.utils.hooks import RemovableHandle
 
 from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, EditLike
-from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.files.artefact import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
-from lesion.edits.table import Table, maskable, scalable, tabulate
+from lesion.edits.table import Table, maskable, scalable, scale_contribution, scale_output, tabulate
 from lesion.edits.unit_rows import UnitRows, unit_rows
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD

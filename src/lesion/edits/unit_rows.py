@@ -10,11 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from lesion.edits.factors import scale_output, scale_slices
 from lesion.edits.lowrank import output_part
 from lesion.edits.replace import Replace
 from lesion.edits.replacing import Replacing, Vectors
-from lesion.edits.table import UnitFactors
+from lesion.edits.table import UnitFactors, scale_output, scale_slices
 from lesion.errors import LesionError
 from lesion.models.probe import routing
 from lesion.models.units import Experts, OutputPart, Site, Slices

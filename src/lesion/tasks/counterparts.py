@@ -6,7 +6,7 @@ and Nanda (2024, section 2) recommend over noise.
 
 What a place adds at a position can stand in for what it adds there in another prompt only where both positions hold the
 same kind of word. So a task says itself which questions are aligned with an item, word for word of the same role, after
-the same shots; whether their words are as many tokens is looked at with a tokenizer (`lesion.activations.alignment`).
+the same shots; whether their words are as many tokens is looked at with a tokenizer (`lesion.activations.calibration`).
 """
 
 from __future__ import annotations

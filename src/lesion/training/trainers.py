@@ -30,9 +30,9 @@ from trl import GRPOTrainer, SFTTrainer
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.training.examples import IGNORED
 from lesion.training.resume import Progress
 from lesion.training.schedule import seed_all
+from lesion.training.supervised import IGNORED
 
 CLIP = 1.0  # the largest norm of a gradient
 SECONDS = 120.0  # after which a state is written at the end of a step, however few steps there were

@@ -30,9 +30,9 @@ from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.tasks.thinking import opening, parted
 from lesion.training.blocks import enough_memory
-from lesion.training.examples import end_token
 from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, schedule_of
+from lesion.training.supervised import end_token
 
 EVERY = 10  # steps between two states
 WARMUP = 0.05  # share of the steps over which the learning rate rises; then it stays

@@ -27,9 +27,8 @@ from lesion.statistics.paired import paired_drop, wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.task import Item
-from lesion.training.examples import example
 from lesion.training.resume import Point, digest
-from lesion.training.supervised import supervise
+from lesion.training.supervised import example, supervise
 from lesion.training.verifiable import reinforce
 from lesion_labs.lineage import base as bases
 from lesion_labs.lineage.base import GROUP

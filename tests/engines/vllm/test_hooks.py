@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lesion.edits.place import UNITS
-from lesion.engines.vllm.hooks import TokenGates
-from lesion.engines.vllm.structure import Layer, layers_of
+from lesion.engines.vllm.hooks import Layer, TokenGates, layers_of
 from lesion.errors import LesionError
 
 WIDTH, LAYERS = 6, 3

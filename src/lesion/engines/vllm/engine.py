@@ -19,8 +19,7 @@ from lesion.edits.edit import (
     of_spectra,
     of_weights,
 )
-from lesion.edits.factors import factors
-from lesion.edits.table import Written
+from lesion.edits.table import Written, factors
 from lesion.edits.units import of_units
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
@@ -31,8 +30,7 @@ from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.trials import trials_of_places, trials_of_weights
-from lesion.engines.vllm.weights import edited_on, place_of, touched
+from lesion.engines.vllm.weights import edited_on, place_of, touched, trials_of_places, trials_of_weights
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model

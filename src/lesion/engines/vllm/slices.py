@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from lesion.engines.vllm.structure import Layer
+from lesion.engines.vllm.hooks import Layer
 from lesion.errors import LesionError
 
 HEAD = -1

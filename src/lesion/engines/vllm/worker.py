@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from lesion.engines.answers import looked_up
-from lesion.engines.vllm.hooks import TokenGates
+from lesion.engines.vllm.hooks import TokenGates, layers_of
 from lesion.engines.vllm.slices import Slices
-from lesion.engines.vllm.structure import layers_of
 from lesion.engines.vllm.wishes import Draw, Wish, draw
 from lesion.errors import LesionError
 

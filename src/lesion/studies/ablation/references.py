@@ -1,8 +1,8 @@
 """The references of a layer study: what replaces a place's contribution under each task, kept in the study's folder.
 
 `mean` and `optimal` have one reference a task. `position` and `resample` have one for every frame of its items
-(`lesion.activations.alignment`): texts behind the same solved problems, aligned with the items token by token. Answers
-are stored under one edit all the same, named by the digest of all frames together.
+(`lesion.activations.calibration`): texts behind the same solved problems, aligned with the items token by token.
+Answers are stored under one edit all the same, named by the digest of all frames together.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from lesion.activations.alignment import Frame, frames
-from lesion.activations.calibration import Calibration, calibration
+from lesion.activations.calibration import Calibration, Frame, calibration, frames
 from lesion.activations.contributions import FEWEST_TEXTS as FEWEST_ALIGNED
 from lesion.activations.contributions import PLACES, Kind, observed, reference, sampled
 from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted

@@ -31,9 +31,8 @@ from lesion.tasks.catalogue import draw, find
 from lesion.tasks.item_clusters import value
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Item, Task
-from lesion.training.examples import Example, examples
 from lesion.training.resume import Point
-from lesion.training.supervised import Tuning, supervise
+from lesion.training.supervised import Example, Tuning, examples, supervise
 from lesion.training.verifiable import Reinforcement, reinforce
 
 TRAINABLE = (
