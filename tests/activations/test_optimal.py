@@ -81,8 +81,8 @@ def by_hand(subject: Model, family: str, texts: Calibration, start: Reference, s
     return min(losses)
 
 
-@pytest.mark.parametrize(("family", "written"), [("llama", "1.mlp.down"), ("gpt2", "1.mlp.out")])
-def test_it_hurts_less_than_the_mean_and_no_more_than_what_a_plain_hook_finds(family, written):
+def test_it_hurts_less_than_the_mean_and_no_more_than_what_a_plain_hook_finds():
+    family, written = "llama", "1.mlp.down"  # of GPT-2 the head below is fitted
     subject, texts = model(family), calibrated((ENDING, 11), count=COUNT)
     with torch.no_grad():
         subject.anatomy.matrix(written).tensor.mul_(5)  # so that the constant matters

@@ -19,16 +19,16 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
     names = [f"ioi:{data}/ioi/ioi.json", f"facts:{data}/counterfact/known_1000.json"]
     tasks = [part for name in names for part in ("--task", name)]
     out = tmp_path / "out"
-    done = lesion(capsys, "ablate", checkpoint, *tasks, "--items", 30, "--layers", "3,4", "--seed", 1, "--out", out)
+    done = lesion(capsys, "ablate", checkpoint, *tasks, "--items", 16, "--layers", "3,4", "--seed", 1, "--out", out)
     assert done.code == 0, done.err
-    assert "evaluated 180 of 180 answers" in done.out
+    assert "evaluated 96 of 96 answers" in done.out
     assert (out / "report.html").is_file()
     (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
     model = load(str(checkpoint), dtype="float32")
     accuracies = []
     for name, found in zip(names, of_model["tasks"], strict=True):
         assert found["task"] == name
-        questions = [contrasted(model.tokenizer, item.question, [item.gold]) for item in draw(find(name), 30, 1)]
+        questions = [contrasted(model.tokenizer, item.question, [item.gold]) for item in draw(find(name), 16, 1)]
         for edit, cell in zip(
             (BASELINE, ScaleBlock(3), ScaleBlock(4)), (found["baseline"], *found["cells"]), strict=True
         ):

@@ -51,7 +51,7 @@ def test_the_bundled_models_card_tells_its_data_seed_time_curve_and_accuracies()
 def test_the_bundled_model_goes_through_a_study_of_all_primer_tasks(capsys, tmp_path):
     out = tmp_path / "out"
     tasks = [part for name in NAMES for part in ("--task", f"primer:{name}")]
-    done = lesion(capsys, "ablate", "bundled:llama-base", *tasks, "--items", 4, "--out", out)
+    done = lesion(capsys, "ablate", "bundled:llama-base", *tasks, "--items", 2, "--out", out)
     assert done.code == 0
     blocks = len(base().anatomy.blocks)
     summary = json.loads((out / "summary.json").read_text())
@@ -66,11 +66,11 @@ def test_a_story_model_goes_through_gsm8k_and_its_score_is_honest(capsys, tmp_pa
     """260 thousand parameters that know stories: near 0, cut off, and nothing to read in what they say."""
     out = tmp_path / "out"
     place, task = shared / "models" / "stories260K", f"gsm8k:{shared / 'data' / 'gsm8k' / 'test.jsonl'}"
-    done = lesion(capsys, "ablate", place, "--task", task, "--items", 20, "--max-new-tokens", 32, "--out", out)
+    done = lesion(capsys, "ablate", place, "--task", task, "--items", 10, "--max-new-tokens", 32, "--out", out)
     assert done.code == 0
-    assert "evaluated 120 of 120 answers" in done.out
+    assert "evaluated 60 of 60 answers" in done.out
     (of_task,) = json.loads((out / "summary.json").read_text())["models"][0]["tasks"]
-    assert (of_task["items"], [entry["layer"] for entry in of_task["cells"]]) == (20, [0, 1, 2, 3, 4])
+    assert (of_task["items"], [entry["layer"] for entry in of_task["cells"]]) == (10, [0, 1, 2, 3, 4])
     assert of_task["baseline"]["accuracy"]["value"] < 0.2
     assert of_task["baseline"]["truncated"] > 0.5
     shown = lesion(capsys, "show", place)
