@@ -137,9 +137,6 @@ def in_short(block: Block, names: Names) -> Block:
         case Folded():
             blocks = tuple(in_short(each, names) for each in block.blocks)
             return replace(block, label=names(block.label), blocks=blocks)
-        case Choice():
-            options = tuple((names(name), in_short(option, names)) for name, option in block.options)
-            return replace(block, options=options)
     return block
 
 
@@ -184,16 +181,7 @@ class Folded:
     kind: str = field(default="folded", init=False)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Named blocks of which the reader sees one at a time; all of them where no script runs."""
-
-    label: str
-    options: tuple[tuple[str, Block], ...]
-    kind: str = field(default="choice", init=False)
-
-
-Block = Claims | Prose | Figure | Table | Facts | Link | Folded | Choice
+Block = Claims | Prose | Figure | Table | Facts | Link | Folded
 PARTS = ("evidence", "charts", "tables", "method")
 """The parts of every page, in this order; the answers stand before the method."""
 
@@ -295,5 +283,3 @@ def flat(blocks: Sequence[Block]) -> Iterator[Block]:
         yield block
         if isinstance(block, Folded):
             yield from flat(block.blocks)
-        if isinstance(block, Choice):
-            yield from flat([option for _, option in block.options])

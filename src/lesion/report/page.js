@@ -70,16 +70,6 @@ for (const box of document.querySelectorAll(".only-marked")) {
   });
 }
 
-// A chooser shows one of several figures.
-for (const chooser of document.querySelectorAll("select[data-shows]")) {
-  const show = () => {
-    for (const figure of document.querySelectorAll("[data-choice]"))
-      if (figure.dataset.group === chooser.dataset.shows) figure.hidden = figure.dataset.choice !== chooser.value;
-  };
-  chooser.addEventListener("change", show);
-  show();
-}
-
 // The contents name the section that is read.
 const contents = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
 const reading = new IntersectionObserver((entries) => {

@@ -3,7 +3,6 @@
 import pytest
 from made_tuning import GAINS, made
 
-from lesion.core import cost
 from lesion.studies.tuning import report
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import TuningSummary, Verdict
@@ -123,10 +122,3 @@ def test_a_single_seed_and_a_rate_at_the_end_of_three_are_checks(tmp_path):
     assert "Best at the largest learning rate" in checked(rates=(1e-4, 1e-3, 1e-2))
     assert "Best at the" not in checked()
     assert "One seed" in checked(seeds=1)
-
-
-def test_seconds_of_training_stand_on_the_page_from_the_cost_alone(tmp_path):
-    summary = made()
-    assert dict(TuningResult(tmp_path, summary).facts)["seconds of training"] == ""
-    cost.note(tmp_path, "training", {"critical": 12.04})
-    assert dict(TuningResult(tmp_path, summary).facts)["seconds of training"] == "critical blocks 12.0"

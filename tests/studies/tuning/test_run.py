@@ -11,7 +11,6 @@ import torch
 from made import STOPPING, bare
 from tuning import Deadly, files, study, teach
 
-from lesion.core import cost
 from lesion.core.layers import canonical_layers
 from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
@@ -136,7 +135,6 @@ def test_an_interrupted_study_goes_on_and_ends_with_the_same_summary(after, whol
     assert TuningResult.recall(tmp_path).summary == rest.summary
     assert files(tmp_path) == files(whole[1])
     assert (tmp_path / "summary.json").read_bytes() == (whole[1] / "summary.json").read_bytes()
-    assert set(cost.read(tmp_path)["training"]) == set(what.arms)
 
 
 def test_a_single_tuning_whose_model_was_removed_makes_the_same_again(llama, tmp_path):

@@ -369,10 +369,6 @@ class DriftOfModel(OfModel):
         """The curve that is drawn."""
         return next(curve for curve in self.curves if curve.clusters == self.clusters)
 
-    def under(self, clusters: int) -> Curve | None:
-        """The curve under a number of clusters."""
-        return next((curve for curve in self.curves if curve.clusters == clusters), None)
-
     @property
     def critical_blocks(self) -> list[int]:
         """Critical for the task of this study, or where that was not asked, for any; in order."""

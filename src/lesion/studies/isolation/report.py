@@ -17,7 +17,6 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
-from lesion.report.blocks import Choice as Chooser
 from lesion.report.checks import FEW, flags, untried
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
@@ -288,7 +287,7 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
     skill = isolation.study.skill
     matrices = [(each, matrix) for each in isolation.selections for matrix in each.matrices]
     maps = list(_maps(isolation))
-    blocks: list[Block] = [Chooser("Selection", tuple(maps))] if maps else []
+    blocks: list[Block] = [*maps[:1], *[Folded("The other selections", tuple(maps[1:]))] * (len(maps) > 1)]
     for table in (
         Rows("", isolation.selections, (Selected,), "Selections"),
         Rows("", isolation.texts, (CalibrationTexts,), "Calibration texts"),
@@ -344,8 +343,8 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
         )  # fmt: skip
 
 
-def _maps(isolation: Isolation) -> Iterator[tuple[str, Block]]:
-    """Where each of the first selections lies, by its name; first repeats and those from the most texts first."""
+def _maps(isolation: Isolation) -> Iterator[Block]:
+    """Where each of the first selections lies; first repeats and those from the most texts first."""
     order = sorted(
         range(len(isolation.selections)),
         key=lambda place: (isolation.selections[place].repeat, -isolation.selections[place].samples, place),
@@ -355,7 +354,7 @@ def _maps(isolation: Isolation) -> Iterator[tuple[str, Block]]:
         caption = f"{name}: share selected, in %, per block and kind of matrix; the colour is full at the largest."
         mark = Map("share", "block", "matrix", hue="share", shown="written", caption=caption, wide=True)
         if figure := mark.figure(selection.by_kind, f"distribution-{place + 1}"):
-            yield name, figure
+            yield figure
 
 
 def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[str, str], Check]) -> Iterator[Check]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from lesion.core import cost
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import checks, wording
 from lesion.report.blocks import Check, entries
@@ -183,15 +182,11 @@ class TuningResult(StudyResult[TuningSummary]):
     @override
     def facts(self) -> list[tuple[str, str]]:
         summary, study = self.summary, self.summary.study
-        seconds = {arm: f"{float(took):,.1f}" for arm, took in cost.read(self.folder).get("training", {}).items()}
         own = {
             "fingerprint": f"{summary.model.fingerprint} ({summary.model.parameters:,} parameters)",
             "training items": f"{summary.examples:,}",
             "held-out items": f"{summary.held_out:,}",
             "optimiser": OPTIMISERS[summary.measure],
-            "seconds of training": ", ".join(
-                f"{arm.label} {seconds[arm.name]}" for arm in summary.arms if arm.name in seconds
-            ),
         }
         shown = study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
         return [*entries(shown), *own.items()]

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from lesion.atomic import keep
-from lesion.core import cost
 from lesion.core.differences import refuse_another
 from lesion.core.layers import canonical_layers
 from lesion.core.run import Evaluation, Pending, Run
@@ -136,14 +135,6 @@ class _Work:
             training.items,
             self._answers,
             self.notes,
-        )
-        cost.note(
-            self.folder,
-            "training",
-            {
-                name: float(np.mean([done[cells[name, rates[name][0], seed]].seconds for seed in study.seeds]))
-                for name in study.arms
-            },
         )
         summary.write(self.folder)
         if study.writes_model:

@@ -293,13 +293,11 @@ class Trained(Value):
 
     Attributes:
         digest: of the cell; fingerprint: of its weights.
-        seconds: how long it took.
         curve: what was measured on the way, as `supervise` and `reinforce` give it.
     """
 
     digest: str
     fingerprint: str
-    seconds: float
     curve: tuple[dict[str, Number], ...]
 
     @property
@@ -347,7 +345,6 @@ def tuned(
         finished = Trained(
             digest=cell.digest,
             fingerprint=changed.fingerprint,
-            seconds=points[-1]["seconds"] if points else 0.0,
             curve=points,
         )
         keep(place / CELL, finished.model_dump_json(indent=1))
