@@ -138,7 +138,6 @@ SEEDS = partial(option, 0, panel=STATISTICS)
 ANYWAY = option(
     False,
     help="Go on where too few answers of the unedited model are right for anything to show.",
-    must="true or false",
     panel=STATISTICS,
     identity=NOT_IN_IDENTITY,
     exclude_if=lambda anyway: not anyway,

@@ -131,7 +131,7 @@ class DecodingPlan(Table):
     """
 
     temperature: Annotated[fields.Number, Field(ge=0)] = option(
-        0.0, help="Sampling temperature; 0 is greedy.", must="a number from 0", panel=DECODING
+        0.0, help="Sampling temperature; 0 is greedy.", panel=DECODING
     )
     top_p: Annotated[fields.Number, Field(gt=0, le=1)] = option(
         1.0, help="Nucleus (top-p) of sampling.", must="a number above 0 and at most 1", panel=DECODING
