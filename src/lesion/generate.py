@@ -61,7 +61,7 @@ def _answers(
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     decoding = Decoding(max_new_tokens=max_new_tokens, stop=stops, thinking_tokens=thinking_tokens or 0)
     item = Item("prompt", prompt, "")
-    asked = Given("python:prompt", (item,), lambda _, __: UNREAD, max_new_tokens=max_new_tokens, style=style)
+    asked = Given("python:prompt", (item,), max_new_tokens=max_new_tokens, style=style, rule=lambda _, __: UNREAD)
     ids = encode(model, asked, item, style, max_new_tokens=1)
     requests = [Request(str(number), ids, edit, decoding) for number, edit in enumerate(edits)]
     said = {response.key: response.answer.text for response in TransformersEngine(model).answer(requests)}

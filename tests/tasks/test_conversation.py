@@ -87,7 +87,7 @@ def test_what_the_template_does_not_heed_is_refused_with_what_to_do(template, st
 
 def test_choices_are_scored_before_anything_is_thought():
     model = thinker(SWITCHED)
-    letters = Given("letters", (), lambda item, answer: UNREAD, "choose", style="auto")
+    letters = Given("letters", (), "choose", rule=lambda item, answer: UNREAD)
     with pytest.raises(UsageError, match="before anything is thought; give that task"):
         resolve(model, letters, "chat thinking=on")
     assert resolve(model, letters, "chat thinking=off") == "chat thinking=off"

@@ -18,15 +18,13 @@ from typing import Any
 from lesion.arguments import several, shown, validated
 from lesion.errors import UsageError
 from lesion.plain import short
-from lesion.reprs import short_repr
-from lesion.tasks.counterparts import others_of_group
 from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses
-from lesion.tasks.jsonl import JUDGES, JsonLines, ends, gathered, style_of
+from lesion.tasks.jsonl import JUDGES, JsonLines, Listed, ends, gathered, style_of
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.question_files import record_row
 from lesion.tasks.source import SourceRow
-from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+from lesion.tasks.task import Answer, Item, Task, Verdict
 
 HEAD = "python"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -34,33 +32,16 @@ _GIVEN: ContextVar[Mapping[str, Given]] = ContextVar("_GIVEN", default={})  # no
 Rule = Callable[[Item, Answer], Verdict]
 
 
-@dataclass(frozen=True)
-class Given:
-    """A task made of items and a judge that lie in memory; `metadata["judge"]` of every item says which judge.
+@dataclass(frozen=True, repr=False)
+class Given(Listed):
+    """A task made of items and a judge.
 
     Attributes:
         gold_classes: of the tokens of right answers, where the task names any.
     """
 
-    name: str
-    items: tuple[Item, ...] = field(repr=False)
-    rule: Rule = field(repr=False, compare=False)
-    kind: Kind = "generate"
-    max_new_tokens: int = 64
-    stop: tuple[str, ...] = ()
-    style: str = "auto"
-    unchatted: str = "raw"
+    rule: Rule = field(repr=False, compare=False, kw_only=True)
     gold_classes: GoldClasses | None = field(default=None, repr=False, compare=False)
-
-    __repr__ = short_repr
-
-    def load(self) -> tuple[Item, ...]:
-        """Every item, in their order."""
-        return self.items
-
-    def corruptions(self, item: Item) -> Iterable[Item]:
-        """The other items of the same group whose answer is another one."""
-        return others_of_group(self.items, item)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right, as the judge says."""
@@ -141,7 +122,7 @@ def task(
     texts = ends(items) if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     plain = JsonLines(_named(name), tuple(items), kind=kind)
     rule = _rule(own) if own and judged else plain.judge
-    return Given(_named(name), tuple(items), rule, kind, max_new_tokens, texts, style or style_of(items))
+    return Given(_named(name), tuple(items), kind, max_new_tokens, texts, style or style_of(items), rule=rule)
 
 
 def given(task: Task) -> Given:
@@ -157,7 +138,7 @@ def given(task: Task) -> Given:
     named = tuple(replace(item, metadata={**item.metadata, "by": known}) for item in items)
     texts, classes = tuple(task.stop), getattr(task, "gold_classes", None)
     how = task.style, getattr(task, "unchatted", "plain")
-    return Given(_named(task.name), named, task.judge, task.kind, task.max_new_tokens, texts, *how, classes)
+    return Given(_named(task.name), named, task.kind, task.max_new_tokens, texts, *how, classes, rule=task.judge)
 
 
 @contextmanager

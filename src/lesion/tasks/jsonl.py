@@ -31,7 +31,29 @@ FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class Listed:
+    """What tasks share whose items lie in memory; `metadata["judge"]` of every item says which judge."""
+
+    name: str
+    items: tuple[Item, ...] = field(repr=False)
+    kind: Kind = "generate"
+    max_new_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    style: str = "auto"
+    unchatted: str = "raw"
+
+    __repr__ = short_repr
+
+    def load(self) -> Sequence[Item]:
+        """Every item, in their order."""
+        return self.items
+
+    def corruptions(self, item: Item) -> Iterable[Item]:
+        """The other items of the same group whose answer is another one."""
+        return others_of_group(self.items, item)
+
+
+class JsonLines(Listed):
     """The items of a JSON Lines file.
 
     A line is an object with `prompt` and `answer`, and optionally `id` (the line's number where there is none),
@@ -49,16 +71,6 @@ class JsonLines:
     a base model would go on with the next question; else at the end of text only.
     """
 
-    name: str
-    items: tuple[Item, ...] = field(repr=False)
-    kind: Kind = "generate"
-    max_new_tokens: int = 64
-    stop: tuple[str, ...] = ()
-    style: str = "auto"
-    unchatted: str = "raw"
-
-    __repr__ = short_repr
-
     @classmethod
     def read(cls, path: str | Path, name: str | None = None, judged: str = "") -> JsonLines:
         """The task in a file, under the name that was typed (None: `jsonl:PATH`).
@@ -71,14 +83,6 @@ class JsonLines:
         if not items:
             raise UsageError(f"{path} is empty; write one object a line: {EXAMPLE}.")
         return cls(name or f"jsonl:{path}", tuple(items), kind=_kind(items[0]), stop=ends(items), style=style_of(items))
-
-    def load(self) -> Sequence[Item]:
-        """Every item, in the order of the file."""
-        return self.items
-
-    def corruptions(self, item: Item) -> Iterable[Item]:
-        """The other items of the same group whose answer is another one."""
-        return others_of_group(self.items, item)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right, by the judge that the item names; a choice must be the right one."""
