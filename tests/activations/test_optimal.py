@@ -86,7 +86,7 @@ def test_it_hurts_less_than_the_mean_and_no_more_than_what_a_plain_hook_finds():
     subject, texts = model(family), calibrated((ENDING, 11), count=COUNT)
     with torch.no_grad():
         subject.anatomy.matrix(written).tensor.mul_(5)  # so that the constant matters
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     fitted = optimal_reference(subject, texts, ["1.mlp"], start=start)
     held = sorted(range(COUNT), key=lambda text: optimal.order_of(0, text))[: COUNT // optimal.HELD_OUT]
     others = [text for text in range(COUNT) if text not in held]
@@ -109,7 +109,7 @@ def test_a_head_is_fitted_as_a_plain_hook_before_the_output_matrix_would(family,
     subject, texts, address = model(family), calibrated((ENDING, 11), count=COUNT), f"1.attention.head.{head}"
     with torch.no_grad():
         subject.anatomy.matrix("1.attention.o").tensor.mul_(10)  # so that the constant matters
-    start = observed(subject, texts, kinds={"mean", "resample"}, units="head")
+    start = observed(subject, texts, {"mean", "resample"}, units="head")
     fitted = optimal_reference(subject, texts, [address])
     mean, best = start.vectors["mean"][address], fitted.vectors["optimal"][address]
     before, ids = torch.stack(predictions(subject, texts)), torch.tensor([list(text) for text in texts.texts])
@@ -144,7 +144,7 @@ def test_a_head_is_fitted_as_a_plain_hook_before_the_output_matrix_would(family,
 
 def test_lengths_and_padding_change_no_divergence():
     subject, texts = model("llama"), calibrated()
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     fitted = optimal_reference(subject, texts, ["1"], start=start, steps=1)
     held = sorted(range(TEXTS), key=lambda text: optimal.order_of(0, text))[: TEXTS // optimal.HELD_OUT]
     mean = divergences(subject, texts, Replace("1", "mean", start))
@@ -158,7 +158,7 @@ def test_where_predictions_need_one_contribution_that_one_is_found():
         for block in subject.anatomy.blocks:
             subject.anatomy.matrix(f"{block.index}.attention.o").tensor.zero_()
     texts = calibrated(ending=(ENDING, 11))
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     fitted = optimal_reference(subject, texts, ["1.mlp"], start=start, steps=100)
     with torch.no_grad():
         seen = []
@@ -174,7 +174,7 @@ def test_where_predictions_need_one_contribution_that_one_is_found():
 
 def test_places_fitted_together_are_those_fitted_alone_and_the_seed_decides(monkeypatch):
     subject, texts = model("llama"), calibrated()
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     monkeypatch.setattr(optimal, "CHECKS", 2)
     together = optimal_reference(subject, texts, ["0", "2.attention"], start=start, steps=6)
     for address, fit in together.fits.items():
@@ -198,7 +198,7 @@ def test_the_mean_stays_where_nothing_is_better_and_that_is_said(monkeypatch):
             self.said += (text,)
 
     subject, texts, watcher = model("llama"), calibrated(), Notes()
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     monkeypatch.setattr(optimal, "RATE", 1e6)  # steps so long that every one is worse
     fitted = optimal_reference(subject, texts, ["1"], start=start, steps=40, watcher=watcher)
     assert torch.equal(fitted.vectors["optimal"]["1"], start.vectors["mean"]["1"])
@@ -219,7 +219,7 @@ def test_it_is_read_as_it_was_written_and_is_another_reference_than_the_mean(tmp
 
 def test_what_cannot_be_fitted_is_refused():
     subject, texts = model("llama"), calibrated()
-    start = observed(subject, texts, kinds={"mean", "resample"})
+    start = observed(subject, texts, {"mean", "resample"})
     few = replace(texts, texts=texts.texts[:9], starts=texts.starts[:9])
     for arguments, why in (
         ({"places": ["7"]}, "has no mean and resample of 7"),
