@@ -210,7 +210,8 @@ def table(result: StudyResult[Any]) -> tuple[str, str]:
         if column.key in brief or len(every) == 1 or len({column.write(row) for row in every}) > 1
         if 2 * sum(column.write(row) == wording.DASH for row in rows) < len(rows)
     ]
-    columns.sort(key=lambda column: column.key not in brief or column.key == "outcome")
+    last = ("outcome", "baseline_accuracy")
+    columns.sort(key=lambda column: (column.key in last, column.key not in brief))
     columns = columns[:MOST_COLUMNS]
     lines = [
         r"\begin{tabular}{" + "".join("r" if column.number else "l" for column in columns) + "}",

@@ -212,7 +212,9 @@ def test_the_table_sorts_by_number_and_shows_critical_rows_only(tab, address):
     tab.ask(f"{table}.closest('details').open = true")
     tab.ask(f"[...{table}.querySelectorAll('th button')].find(b => b.textContent.startsWith('Accuracy')).click()")
     rows = f"[...{table}.tBodies[0].rows]"
-    values = tab.ask(f"{rows}.map(r => +r.cells[7].dataset.v)")
+    heads = tab.ask(f"[...{table}.querySelectorAll('th')].map(h => h.textContent.trim())")
+    column = next(place for place, head in enumerate(heads) if head.startswith("Accuracy"))
+    values = tab.ask(f"{rows}.map(r => +r.cells[{column}].dataset.v)")
     assert values == sorted(values)
     assert values[0] < values[-1]
     tab.ask(f"{table}.closest('details').querySelector('.only-marked').click()")
