@@ -27,7 +27,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
 		-e '.[test,labs,ray,harness,docs]'
 	# Of what pip would compile on one processor; a package may hold a file of another Python.
-	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $(READY)
 
 demo: $(READY)
