@@ -26,7 +26,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
 		-e '.[test,labs,ray,harness,docs]'
-	# Of what pip would compile on one processor; a package may hold a file of another Python.
+	# pip would compile on one processor, this does on all; what a package has for another Python cannot be compiled.
 	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $(READY)
 

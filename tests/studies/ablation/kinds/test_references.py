@@ -1,5 +1,7 @@
 """Replaced contributions in a layer study: each task under its own reference, which the folder keeps."""
 
+import shutil
+
 import pytest
 
 import lesion
@@ -38,8 +40,14 @@ def network() -> Model:
 
 
 @pytest.fixture(scope="module")
-def done(network, tmp_path_factory):
-    return run(study(*TASKS), tmp_path_factory.mktemp("kinds"), models={MODEL: network})
+def first(network, tmp_path_factory):
+    return run(study(TASKS[0]), tmp_path_factory.mktemp("kinds"), models={MODEL: network})
+
+
+@pytest.fixture(scope="module")
+def done(first, network):
+    """Another task in the folder of the first one."""
+    return run(study(*TASKS), first.folder, models={MODEL: network})
 
 
 def references(folder) -> dict:
@@ -136,11 +144,9 @@ def test_the_folder_is_read_back_without_a_model(done):
     assert factors == {0.0, "mean", "resample", "resample 1", "position"}
 
 
-def test_another_task_in_the_folder_leaves_the_first_ones_answers(network, tmp_path):
-    first = run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
-    both = run(study(*TASKS), tmp_path / "out", models={MODEL: network})
-    assert both.evaluated == first.evaluated
-    assert both.summary.models[0].tasks[0] == first.summary.models[0].tasks[0]
+def test_another_task_in_the_folder_leaves_the_first_ones_answers(first, done):
+    assert done.evaluated == first.evaluated
+    assert done.summary.models[0].tasks[0] == first.summary.models[0].tasks[0]
 
 
 def test_an_optimum_is_a_reference_of_each_place_and_fitted_once(network, tmp_path, monkeypatch):
@@ -212,12 +218,12 @@ def test_an_optimum_is_not_fitted_on_what_is_evaluated(network, tmp_path, monkey
         run(study(PRIMER, edits={"layers": "3", "replace": "optimal"}), tmp_path / "out", models={MODEL: network})
 
 
-def test_a_damaged_reference_is_refused_with_what_to_do(network, tmp_path):
-    run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
-    path = next((tmp_path / "out" / FOLDER).iterdir())
+def test_a_damaged_reference_is_refused_with_what_to_do(done, network, tmp_path):
+    out = shutil.copytree(done.folder, tmp_path / "out")
+    path = next((out / FOLDER).iterdir())
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(LesionError, match=r"Delete it"):
-        run(study(TASKS[0]), tmp_path / "out", models={MODEL: network})
+        run(study(*TASKS), out, models={MODEL: network})
 
 
 def test_draws_without_resample_are_refused():
