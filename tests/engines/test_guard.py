@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.engines.engine import Request
-from lesion.engines.guard import LENGTH, NEW, PROMPTS, probes, prove
+from lesion.engines.vllm.weights import LENGTH, NEW, PROMPTS, probes, prove
 from lesion.errors import LesionError
 
 

@@ -5,8 +5,8 @@ import torch
 
 from lesion.edits.apply import as_it_is
 from lesion.errors import LesionError
+from lesion.models.fingerprint import NotFinite, complaint, not_finite
 from lesion.models.load import refuse_not_finite, wrap
-from lesion.models.not_finite import NotFinite, complaint, not_finite
 from tiny import FAMILIES, model, tiny, tokenizer
 
 UP, GAIN = "model.layers.1.mlp.up_proj.weight", "model.layers.2.input_layernorm.weight"

@@ -16,9 +16,8 @@ from lesion.edits.table import with_scaled_weights
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.build import has_own_forward
-from lesion.models.fingerprint import fingerprint, surroundings
+from lesion.models.fingerprint import fingerprint, not_finite, surroundings
 from lesion.models.load import Model
-from lesion.models.not_finite import not_finite
 from lesion.models.owner import held, refuse_edited
 
 

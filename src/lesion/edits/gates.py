@@ -19,9 +19,8 @@ from lesion.edits.files.artefact import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
-from lesion.edits.replacing import Replacing, Vectors, positions_of, refuse_other_models
 from lesion.edits.table import Table, maskable, scalable, scale_contribution, scale_output, tabulate
-from lesion.edits.unit_rows import UnitRows, unit_rows
+from lesion.edits.unit_rows import Replacing, UnitRows, Vectors, positions_of, refuse_other_models, unit_rows
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model

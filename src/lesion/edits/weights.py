@@ -18,9 +18,9 @@ from lesion.edits.selections.selection import check_extent, refuse_unknown_matri
 from lesion.edits.spectra import on_random_subspace, spectra
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import not_finite_in
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
-from lesion.models.not_finite import not_finite_in
 from lesion.models.owner import Hold, held
 
 # The share of the selected weights that has to move, or an edit is refused.

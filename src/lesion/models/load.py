@@ -20,12 +20,11 @@ from lesion.arguments import shown, validated
 from lesion.errors import LesionError, UsageError
 from lesion.files import reason
 from lesion.models.anatomy import dissect
-from lesion.models.fingerprint import fingerprint, surroundings
+from lesion.models.fingerprint import fingerprint, not_finite, surroundings
 from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
 from lesion.models.model import Origin, some
 from lesion.models.names import device_of, refuse_dtype
-from lesion.models.not_finite import not_finite
 from lesion.models.owner import refuse_edited
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet

@@ -15,8 +15,8 @@ from lesion.errors import LesionError
 from lesion.markup import facts
 from lesion.models.anatomy import Anatomy
 from lesion.models.facts import facts_of
+from lesion.models.fingerprint import NotFinite, complaint
 from lesion.models.matrices import weights_in
-from lesion.models.not_finite import NotFinite, complaint
 from lesion.models.owner import watch
 from lesion.models.quantised import FULL_PRECISION, Quantisation
 from lesion.reprs import described

@@ -22,7 +22,7 @@ from lesion.edits.files.checkpoint import resolve
 from lesion.edits.files.folder import copy_others, emerging, refuse_occupied
 from lesion.edits.files.shards import as_tensor, rewrite_all
 from lesion.errors import LesionError, UsageError
-from lesion.models.not_finite import not_finite_in
+from lesion.models.fingerprint import not_finite_in
 from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey
 from lesion.progress import Silent, Watcher
 

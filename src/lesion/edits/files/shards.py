@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lesion.errors import LesionError
-from lesion.models.not_finite import NotFinite, not_finite_in
+from lesion.models.fingerprint import NotFinite, not_finite_in
 from lesion.models.stored import Checkpoint, Entry, inside, write_index
 from lesion.progress import Watcher
 

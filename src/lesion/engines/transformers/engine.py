@@ -20,8 +20,8 @@ from transformers import PretrainedConfig
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
-from lesion.edits.replacing import refuse_other_models
 from lesion.edits.table import Table, Written, by_rows, in_weights, tabulate, with_scaled_weights
+from lesion.edits.unit_rows import refuse_other_models
 from lesion.edits.weights import written
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer

@@ -25,12 +25,11 @@ from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import Loop, StopStrings, closing_of
 from lesion.engines.engine import Request, Response
-from lesion.engines.guard import probes, prove
 from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.weights import edited_on, place_of, touched, trials_of_places, trials_of_weights
+from lesion.engines.vllm.weights import edited_on, place_of, probes, prove, touched, trials_of_places, trials_of_weights
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -46,8 +45,8 @@ class VllmEngine:
     Scaled blocks and branches are gates: hooks in vLLM's workers scale what each token of the flattened batch adds to
     the stream by the factor of its request's edit, so that a sweep over all blocks is one job. Edits of weights, and
     truncations, are made one after another: computed on the network here, handed to the workers, taken back. No answer
-    counts before the effect guard (`lesion.engines.guard`) has seen that edits of its kind take hold. One iterator of
-    answers at a time.
+    counts before the effect guard (`lesion.engines.vllm.weights`) has seen that edits of its kind take hold. One
+    iterator of answers at a time.
 
     In float32 answers agree with those of the transformers engine token for token, sampled ones too; in half precision
     the two round differently.
