@@ -146,12 +146,6 @@ def test_how_the_search_went_is_said_with_its_numbers():
     assert "its rank correlation with the full evaluation is 0.82 [0.70, 0.90]." in text
 
 
-def test_the_two_tokens_are_said_before_and_after_on_the_model_that_was_searched():
-    first, second = report.how_the_two_tokens_move(made.summary())
-    assert "the right token goes from 30.0 % [25.5, 34.5] to 45.0 %" in said([first])
-    assert "the top 10 % of 6.attention.o" in said([second])
-
-
 def test_removing_a_matrix_is_named_so():
     summary = made.summary()
     (removed,) = [cell for cell in summary.cells if cell.address == "5.mlp.up" and cell.rank == 0]

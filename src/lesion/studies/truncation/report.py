@@ -25,7 +25,6 @@ from lesion.statistics.detectable import smallest_drop
 from lesion.studies.truncation.result import (
     BEST,
     FORCED,
-    UNEDITED,
     CellState,
     Compared,
     EditOf,
@@ -192,23 +191,6 @@ def what_was_composed(summary: TruncationSummary) -> Iterable[Claim]:
 
 
 @rule
-def how_the_two_tokens_move(summary: TruncationSummary) -> Iterable[Claim]:
-    """Per task and edit, both tokens' mean probabilities before and after, on the model that was searched.
-
-    Says: Under E the right token goes from A to B, the tempting one from C to D.
-    Needs: a contrast task
-    """
-    unedited = {tokens.task: tokens for tokens in summary.searched_tokens if tokens.edit == UNEDITED}
-    for after in (tokens for tokens in summary.searched_tokens if tokens.edit != UNEDITED):
-        before = unedited[after.task]
-        right = f"the right token goes from {SHARE.text(before.p_right)} to {SHARE.text(after.p_right)}"
-        tempting = f"the tempting one from {SHARE.text(before.p_tempting)} to {SHARE.text(after.p_tempting)}"
-        mean = f"mean probability, {counted(after.items, 'item')}"
-        text = f"{after.task}, {summary.name(after.edit)}: {right}, {tempting} ({mean})."
-        yield Claim((text,), (before, after))
-
-
-@rule
 def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
     """The best cell on validation items, and the screen where there was one.
 
@@ -339,7 +321,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         marks = tuple(
             Bars(value, bars, panel="task", name=f"tokens-{value}") for value in ("margin", "p_right", "p_tempting")
         )
-        yield Part("The right and the tempting token", rows, marks, how_the_two_tokens_move(summary), short="Tokens")
+        yield Part("The right and the tempting token", rows, marks, short="Tokens")
     if summary.revisions:
         outcomes = [(_edit(summary, each.edit), each) for each in summary.revisions]
         yield Part(

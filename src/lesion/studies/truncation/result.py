@@ -416,11 +416,6 @@ class TruncationSummary(Summary):
             return ()
         return self.best_tests if self.kept == self.chosen else self.composed_tests
 
-    @property
-    def searched_tokens(self) -> list[Tokens]:
-        """The tokens of the model that was searched."""
-        return [tokens for tokens in self.tokens if tokens.revision is None]
-
     def name(self, edit: str) -> str:
         """An edit in words: `unedited`, `the top 1 % of 3.mlp.up`."""
         if edit == UNEDITED:
