@@ -91,9 +91,6 @@ def test_a_folder_is_not_spoilt_by_wrong_use(capsys, checkpoint, sums, out):
     assert (corrected.code, stored(out)) == (0, 4)
 
 
-# -- tasks
-
-
 # -- folders
 
 

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import lesion as package
 from commandline import lesion, questions
-from lesion.errors import UsageError
 
 COMMANDS = ("ablate", "evaluate", "truncate", "drift", "tune")
 WRONG = "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1."
@@ -24,14 +22,6 @@ def test_a_number_that_makes_no_loop_is_wrong_use_of_every_command(command, caps
     assert done.code == 2
     assert WRONG in done.complaint
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_python_takes_the_same_number(command, tmp_path):
-    call = getattr(package, command)
-    with pytest.raises(UsageError) as caught:
-        call("a", *([()] if command == "evaluate" else []), "t", stop_loops=1, out=tmp_path / "out")
-    assert WRONG in str(caught.value)
 
 
 def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, checkpoint, sums, tmp_path):
