@@ -11,8 +11,6 @@ from lesion.engines.engine import Request
 PROMPT_TOKEN = 1 / 8
 # What is left is dealt out in slices of 1 / (SHARES · workers): large ones while there is much, small ones at the end.
 SHARES = 1.5
-# The smallest slice, as a share of a batch: smaller ones would leave most rows of a batch empty.
-SMALLEST = 1.0
 
 
 @dataclass(eq=False)
@@ -58,8 +56,8 @@ def cut(
     count = sum(map(len, bundles))
     if not count:
         return []
-    # At least two units for every worker, however few requests there are.
-    smallest = min(left / count * rows * SMALLEST, left / (2 * workers))
+    # A batch, as smaller units would leave most of its rows empty; yet two units at least for every worker.
+    smallest = min(left / count * rows, left / (2 * workers))
     units: list[Unit] = []
     part: list[Request] = []
     cost = 0.0
