@@ -95,4 +95,5 @@ def shown(task: CheckedTask) -> Iterator[str]:
     """Its first answers, a line each."""
     for sent in task.prompts:
         said = repr(short(sent.answer.strip(), 120)) if sent.answer.strip() else "nothing"
-        yield f"item {sent.item}: the gold answer is {short(sent.gold)!r}, the model answers {said}"
+        verdict = "right" if sent.right else f"wrong, the gold answer is {short(sent.gold)!r}"
+        yield f"item {sent.item}: the model answers {said} ({verdict})"

@@ -71,6 +71,11 @@ class OtherStyle(Value):
     right: int
     within: int
 
+    @property
+    def could(self) -> int:
+        """Right answers if those counted in which the gold answer stands."""
+        return self.right + self.within
+
 
 class CheckedTask(Row):
     """A task as one model is asked it.
@@ -114,6 +119,11 @@ class CheckedTask(Row):
     def other_right(self) -> int | None:
         """Right answers in the other style."""
         return None if self.other is None else self.other.right
+
+    @property
+    def could(self) -> int:
+        """Right answers if those counted in which the gold answer stands."""
+        return self.right + self.odd_answers("right within a sentence")
 
     def odd_answers(self, oddity: Oddity) -> int:
         """How many answers have an oddity."""

@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from lesion.report import wording
 from lesion.report.blocks import Check
 from lesion.report.forms import WHOLE_SHARE
+from lesion.tasks.given import HEAD as GIVEN
 
 FEW = 10
 """Fewer items than these are said to be few."""
+GAIN = 6
+"""So many items have to be repaired, and none broken, for one gain to be significant: 2 / 2⁶ ≤ .05."""
 
 
 def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Iterator[Check]:
@@ -24,12 +27,13 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
     """
     tasks = list(measured)
     low = [name for name, accuracy, guessing, _ in tasks if accuracy is not None and accuracy <= guessing]
-    full = [name for name, accuracy, _, _ in tasks if accuracy == 1]
+    full = [name for name, accuracy, _, items in tasks if accuracy is not None and (1 - accuracy) * items < GAIN - 0.5]
     few = [name for name, _, _, items in tasks if items < FEW]
     if low:
         yield Check("bad", f"No better than guessing, so no loss can be seen: {wording.listed(low)}.")
     if full:
-        yield Check("good", f"Every item is right, so every loss can be seen and no gain: {wording.listed(full)}.")
+        text = f"Fewer than {GAIN} items are wrong, so that losses can show and no gain: {wording.listed(full)}."
+        yield Check("good", text)
     if not low and not full and any(accuracy is not None for _, accuracy, _, _ in tasks):
         yield Check(
             "good", "The unedited model is right on some items and wrong on others, so that losses and gains can show."
@@ -47,6 +51,9 @@ def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str]
         models, tasks: of the study.
         option: that makes the difference: `--replace mean`.
     """
+    tasks = list(tasks)
+    if any(name.startswith(f"{GIVEN}:") for name in tasks):  # a command cannot name them
+        return Check("open", f"{what} was not tried.", "", option)
     words = ["lesion", command, *models, *flags("--task", tasks)]
     return Check("open", f"{what}: `{shlex.join(words)} {option}`", command, option)
 

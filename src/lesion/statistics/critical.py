@@ -277,7 +277,8 @@ def out_of_reach(model: str, task: str, right: int, items: int, tests: int, chan
     The baseline has `right` of `items` right, and the largest family of the task has `tests` cells.
     """
     needed = fewest_right(tests, items=items, chance=chance)
-    if right >= needed:
+    # An edit may leave fewer right than guessing would, and be called where one that leaves guessing is not.
+    if right >= needed or p_critical(Pairs(right, 0, 0, items - right), SHARE, chance) * tests <= ALPHA:
         return None
     what = f"{model}, {task}: nothing can be critical here. The unedited model has {right} of {items} items right"
     if chance > 0:

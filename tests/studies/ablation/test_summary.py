@@ -142,6 +142,7 @@ def test_critical_is_what_the_rule_in_the_summary_says():
 
 def test_a_loss_of_answers_that_state_the_gold_answer_and_are_cut_off_is_not_shown_to_be_critical():
     frame = answers()
+    frame.loc[frame["edit"] == "baseline", "finish"] = "stop"
     lost = (frame["edit"] == "0×0") & ~frame["correct"]
     before = [task.of("block", 0.0)[0] for _, task in tasks(summary(frame))]
     frame.loc[lost, ["finish", "text"]] = "length", "So it is 42, since 41 + 1 = 42, or 43 or"
@@ -151,6 +152,8 @@ def test_a_loss_of_answers_that_state_the_gold_answer_and_are_cut_off_is_not_sho
         assert (cut.critical, cut.stated) == (False, cut.lost)
         assert cut.p_critical == 1.0  # the hypothesis of no loss at all
         assert cut.drop == entry.drop  # accuracy is what it was
+    uncut = frame.assign(finish=frame["finish"].where(frame["edit"] != "baseline", "length"))
+    assert [task.of("block", 0.0)[0].stated for _, task in tasks(summary(uncut))] == [None] * len(before)
     frame.loc[lost, "text"] = "So it is 142, or 43 or"  # the gold answer is a part of a word
     again = [task.of("block", 0.0)[0] for _, task in tasks(summary(frame))]
     assert [(cell.critical, cell.stated) for cell in again] == [(True, None)] * len(before)

@@ -156,6 +156,12 @@ class Cell(Place, Scores):
         return self.drop.value or 0.0
 
     @property
+    def falls(self) -> bool:
+        """Whether accuracy is lower under the edit, by its corrected test."""
+        drop = self.drop
+        return drop.p_corrected is not None and drop.p_corrected <= ALPHA and (drop.value or 0.0) > 0
+
+    @property
     def gained(self) -> bool:
         """Whether accuracy is higher under the edit, by its corrected test."""
         drop = self.drop
@@ -263,10 +269,12 @@ class Curve:
     @property
     def untold(self) -> str:
         """Why it cannot be told what its cells are critical for, `3 of 20 right`; empty where it can."""
+        if self.marked:
+            return ""
         right = f"{self.right:,} of {self.items:,} right"
         if self.reach and self.reach.right < self.reach.fewest_right:
             return right
-        return f"{right}, near guessing" if self.near_guessing and not self.marked else ""
+        return f"{right}, near guessing" if self.near_guessing else ""
 
     @property
     def right(self) -> int:

@@ -11,7 +11,6 @@ from lesion.report.claims import Claim, rule
 from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.detectable import smallest_drop
-from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell, Curve, alike, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
 
@@ -42,7 +41,8 @@ def which_blocks(material: Material) -> Iterable[Claim]:
 
     Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every
     task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | It cannot be told
-    for A (n of m right). | Without block L k of the n answers lost on A state the gold answer and are cut off.
+    for A (n of m right). | Without block L k of the n answers lost on A state the gold answer and are cut off. |
+    Without block M accuracy on A falls too: whether by more than half cannot be told.
     Needs: critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected
     over the blocks of one model and task, and the unedited model has enough right answers; answers that state the gold
     answer and were cut off count as right in it. Spares: less than a quarter is lost, by its own test. More of A than
@@ -87,7 +87,7 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(*example, among) if example else _largest(able))
     untold = _untold([curve for curve in curves if curve.untold])
-    sentences.append(untold or _cut(able, among) or _not_told_apart(able, groups, example))
+    sentences.append(untold or _cut(able, among) or _not_told_apart(able, groups, example) or _falls(able, among))
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
 
@@ -149,7 +149,7 @@ def largest_loss(curves: Sequence[Curve], groups: Sequence[Group]) -> tuple[Curv
     for group in groups:
         cells = [(c, cell) for c in curves if c.task in group.tasks for cell in c.marked if cell.layer in group.layers]
         if cells:
-            return min(cells, key=lambda pair: (cut_off(pair[1]), -pair[1].size))
+            return min(cells, key=lambda pair: (cut_off(*pair), -pair[1].size))
     return None
 
 
@@ -158,7 +158,7 @@ def _loss(curve: Curve, cell: Cell, among: str) -> str:
     before, after = SHARE.text(curve.baseline_of(cell).accuracy), SHARE.text(cell.accuracy)
     text = f"{under(named([cell]), cell.factor)} accuracy on {curve.task} falls from {before} to {after}"
     text += _of_items(curve, cell) + f" in {curve.model}" * bool(among)
-    if cut_off(cell):
+    if cut_off(curve, cell):
         ended = wording.unended(cell.looped)
         text += f"; {WHOLE_SHARE.text(cell.truncated)} of the answers {ended}: part of the loss may be stopping"
     return f"{wording.capital(text)}."
@@ -207,10 +207,27 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
     )
 
 
+def _falls(curves: Sequence[Curve], among: str) -> str:
+    """The loss of a task that is shown, and of which it cannot be told whether it is of more than half."""
+    open_losses = [
+        (curve, [cell for cell in curve.cells if cell.outcome == "cannot be told" and cell.falls]) for curve in curves
+    ]
+    fallen = [(curve, cells, max(cells, key=lambda cell: cell.size)) for curve, cells in open_losses if cells]
+    if not fallen:
+        return ""
+    curve, cells, lowest = max(fallen, key=lambda each: each[2].size)
+    before, after = SHARE.text(curve.baseline_of(lowest).accuracy.value), SHARE.text(lowest.accuracy.value)
+    where = wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
+    at_most = "" if len(cells) == 1 else "at most "
+    return (
+        f"{where} accuracy on {curve.task} falls too, {at_most}from {before} to {after}: whether by more than half"
+        " cannot be told."
+    )
+
+
 def may_be_cut(cell: Cell) -> bool:
     """Whether a place is not shown to be critical, and the loss may be one of stopping."""
-    lost = (cell.drop.p_corrected or 1) <= ALPHA and not cell.critical
-    return lost and (cell.stated or 0) >= CUT * (cell.lost or 0) > 0
+    return cell.falls and not cell.critical and (cell.stated or 0) >= CUT * (cell.lost or 0) > 0
 
 
 def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: tuple[Curve, Cell] | None) -> str:
@@ -363,18 +380,25 @@ def _depths(models: Sequence[Sequence[Curve]]) -> list[tuple[str, list[Curve]]]:
     return named_depths
 
 
-def cut_off(cell: Cell) -> bool:
-    """Whether part of a loss may be one of stopping: as many wrong answers as make a warning were cut off."""
-    wrong = 1 - (cell.accuracy.value or 0.0)
-    return wrong > 0 and cell.truncated >= STOPPING_SHARE * wrong
+def cut_off(curve: Curve, cell: Cell) -> bool:
+    """Whether part of a loss may be one of stopping: by half of it or more, answers are cut off that were not."""
+    more = cell.truncated - curve.baseline_of(cell).truncated
+    return more > 0 and more >= STOPPING_SHARE * cell.size
 
 
 def smallest_loss(material: Material) -> str:
-    """`Drops under about 11 points can be missed.`, the largest over tasks; empty where evaluation stopped."""
-    drops = [
-        drop
-        for _, result in material.summary.results
-        for reach in result.sensitivity
-        if (drop := smallest_drop(result.items, reach.tests)) is not None
-    ]
-    return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed." if drops else ""
+    """`Drops under about 11 points can be missed, and critical ones under about 50.`: the largest over tasks.
+
+    Empty where evaluation stopped.
+    """
+    drops, losses = [], []
+    for _, result in material.summary.results:
+        for reach in result.sensitivity:
+            if (drop := smallest_drop(result.items, reach.tests)) is not None:
+                drops.append(drop)
+            if reach.smallest_loss is not None:
+                losses.append(reach.smallest_loss * ((result.baseline.accuracy.value or 0.0) - result.guessing))
+    if not drops:
+        return ""
+    critical = f", and critical ones under about {WHOLE_POINTS(max(losses))}" if losses else ""
+    return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."

@@ -243,6 +243,7 @@ def _main(material: Material) -> Part:
         *claims.unedited(material),
         *claims.which_blocks(material),
         *claims.what_rises(material),
+        *sensitivity.over_clusters(material),
         *claims.form_or_choice(material),
         *claims.what_was_decided(material),
     )
@@ -313,12 +314,13 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
             layers = ",".join(map(str, sorted({cell.layer for _, cell in critical})))
             heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
             further = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
-            yield Check("good", f"Blocks stay critical under every kind of ablation tried: {stable}.", *further)
+            yield Check("good", f"Blocks stay critical for {stable} under every kind of ablation tried.", *further)
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
         what = "Another kind of ablation, such as the mean"
-        yield checks.untried(what, "ablate", models[:1], tasks, "--replace mean")
+        layers = f"--layers {edits.layers} " * (edits.layers != "all")
+        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean")
     if critical and len(tasks) == 1:
         yield checks.second_skill("Whether another skill needs these blocks too", "ablate", models, *tasks)
     if critical and not summary.stopped:
@@ -331,7 +333,8 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
             else "the others are not shown to be, and are there to compare with"
         )
         beside = beside if marked != places else "none is left to compare them with (--layers all)"
-        text = f"{len(marked)} of the {len(places)} blocks measured are critical for some task; {beside}."
+        are = "is" if len(marked) == 1 else "are"
+        text = f"{len(marked)} of the {len(places)} blocks measured {are} critical for some task; {beside}."
         yield Check("bad" if few else "good", text)
 
 

@@ -200,7 +200,8 @@ def _cells(
     """
     right = _right(baseline)
     after = [_right(frame) for frame in answered.values()]
-    stated = [_stated(frame, gold, right & ~now) for frame, now in zip(answered.values(), after, strict=True)]
+    ended = right & ~baseline["finish"].isin(TRUNCATED).to_numpy()
+    stated = [_stated(frame, gold, ended & ~now) for frame, now in zip(answered.values(), after, strict=True)]
     tested_drops = drops(right, after, tests, level, chance, stated=stated)
     by_margin = margins(baseline, answered, tests, level)
     by_word = margins(baseline, answered, tests, level, against_word=True)
@@ -286,7 +287,7 @@ def _stopped_task(
 
 
 def _stated(frame: pd.DataFrame, gold: pd.Series, lost: Right) -> int:
-    """How many lost answers state the gold answer and were cut off before they ended themselves."""
+    """How many lost answers state the gold answer and were cut off, where the unedited model had ended by itself."""
     cut = frame[lost & frame["finish"].isin(TRUNCATED).to_numpy()]
     return sum(stands(text, str(right)) for text, right in zip(cut["text"], gold.loc[cut.index], strict=True))
 

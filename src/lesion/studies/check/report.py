@@ -97,7 +97,7 @@ class CheckResult(StudyResult[CheckSummary]):
     def parts(self) -> Sequence[Part]:
         """The tasks, and the prompts of each."""
         tasks = self.summary.tasks
-        rows = Rows("tasks", tasks, (CheckedTask,), "Tasks", "Ten questions a task, unedited.")
+        rows = Rows("tasks", tasks, (CheckedTask,), "Tasks", "Unedited, prompts as they are sent.")
         shown = [
             Part(
                 f"{wording.counted(len(task.prompts), 'prompt')} of {task.task}, exactly as sent",
@@ -114,7 +114,7 @@ class CheckResult(StudyResult[CheckSummary]):
         for task in tasks:
             if task.other is not None and task.other.right > task.right:
                 style = task.other.style
-                if any(each.other is None or each.other.right < each.right for each in tasks):
+                if any(each.other is None or each.other.could < each.could for each in tasks):
                     text = (
                         f'{task.task}: more answers are right with "style": "{style}" in its lines, unlike other tasks.'
                     )
