@@ -27,7 +27,7 @@ def searching(checkpoint: object, task: object, out: Path, *more: object) -> lis
         (["--keep", "1"], ["Nothing is left to try", "--keep 0.1"]),
         (["--matrices", "mlp.upp"], ["no matrix 'mlp.upp'", "nearest: mlp.up", "mlp, attention and all"]),
         (["--matrices", "mlp.up,,all"], ["--matrices takes names by commas"]),
-        (["--validation", "1"], ["validation must be the share", "between 0 and 1"]),
+        (["--validation", "1"], ["validation must be a number between 0 and 1", "between 0 and 1"]),
         (["--screen", "some"], ["--screen is auto, none or a number of cells, not 'some'."]),
         (["--screen", "none", "--screen-items", "4"], ["leave one out"]),
         (["--items", "1"], ["has 1 item", "give two at least"]),
