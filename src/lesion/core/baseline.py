@@ -79,7 +79,9 @@ def stop(evaluation: Evaluation, chosen: ModelChoice, model: Model, reasons: Map
         task, items = evaluation.tasks[choice], evaluation.items_of(choice)[:ASKED]
         chance = guessing(task, evaluation.items_of(choice))
         checked = examine(study, chosen, model, evaluation.engine(model), choice, task, items, chance)
-        lines += [" ".join([reason, *remedy(checked, model.has_chat_template)]), *shown(checked)]
+        if advice := [*remedy(checked, model.has_chat_template)]:
+            advice = [f"Of the first {checked.items} questions, {checked.right} are right.", *advice]
+        lines += [" ".join([reason, *advice]), *shown(checked)]
     words = ["lesion", "check", str(chosen.source), *(word for choice in reasons for word in ("--task", choice.name))]
     styles = {style for choice in reasons if (style := study.prompt_style_of(chosen, choice)) is not None}
     words += ["--prompt-style", *styles] if len(styles) == 1 else []
