@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import ModuleType
 
 import numpy as np
@@ -139,5 +140,8 @@ def test_of_many_calls_some_are_looked_at(module):
 def test_the_package_is_checked():
     with refused():
         nearest("name", 5)
+    # Where tests of statistics ran before in this process, some calls alone are looked at.
     with refused():
-        perplexity(np.zeros(2), np.zeros(3, dtype=int))
+        for _ in range(SOME):
+            with suppress(ZeroDivisionError):
+                perplexity(np.zeros(2), np.zeros(3, dtype=int))

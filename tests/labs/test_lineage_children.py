@@ -55,7 +55,7 @@ def quick(monkeypatch):
     """Examinations of a few items and words, recipes of a few steps, a state after every step."""
     items = cache(members._items)
     monkeypatch.setattr(members, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
-    for module in (examination, lessons):
+    for module in (members, lessons):
         monkeypatch.setattr(module, "find", lambda name: replace(find(name), max_new_tokens=6))
     monkeypatch.setattr(
         family,
