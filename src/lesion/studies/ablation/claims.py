@@ -73,7 +73,8 @@ def _subject(curve: Curve, material: Material) -> str:
     several = len({other.factor for other in material.curves if other.unit == curve.unit}) > 1
     what = f"{wording.UNIT_NAMES[curve.unit]} {wording.changed(curve.factor)}"
     plain = curve.unit == "block" and curve.factor == 0 and not several
-    return ", ".join(filter(None, (material.among(curve.model), "" if plain else what)))
+    model = material.among(curve.model)
+    return ", ".join(filter(None, (model, "" if plain else what if model else wording.capital(what))))
 
 
 def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim:

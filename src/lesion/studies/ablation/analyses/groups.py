@@ -38,7 +38,7 @@ class GroupShare(Labels):
     accuracy: Estimate = column("Accuracy", SHARE)
 
     @property
-    def sized(self) -> str:
+    def groups(self) -> str:
         """The group with its number of items."""
         return f"{self.group} ({self.items})"
 
@@ -82,7 +82,7 @@ def part(material: Material) -> Part | None:
     if not rows:
         return None
     panel = ("model", "task", "unit", "factor")
-    mark = Map("accuracy", "cut", "sized", hue="share", full=1.25, panel=panel, wide=True, caption="Accuracy in %.")
+    mark = Map("accuracy", "cut", "groups", hue="share", full=1.25, panel=panel, wide=True, caption="Accuracy in %.")
     about = "Number of items in brackets. The groups are small: compare with care."
     table = Rows("", rows, (GroupShare,), "Accuracy by group of items")
     figure = mark.figure(rows, "groups")

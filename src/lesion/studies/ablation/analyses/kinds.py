@@ -127,7 +127,10 @@ def part(material: Material) -> Part | None:
     kinds = dict.fromkeys(kind for of in every for kind in of.curves)
     about = f"What a place adds instead: {'; '.join(f'{kind}: {STANDS_IN[kind]}' for kind in kinds)}."
     shown = [curve.record(cell) for of in every for own in of.curves.values() for curve in own for cell in curve.cells]
-    figure = Map("drop", "layer", "factor", "marked", panel=("model", "task", "unit"), wide=True).figure(shown, "kinds")
+    # Of one model the first figure of the page is that map.
+    several = len({curve.model for curve in material.curves}) > 1
+    kinds_map = Map("drop", "layer", "factor", "marked", panel=("model", "task", "unit"), wide=True)
+    figure = kinds_map.figure(shown, "kinds") if several else None
     rows = Rows(
         "kinds", [row for of in every for row in _rows(of)], (KindRow,), "Every place under every kind of ablation",
         "Kinds that differ: exact paired tests on the same items, Holm-corrected over places and pairs of kinds.",
