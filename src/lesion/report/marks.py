@@ -43,6 +43,8 @@ from lesion.report.values import Estimate, Mean
 
 OPENED = ("model", "task", "edit")
 """Fields by which a click on a mark opens the answers behind it."""
+FAINT = 0.1
+"""Up to this share of full colour a cell is as good as white."""
 LEGIBLE = 32
 """Up to so many columns the cells of a map have room for a number."""
 NARROW = 10
@@ -299,14 +301,14 @@ class Map(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        """Half and the whole of the largest number of either sign; their signs alone where units differ."""
+        """Half and the whole of the largest number of either sign whose colour shows; signs where units differ."""
         numbers = [number for record in records if not math.isnan(number := self._strength(record))]
         full = self.full or max(map(abs, numbers), default=0.0)
         value = shown_of(records[0], self.value)
         entries = []
         for sign, colour, name in zip((1, -1), HUES[self.hue], ("above 0", "below 0"), strict=True):
             largest = max((sign * number for number in numbers), default=0.0)
-            if largest <= 0:
+            if largest <= FAINT * full:
                 continue
             if len({unit_of(record) for record in records}) > 1:
                 entries.append(Series(name, colour=colour, area=1.0))
