@@ -78,8 +78,9 @@ def summarise(
     unscreened: list[str] = []
     models = []
     chances = guessing or {}
-    golds = {task: of_task.set_index("item")["gold"] for task, of_task in items.groupby("task", sort=False)}
-    drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
+    of_tasks = {choice.name: items[items["task"] == choice.name] for choice in study.tasks}
+    golds = {task: own.set_index("item")["gold"] for task, own in of_tasks.items()}
+    drawn = {task: list(own["item"]) for task, own in of_tasks.items()}
     for model, edits in plan.items():
         tasks: list[TaskResult] = []
         texts: list[TextResult] = []
@@ -95,7 +96,7 @@ def summarise(
             if is_running_text(of_task):
                 result = text_result(task, ids, of_task, edits, study.level)
             elif stopping is None:
-                of_items = shared(task, items[items["task"] == task])
+                of_items = shared(task, of_tasks[task])
                 beside = (tried or {}).get((model, task), ())
                 result = _full_task(study, task, golds[task], of_task, edits, beside, of_items, chances.get(task, 0.0))
             else:
