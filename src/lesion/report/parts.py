@@ -273,14 +273,18 @@ class Chapter:
 def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
     """The page; each chapter comes with the address of its study's own page, relative to this one."""
     sections = [_section(number, chapter, page) for number, (chapter, page) in enumerate(chapters, start=1)]
-    first = [(claim.text, chapter.figures) for chapter, _ in chapters[:1] for claim in chapter.claims]
+    first = [(answer_text(claim), chapter.figures) for chapter, _ in chapters[:1] for claim in chapter.claims]
     opening = Opening(first[0][0], next(iter(first[0][1]), None)) if first else Opening()
     return Page(title=title, eyebrow=eyebrow, version=version, sections=tuple(sections), opening=opening)
 
 
 def _section(number: int, chapter: Chapter, page: str) -> Section:
-    whole = Link("The whole study, with every number and every answer", page)
-    claims: list[Block] = [] if number == 1 else [Claims(chapter.claims)]  # the first claim stands at the top
-    blocks: list[Block] = [Prose((chapter.method,)), *claims, whole, *chapter.figures]
+    claims = chapter.claims
+    if number == 1:  # the first sentence and its figure stand at the top
+        claims = tuple(replace(claim, sentences=claim.sentences[1:], subject="") for claim in claims)
+    blocks: list[Block] = [Prose((chapter.method,))]
+    if claims := tuple(claim for claim in claims if claim.sentences):
+        blocks.append(Claims(claims))
+    blocks += [Link(f"{chapter.short}: the whole study", page), *(chapter.figures if number > 1 else ())]
     named = "findings" if number == 1 else f"chapter-{number}"
     return Section(chapter.short, chapter.title, tuple(blocks), named, "evidence")

@@ -10,6 +10,7 @@ from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
+from lesion.statistics.critical import SHARE as CRITICAL
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.cell import Cell, Curve, alike, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
@@ -195,7 +196,7 @@ def _untold(curves: Sequence[Curve]) -> str:
 
 def _cut(curves: Sequence[Curve], among: str) -> str:
     """Losses that may be ones of stopping, of the task that has most of them."""
-    every = [(curve, [cell for cell in curve.cells if may_be_cut(cell)]) for curve in curves]
+    every = [(curve, [cell for cell in curve.cells if may_be_cut(curve, cell)]) for curve in curves]
     cut = [(curve, cells) for curve, cells in every if cells]
     if not cut:
         return ""
@@ -226,9 +227,11 @@ def _falls(curves: Sequence[Curve], among: str) -> str:
     )
 
 
-def may_be_cut(cell: Cell) -> bool:
-    """Whether a place is not shown to be critical, and the loss may be one of stopping."""
-    return cell.falls and not cell.critical and (cell.stated or 0) >= CUT * (cell.lost or 0) > 0
+def may_be_cut(curve: Curve, cell: Cell) -> bool:
+    """Whether more than half is lost and a place is not shown to be critical, and the loss may be one of stopping."""
+    skill = (curve.baseline_of(cell).accuracy.value or 0.0) - curve.result.guessing
+    large = cell.falls and not cell.critical and cell.size > CRITICAL * skill
+    return large and (cell.stated or 0) >= CUT * (cell.lost or 0) > 0
 
 
 def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: tuple[Curve, Cell] | None) -> str:

@@ -294,7 +294,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
     critical = [(curve, cell) for curve in material.curves for cell in curve.marked]
     models, tasks = ([choice.name for choice in choices] for choices in (summary.study.models, summary.study.tasks))
-    cut = {curve.task for curve in material.curves for cell in curve.cells if claims.may_be_cut(cell)}
+    cut = {curve.task for curve in material.curves for cell in curve.cells if claims.may_be_cut(curve, cell)}
     if cut and not material.answers.empty:
         longest = material.answers["tokens"].max()
         longer = f"--max-new-tokens {2 * longest} --out {shlex.quote(f'{folder}-longer')}"
