@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -135,7 +136,9 @@ class CheckResult(StudyResult[CheckSummary]):
             shown.append(Text(plain(f"{task.task}, in the prompt style {task.style} ({why})"), style="bold"))
             for sent in task.prompts:
                 shown += [Text(plain(line)) for line in _lines(sent)]
-            shown.append(Text(plain(claim.text.replace(wording.SPACE, " "))))
+            rest = replace(claim, sentences=claim.sentences[1:], subject="") if task is self.summary.tasks[0] else claim
+            if rest.sentences:  # the first sentence of all stands above as the verdict
+                shown.append(Text(plain(rest.text.replace(wording.SPACE, " "))))
         return Group(*shown, *([super().text(every=True)] if every else []))
 
     def _why(self, task: CheckedTask) -> str:
