@@ -42,7 +42,8 @@ def shows_from(items: int, tests: int) -> str:
     """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 places are tested).`"""
     drop = smallest_drop(items, tests)
     shown = "no drop" if drop is None else f"a drop from {100 * drop:.1f} points on"
-    return f"{items:,} items show {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."
+    count = "1 item shows" if items == 1 else f"{items:,} items show"
+    return f"{count} {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."
 
 
 def too_low(model: str, task: str, right: int, items: int, tests: int, guessing: float = 0.0) -> str | None:
