@@ -117,6 +117,19 @@ def test_lost_answers_that_state_the_gold_answer_are_said_where_nothing_is_calle
     assert "state the gold answer" not in told(valid(summary))[0]
 
 
+def test_a_loss_that_is_shown_and_not_its_size_is_said():
+    summary = form(models=("base",), tasks=("sums",))
+    cells = summary["models"][0]["tasks"][0]["cells"]
+    cells[1] |= {**scores(5, 10), "critical": False, "spared": False}
+    cells[1]["drop"] = {"value": 0.4, "low": 0.1, "high": 0.7, "p_corrected": 0.04}
+    unsized = (
+        "Without block 1 accuracy on sums falls too, from 90.0 % to 50.0 %: whether by more than half cannot be told."
+    )
+    assert unsized in told(valid(summary))[0]
+    cells[1]["drop"]["p_corrected"] = 0.06
+    assert "falls too" not in told(valid(summary))[0]
+
+
 def test_that_a_spared_task_is_multiple_choice_is_said_where_the_lost_one_is_written():
     summary = form(models=("base",), tasks=("sums", "facts"))
     sums, facts = summary["models"][0]["tasks"]

@@ -89,7 +89,9 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(*example, among) if example else _largest(able))
     untold = _untold([curve for curve in curves if curve.untold])
-    sentences.append(untold or _cut(able, among) or _not_told_apart(able, groups, example) or _falls(able, among))
+    sentences.append(
+        untold or _cut(able, among) or _not_told_apart(able, groups, example) or _falls(able, among, example)
+    )
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
 
@@ -209,7 +211,7 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
     )
 
 
-def _falls(curves: Sequence[Curve], among: str) -> str:
+def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
     """The loss of a task that is shown, and of which it cannot be told whether it is of more than half."""
     open_losses = [
         (curve, [cell for cell in curve.cells if cell.outcome == "cannot be told" and cell.falls]) for curve in curves
@@ -221,9 +223,10 @@ def _falls(curves: Sequence[Curve], among: str) -> str:
     before, after = SHARE.text(curve.baseline_of(lowest).accuracy.value), SHARE.text(lowest.accuracy.value)
     where = wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
     at_most = "" if len(cells) == 1 else "at most "
+    falls = "falls too" if example else "falls"
     return (
-        f"{where} accuracy on {curve.task} falls too, {at_most}from {before} to {after}: whether by more than half"
-        " cannot be told."
+        f"{where} accuracy on {curve.task} {falls}, {at_most}from {before} to {after}: whether by more than half cannot"
+        " be told."
     )
 
 
@@ -400,9 +403,11 @@ def smallest_loss(material: Material) -> str:
         for reach in result.sensitivity:
             if (drop := smallest_drop(result.items, reach.tests)) is not None:
                 drops.append(drop)
-            if reach.smallest_loss is not None:
-                losses.append(reach.smallest_loss * ((result.baseline.accuracy.value or 0.0) - result.guessing))
+            skill = (result.baseline.accuracy.value or 0.0) - result.guessing
+            losses.append(None if reach.smallest_loss is None else reach.smallest_loss * skill)
     if not drops:
         return ""
-    critical = f", and critical ones under about {WHOLE_POINTS(max(losses))}" if losses else ""
+    known = [loss for loss in losses if loss is not None]
+    # Where even the loss of all could be missed, no drop is large enough.
+    critical = f", and critical ones under about {WHOLE_POINTS(max(known, default=0.0))}" * (len(known) == len(losses))
     return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."

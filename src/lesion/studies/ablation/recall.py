@@ -60,13 +60,13 @@ def _tried(
     others: pd.DataFrame, items: pd.DataFrame, plan: Mapping[str, Sequence[PlaceEdit]]
 ) -> dict[tuple[str, str], list[PlaceEdit]]:
     """By model and task, the edits of a kind of the study, beside its own, under which all its items are answered."""
-    asked = Counter(items["task"])
+    sizes = Counter(items["task"])
     kinds = {model: {(edit.unit, edit.factor) for edit in edits} for model, edits in plan.items()}
     tried: dict[tuple[str, str], list[PlaceEdit]] = {}
-    given = Counter(zip(others["model_name"], others["task"], others["edit"], strict=True))
-    for (model, task, text), count in given.items():
+    counts = Counter(zip(others["model_name"], others["task"], others["edit"], strict=True))
+    for (model, task, text), count in counts.items():
         edit = read(text.partition("@")[0], {})  # without the digest of a reference, of which every task has its own
-        if count >= asked[task] and (edit.unit, edit.factor) in kinds[model]:
+        if count >= sizes[task] and (edit.unit, edit.factor) in kinds[model]:
             tried.setdefault((model, task), []).append(edit)
     return tried
 

@@ -170,10 +170,12 @@ class AblationResult(StudyResult[AblationSummary]):
                 f" {100 * study.stop.level:g}{wording.SPACE}%. Brackets: {self.level} confidence sequences."
             )
         above = " above guessing" * any(result.guessing for _, result in self.summary.results)
+        stated = any(cell.stated for _, result in self.summary.results for cell in result.cells)
+        cut = " Answers that state the gold answer and were cut off count as right in the first test." * stated
         what = "block" if list(study.edits.unit) == ["block"] else "place"
         return (
             f"A {what} is critical where an exact paired test rejects a loss of half or less of the accuracy{above},"
-            " and spared where one rejects a loss of a quarter or more. p are corrected by Holm's method over the"
+            f" and spared where one rejects a loss of a quarter or more.{cut} p are corrected by Holm's method over the"
             f" {what}s of a model and task. Brackets: {self.level} intervals."
         )
 

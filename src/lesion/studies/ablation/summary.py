@@ -79,8 +79,8 @@ def summarise(
     models = []
     chances = guessing or {}
     of_tasks = {choice.name: items[items["task"] == choice.name] for choice in study.tasks}
-    golds = {task: own.set_index("item")["gold"] for task, own in of_tasks.items()}
-    drawn = {task: list(own["item"]) for task, own in of_tasks.items()}
+    golds = {task: of_task.set_index("item")["gold"] for task, of_task in of_tasks.items()}
+    drawn = {task: list(of_task["item"]) for task, of_task in of_tasks.items()}
     for model, edits in plan.items():
         tasks: list[TaskResult] = []
         texts: list[TextResult] = []
@@ -126,7 +126,7 @@ def summarise(
         if study.screen_top is not None:
             kept = chosen_edits(of_model, drawn, edits, study.screen_top)
             notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
-        models.append(ModelResult(model=model, tasks=apart(tasks, edits, study.level), texts=texts))
+        models.append(ModelResult(model=model, tasks=apart(tasks, study.level), texts=texts))
     notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
@@ -319,33 +319,35 @@ def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Pla
     ]
 
 
-def apart(tasks: Sequence[TaskResult], edits: Sequence[PlaceEdit], level: float) -> list[TaskResult]:
+def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
     """The tasks of a model, with what is `apart` of their critical cells.
 
-    Tested are other tasks for which the place is neither critical nor spared. p is corrected over all places of the
-    family and all other tasks, whether they are tested or not.
+    Tested are other tasks for which the place is neither critical nor spared, with answers of the cell's task as right
+    that count so in its own test. p is corrected over all places of the family and all other tasks, tested or not.
     """
     if len(tasks) < 2 or any(result.stopping for result in tasks):
         return list(tasks)
-    sizes = {(kind[0].unit, kind[0].factor): len(kind) for kind in by_kind(edits)}
     others = {result.task: {_place(cell): cell for cell in result.cells} for result in tasks}
     updated = []
     for result in tasks:
         of_cells: dict[Cell, list[Apart]] = {}
-        for kind, size in sizes.items():
+        for reach in result.sensitivity:
             tested = [
                 (cell, other, against)
                 for cell in result.cells
-                if cell.critical and (cell.unit, cell.factor) == kind
+                if cell.critical and (cell.unit, cell.factor) == (reach.unit, reach.factor)
                 for other in tasks
                 if other.task != result.task
                 for against in [others[other.task].get(_place(cell))]
                 if against is not None and against.outcome == "cannot be told"
             ]
-            counts = [((_pairs(result, cell)), _pairs(other, against)) for cell, other, against in tested]
+            counts = [
+                (_pairs(result, cell).retaining(cell.stated or 0), _pairs(other, against))
+                for cell, other, against in tested
+            ]
             chances = [(result.guessing, other.guessing) for _, other, _ in tested]
             p = [p_loses_more(*both, *chance) for both, chance in zip(counts, chances, strict=True)]
-            corrected = holm([*p, *[1.0] * (size * (len(tasks) - 1) - len(p))])
+            corrected = holm([*p, *[1.0] * (reach.tests * (len(tasks) - 1) - len(p))])
             for number, (cell, other, _) in enumerate(tested):
                 if corrected[number] <= ALPHA:
                     of = Estimate.of(difference(*counts[number], *chances[number], level), p[number], corrected[number])
