@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import pytest
+from made_counts import counted
 from oracle import Oracle
 
 from commandline import write
 from lesion.core.store import Store
+from lesion.edits.edit import ScaleBlock
 from lesion.errors import LesionError
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
 from runs import run_ablation as run
 from tiny import model
 
@@ -128,3 +131,17 @@ def test_a_file_with_further_lines_grows_too_and_one_that_changed_is_refused(mod
         run(study(everything), tmp_path / "out", models=models, make_engine=Oracle(0))
     with Store.read(tmp_path / "out") as store:
         assert len(store.items()) == 10
+
+
+def test_what_was_tried_counts_for_the_difference_of_two_tasks_too():
+    edits = [ScaleBlock(layer) for layer in range(2)]
+    material = counted(edits, {"sums": [100, 0, 100], "words": [100, 60, 100]})
+    further = {("m", task): [ScaleBlock(layer) for layer in range(2, 5)] for task in ("sums", "words")}
+    alone, after = (
+        summarise(material.summary.study, {"m": edits}, material.answers, material.items, tried=tried)
+        for tried in (None, further)
+    )
+    (one,), (other,) = (summary.models[0].tasks[0].of("block", 0.0)[0].apart for summary in (alone, after))
+    assert (one.task, one.difference.p) == ("words", other.difference.p)
+    assert one.difference.p_corrected == pytest.approx(2 * one.difference.p)
+    assert other.difference.p_corrected == pytest.approx(5 * one.difference.p)
