@@ -18,8 +18,6 @@ from lesion.report import drawing
 
 HERE = Path(__file__).parent
 STUDIES = HERE / "studies"
-BEGUN = HERE / "begun"
-"""The folder of a study that an earlier version began: three answers of twelve."""
 INTERRUPTED = 130
 CHAINS: dict[str, dict[str, list[str]]] = {
     "layers": {

@@ -14,7 +14,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -192,13 +191,3 @@ def in_a_browser(address: str) -> None:
     with tab().shown(width=390, height=800):
         assert tab().ask("document.documentElement.scrollWidth") == 390
     assert tab().complaints == []
-
-
-def test_a_folder_that_an_earlier_version_began_is_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "begun"
-    shutil.copytree(golden.BEGUN, out)
-    done = lesion(capsys, "run", golden.STUDIES / "begun.toml", "--out", out)
-    assert done.code == 0, done.err
-    assert "evaluated 9 of 12 answers; 3 were stored already" in done.out

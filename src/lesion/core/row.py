@@ -71,10 +71,9 @@ def answer_key(model: str, edit: str, task: str, item: str, decoding: str, promp
 
     The parts are joined as a JSON list, so that no two different lists of them read the same.
 
-    `model` is the fingerprint: the same weights under two names are one model. `prompt` is the digest of the token ids,
-    "" for the key that answers had before prompts were a part of it.
+    `model` is the fingerprint: the same weights under two names are one model. `prompt` is the digest of the token ids.
     """
-    parts = [model, edit, task, item, decoding, prompt_style, *filter(None, (prompt,))]
+    parts = [model, edit, task, item, decoding, prompt_style, prompt]
     return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()  # ASCII, lone surrogates escaped
 
 

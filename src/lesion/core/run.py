@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 
 from lesion.core import inference
 from lesion.core.apart import draw_apart
-from lesion.core.earlier_answers import refuse_other_prompts, refuse_other_spelling
 from lesion.core.estimate import DryRun, Estimating, first_items, of_answers
 from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import Asked, StoredAnswer
-from lesion.core.store import Store
+from lesion.core.store import Store, refuse_other_prompts, refuse_other_spelling
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.checking import spelling
@@ -313,9 +312,7 @@ class Evaluation:
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
         cells = inference.pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         _refuse_asked_otherwise(self.store, model, cells.values())
-        if refuse_other_prompts(self.store, chosen, model, cells.values()):
-            stored = self.store.keys()
-            cells = {key: cell for key, cell in cells.items() if key not in stored}
+        refuse_other_prompts(self.store, model, cells.values())
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
 

@@ -6,20 +6,29 @@ import datetime
 import json
 import sqlite3
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from lesion.core import database
 from lesion.core.differences import differences
-from lesion.core.integrity import TABLES, insertion, with_checksum
+from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
-from lesion.core.row import Asked, StoredAnswer, numbers_from_json, numbers_to_json, storable
+from lesion.core.row import Asked, StoredAnswer, answer_key, numbers_from_json, numbers_to_json, storable
 from lesion.core.study_file import ModelChoice, variable_keys
 from lesion.errors import LesionError
+from lesion.plain import short
+from lesion.report.wording import counted
+
+if TYPE_CHECKING:  # imported from there
+    from lesion.core.inference import PendingAnswer
+    from lesion.models.load import Model
+
+_ADVICE = "Give another folder with --out, or put the files back that changed."
 
 
 class Store:
@@ -116,11 +125,6 @@ class Store:
         ((stored_hash, stored_text),) = self._rows("SELECT hash, text FROM study")
         return str(stored_hash), str(stored_text)
 
-    @property
-    def made(self) -> datetime.datetime:
-        """When the folder's first study began."""
-        return datetime.datetime.fromisoformat(self._rows("SELECT made FROM study")[0][0])
-
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
@@ -210,16 +214,6 @@ class Store:
         for task, item, *answer in self._rows(query, model):
             answers.setdefault((task, item), []).append(tuple(answer))
         return answers
-
-    def rename(self, keys: Mapping[str, str]) -> None:
-        """Give stored answers new keys, by the present ones; all of them or none."""
-        columns = TABLES["answers"]
-        with database.advice(self.file), database.transaction(self._connection):
-            for old, new in keys.items():
-                query = f"SELECT {', '.join(columns[1:])} FROM answers WHERE key = ?"
-                values = with_checksum(new, *self._connection.execute(query, (old,)).fetchone())
-                statement = "UPDATE answers SET key = ?, checksum = ? WHERE key = ?"
-                self._connection.execute(statement, (new, values[-1], old))
 
     def write(self, rows: Iterable[StoredAnswer]) -> int:
         """Store answers and commit at once: after the return they survive the death of the process.
@@ -397,3 +391,34 @@ def _by_name(entries: object, name: str) -> dict[str, dict[str, Any]]:
         key = " ".join(str(table.pop(part)) for part in (name, "revision", "dtype") if part in table)
         named[key] = {part: value for part, value in table.items() if part not in ("items", *ModelChoice.LABELS)}
     return named
+
+
+def refuse_other_prompts(store: Store, model: Model, cells: Iterable[PendingAnswer]) -> None:
+    """Refuse to go on where stored answers to an item were given to another prompt than the one that is sent now."""
+    pending = {(cell.choice.name, cell.item.id): cell for cell in cells}
+    stored = store.answered(model.fingerprint) if pending else {}
+    others: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for (task, item), cell in pending.items():
+        for key, edit, decoding, style in stored.get((storable(task), storable(item)), ()):
+            if key != answer_key(model.fingerprint, edit, task, item, decoding, style, cell.digest):
+                others[task] += 1
+                examples.setdefault(task, item)
+                break
+    if others:
+        words = [f"{counted(count, 'item')} of {task}" for task, count in others.items()]
+        task, item = next(iter(examples.items()))
+        raise LesionError(
+            f"{store.folder} holds answers of {model.name} to other prompts than those that are sent now"
+            f" ({'; '.join(words)}; item {short(item, 60)} of {task} for one): its chat template, its tokenizer or the"
+            f" solved examples have changed since, and answers to both would be mixed. {_ADVICE}"
+        )
+
+
+def refuse_other_spelling(store: Store, model: Model, before: str | None, now: str) -> None:
+    """Refuse to go on where answers of a model were read or ended otherwise than they are now."""
+    if before not in (None, now) and store.answered(model.fingerprint):
+        raise LesionError(
+            f"{store.folder} holds answers of {model.name} that another tokenizer read: since then, the text of a token"
+            f" or the tokens that end an answer have changed (tokenizer.json, eos_token). {_ADVICE}"
+        )

@@ -1,16 +1,12 @@
 """A folder goes on only with answers to the very prompts that are sent now."""
 
 import json
-import os
-import sqlite3
 import time
 from pathlib import Path
 
 import pytest
 
 import thinkers
-from lesion.core.integrity import checksum
-from lesion.core.row import answer_key
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError
@@ -18,7 +14,6 @@ from lesion.progress import Silent
 from lesion.studies.ablation.study import Study
 from lesion.tasks import chat
 from runs import run_ablation
-from tiny import model as tiny_model
 
 
 class Notes(Silent):
@@ -131,51 +126,3 @@ def test_a_template_that_draws_at_random_is_refused(questions, tmp_path):
     model = thinkers.thinker(thinkers.PLAIN.replace("m.content", "(m.content ~ ['a', 'b'] | random)"))
     with pytest.raises(LesionError, match="draws at random"):
         run_ablation(study("m", questions), tmp_path / "out", models={"m": model})
-
-
-def forget_prompts(folder: Path) -> None:
-    """Make a store that of a version that kept no prompts."""
-    with sqlite3.connect(folder / "answers.sqlite") as connection:
-        for model, metadata, *rest in connection.execute(
-            "SELECT position, metadata, fingerprint, name FROM models"
-        ).fetchall():
-            old = json.dumps({key: value for key, value in json.loads(metadata).items() if key != "spelling"})
-            connection.execute("UPDATE models SET metadata = ?, checksum = ?", (old, checksum([model, *rest, old])))
-        for row, key, *values in connection.execute("SELECT rowid, * FROM answers").fetchall():
-            del key
-            model, edit, task, item, decoding, style = values[:6]
-            old = answer_key(model, edit, task, item, decoding, style, "")
-            connection.execute(
-                "UPDATE answers SET key = ?, checksum = ? WHERE rowid = ?", (old, checksum([old, *values[:-1]]), row)
-            )
-
-
-def test_an_earlier_folder_goes_on_and_gets_its_digests(saved, questions, tmp_path):
-    run_ablation(study(saved, questions), tmp_path / "out")
-    with Store.read(tmp_path / "out") as store:
-        keys = store.keys()
-    forget_prompts(tmp_path / "out")
-    with Store.read(tmp_path / "out") as store:
-        assert not keys & store.keys()
-    assert run_ablation(study(saved, questions, "0,1"), tmp_path / "out").evaluated == 3
-    with Store.read(tmp_path / "out") as store:
-        assert keys < store.keys()
-        assert len(store) == 9
-
-
-def test_an_earlier_folder_is_refused_where_files_have_changed_since(saved, questions, tmp_path):
-    run_ablation(study(saved, questions), tmp_path / "out")
-    forget_prompts(tmp_path / "out")
-    time.sleep(2)
-    template_with(saved, "<|assistant|>", "<|model|>")
-    os.utime(saved / "chat_template.jinja", (0, 0))  # however old it says it is
-    with pytest.raises(LesionError, match=r"kept no prompts, and whether .* cannot be known"):
-        run_ablation(study(saved, questions, "0,1"), tmp_path / "out")
-
-
-def test_an_earlier_folder_of_a_model_in_memory_is_refused(questions, tmp_path):
-    models = {"m": tiny_model("llama")}
-    run_ablation(study("m", questions, style="raw"), tmp_path / "out", models=models)
-    forget_prompts(tmp_path / "out")
-    with pytest.raises(LesionError, match="kept no prompts"):
-        run_ablation(study("m", questions, "0,1", style="raw"), tmp_path / "out", models=models)
