@@ -105,7 +105,7 @@ _KINDS = (
     (_COUNTS, COUNT), (_REALS, REAL), (("task", "skill", "control"), TASK), (("edit", "study", "corpus"), PATH),
     (("out",), OUT),
 )  # fmt: skip
-_FLAGS = ["--help", "--replacement", "--force", "--compose", "--thin", "--overwrite", "--list", "--trust-remote-code"]
+_FLAGS = ["--help", "--replacement", "--force", "--compose", "--overwrite", "--list", "--trust-remote-code"]
 # Of these whatever is not a known word is refused at once; others are resolved later, or can be of any size or text.
 _FREE = ("--revision", "--budget", "--ray", "--base", "--model", "--seed", "--checkpoints", "--stop")
 

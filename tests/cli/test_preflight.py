@@ -34,7 +34,7 @@ REFUSED = {
     ("apply", "bundled:llama-base", "--reorder", "0-6", "--out", "new"): "leaves out 7; give --order",
     ("apply", "bundled:llama-base", "--order", "0", "--edit", "3x0", "--out", "new"): "--edit and --order are given",
     ("apply", "bundled:llama-base", "--out", "new"): "Nothing to write is given",
-    ("apply", "bundled:llama-base", "--swap", "0,1", "--thin", "--out", "new"): "--thin belongs to --edit",
+    ("apply", "bundled:llama-base", "--swap", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
     (*ABLATE, "--top-p", "0.5"): "temperature 0 is greedy",
     (*EFFECTS, "--study", "nowhere"): "nowhere is no folder",
     ("overlay", "nowhere", "--out", "new"): "nowhere is no folder",

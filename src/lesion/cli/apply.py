@@ -1,4 +1,4 @@
-"""`lesion apply` and `lesion perturb`: a model's checkpoint written again, with edits or with noise in its weights."""
+"""`lesion apply`, `perturb` and `edit show`: a checkpoint with edits or with noise, and an edit file shown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from lesion.cli.commands import Model, Revision
-from lesion.cli.terminal import Bar, say
+from lesion.cli.terminal import Bar, Terminal, say
 from lesion.core.fields import MODEL
+from lesion.edits.edit import refuse_absent
 from lesion.errors import UsageError
 from lesion.plain import short
 
@@ -45,10 +46,6 @@ def apply(
     force: Annotated[
         bool, typer.Option("--force", help="Accept other weights of the same shapes; the selection is recomputed.")
     ] = False,
-    thin: Annotated[
-        bool,
-        typer.Option("--thin", help="Also write truncated matrices as two low-rank factors, and report the savings."),
-    ] = False,
     revision: Revision = None,
     weights: Annotated[
         str | None,
@@ -65,7 +62,7 @@ def apply(
     given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
     given = {flag: value for flag, value in given.items() if value is not None}
     if len(given) != 1 or edit is None:
-        unfit = {"--factor": factor, "--force": force, "--thin": thin, "--weights": weights}
+        unfit = {"--factor": factor, "--force": force, "--weights": weights}
         _reordered(model, given, [flag for flag, value in unfit.items() if value], revision, out)
         return
     number = None if factor is None else _one(factor)
@@ -74,12 +71,11 @@ def apply(
     refuse_no_edit(edit, {} if blocks is None else {written: blocks})
 
     from lesion.edits.files import checkpoint
-    from lesion.edits.files.truncated import counted
     from lesion.report import wording
 
     with Bar() as bar:
         done = checkpoint.apply(
-            model, edit, out, factor=number, force=force, thin=thin, revision=revision, weights=weights, watcher=bar
+            model, edit, out, factor=number, force=force, revision=revision, weights=weights, watcher=bar
         )
     for each in done.edits:
         name = each.file.label
@@ -92,13 +88,10 @@ def apply(
         elif each.afresh:
             say(f"{name} was made for other weights; it is these that were truncated")
     for matrix in done.truncated:
-        saved = f"; {counted(matrix.cut)}" if thin else ""
-        say(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
+        say(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm")
     say(f"{wording.counted(done.moved, 'weight')} of {written} changed")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
-    if done.thin is not None:
-        say(f"factors: {done.thin}")
     say(f"model: {done.folder} ({_saved(done.folder)})")
 
 
@@ -168,3 +161,12 @@ def perturb(
     say(f"{like}: ‖change‖ / ‖weights‖ = {done.distance:.4g}")
     say(f"noise in {done.tensors[0]:,} of {done.tensors[1]:,} tensors, ‖noise‖ / ‖weights‖ = {done.achieved:.4g}")
     say(f"written: {done.out}")
+
+
+def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
+    """Show what an edit changes, in which model, and the data it was made from."""
+    refuse_absent(file)
+    from lesion.cli.editing import describe
+    from lesion.edits.files.artefact import read_edit
+
+    Terminal().print(describe(read_edit(file)))

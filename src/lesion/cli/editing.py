@@ -34,14 +34,11 @@ def describe(file: EditFile) -> RenderableType:
         rows += [("selects", f"{part.selection.label} (recipe {part.selection.digest})"), ("weights are", does)]
     for cut in file.cuts:
         rows += [("truncates", f"{cut.address}, {cut.shape[0]:,} × {cut.shape[1]:,}: {cut} kept"), ("", counted(cut))]
-    selects = bool(of_weights(file.edit))
-    if selects and file.selected is None:
-        rows.append(("selected", "not counted: the edit was combined without its model at hand"))
-    elif file.selected:
+    if file.selected:
         selected, total = sum(c.selected for c in file.selected), sum(c.total for c in file.selected)
         rows.append(("selected", f"{selected:,} of {total:,} weights ({selected / total:.4%})"))
     shown: list[RenderableType] = [Text(file.label, style="bold underline"), facts(rows), Text()]
-    if selects:
+    if of_weights(file.edit):
         shown += [Text("Made from", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in _data(file))]
     if file.selected:
         shown += [Text(), Text("Selected of every matrix, in percent", style="bold"), _table(file.selected)]

@@ -33,7 +33,6 @@ EXAMPLES = {
     "report": ("lesion report study",),
     "export": ("lesion export study --out paper", "lesion export study --pdf --out figures"),
     "show an edit": ("lesion edit show skill.edit",),
-    "combine": ("lesion edit combine a.edit b.edit --op minus --out only-a.edit",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""
 BASIC = (

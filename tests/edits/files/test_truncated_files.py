@@ -1,14 +1,12 @@
-"""Edit files that truncate: they say what is kept, read back with distrust, fit their model and join with others."""
+"""Edit files that truncate: they say what is kept, read back with distrust, and fit their model."""
 
 import json
 
 import pytest
-import torch
 from safetensors.torch import load as load_bytes
 
-from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleMlp, ScaleParameters, Truncate
-from lesion.edits.files.artefact import combined, read_edit, save_edit
+from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.container import encode
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
@@ -124,39 +122,3 @@ def test_a_truncation_that_does_not_hold_together_is_refused(name, model, tmp_pa
     (tmp_path / "bad.edit").write_bytes(remade(good, changes()[name]))
     with pytest.raises(LesionError, match=r"bad\.edit does not hold together"):
         read_edit(tmp_path / "bad.edit")
-
-
-# -- two made one
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-def test_edits_of_different_matrices_are_joined_where_one_truncates(loaded, model, tmp_path):
-    first = kept(model, tmp_path, ONE)
-    other = Compose((Truncate("0.attention.q", 0.5, "bottom"), ScaleParameters(Magnitude(0.1, ("2.mlp.up",)), 0.5)))
-    second = kept(model, tmp_path, other, "b.edit")
-    made = read_edit(combined(first, second, "or", tmp_path / "new.edit", model=model if loaded else None))
-    assert made.edit == Compose((ONE, other))
-    assert (made.selected is None) == (not loaded)
-    with applied(model, made.fit(model)):
-        together = {address: matrix.read() for address, matrix in model.anatomy.matrices.items()}
-    with applied(model, first.fit(model)), applied(model, second.fit(model)):
-        for address, matrix in model.anatomy.matrices.items():
-            assert torch.equal(matrix.read(), together[address])
-
-
-@pytest.mark.parametrize(
-    ("other", "word", "factor", "says"),
-    [
-        (Truncate("2.mlp.up", 0.5), "minus", None, "have no 'minus'; --op or"),
-        (Truncate("2.mlp.up", 0.5), "and", None, "have no 'and'"),
-        (Truncate("2.mlp.up", 0.5), "or", 0.5, "no factor"),
-        (Truncate("1.mlp.up", 0.5, "bottom"), "or", None, r"both edit 1\.mlp\.up"),
-        (ScaleParameters(Magnitude(0.1, ("1.mlp.up",)), 0.5), "or", None, r"both edit 1\.mlp\.up"),
-    ],
-)
-def test_what_has_no_meaning_for_truncations_is_refused(other, word, factor, says, model, tmp_path):
-    files = kept(model, tmp_path, ONE), kept(model, tmp_path, other, "b.edit")
-    for pair in (files, files[::-1]):
-        with pytest.raises(UsageError, match=says):
-            combined(*pair, word, tmp_path / "new.edit", factor=factor)
-    assert not (tmp_path / "new.edit").exists()

@@ -9,7 +9,6 @@ Wherever a person gives an edit, its file is taken too (`edit_for`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from importlib.metadata import version
@@ -21,7 +20,6 @@ from lesion.edits.edit import (
     Compose,
     Edit,
     EditLike,
-    ScaleParameters,
     Single,
     as_edit,
     composed,
@@ -34,14 +32,13 @@ from lesion.edits.edit import (
 from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, mapped
 from lesion.edits.files.reading import contents, understood
-from lesion.edits.selections.recipes import ALGEBRA
 from lesion.edits.selections.selection import Count, count
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
 
-__all__ = ["SUFFIX", "EditFile", "describe", "read_edit", "save_edit", "write_edit"]
+__all__ = ["SUFFIX", "EditFile", "describe", "read_edit", "save_edit"]
 
 SUFFIX = ".edit"
 
@@ -100,12 +97,7 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
         selected = []
     elif selected is None:
         selected = count(reduce(lambda a, b: a | b, (part.selection for part in of_weights(fixed))), model)
-    return write_edit(path, fixed, made_for, selected)
-
-
-def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
-    """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`."""
-    header, tensors = contents(edit, model, selected)
+    header, tensors = contents(fixed, made_for, selected)
     made = {"made": datetime.now(UTC).date().isoformat()}
     data = encode({"version": header.pop("version"), "lesion": version("lesion"), **header, **made}, tensors)
     # What could not be read again must not be written.
@@ -144,81 +136,3 @@ def edit_for(model: Model, given: EditLike) -> Edit:
         return read_edit(file).fit(model)
     edits = several(given)
     return as_edit(given) if edits is None else composed([edit_for(model, edit) for edit in edits])
-
-
-@validated
-def combined(
-    first: EditFile,
-    second: EditFile,
-    word: str,
-    path: Path | str,
-    *,
-    factor: float | None = None,
-    model: Model | None = None,
-) -> Path:
-    """Write the edit that selects what is in `first` minus, and, or in `second`.
-
-    Where one of them truncates, `or` writes both edits in one, which must be of different matrices.
-    """
-    if first.model.fingerprint != second.model.fingerprint:
-        raise UsageError(
-            f"{first.path} was made for {first.model.name} (fingerprint {first.model.fingerprint}) and {second.path} "
-            f"for {second.model.name} (fingerprint {second.model.fingerprint}); only edits of one model can be "
-            "combined."
-        )
-    if of_spectra(first.edit) or of_spectra(second.edit):
-        return _joined(first, second, word, path, factor, model)
-    mine, yours = _only(first), _only(second)
-    if factor is None:
-        if mine.factor != yours.factor:
-            raise UsageError(
-                f"{first.path} multiplies by {mine.factor:g} and {second.path} by {yours.factor:g}; say with --factor "
-                "by what the new edit does."
-            )
-        factor = mine.factor
-    if word == "minus" and mine.selection == yours.selection:
-        raise LesionError(f"{first.path} and {second.path} select the same; nothing would be left.")
-    selection = ALGEBRA[word](mine.selection, yours.selection)
-    if model is not None:
-        for file in (first, second):
-            file.fit(model)  # refuses another model
-        return save_edit(path, ScaleParameters(selection, factor), model)
-    known = {**first.thresholds, **second.thresholds}
-    edit = ScaleParameters(selection.with_thresholds(known), factor)
-    matrices = {**first.model.matrices, **second.model.matrices}
-    touched = {address: matrix for address, matrix in matrices.items() if selection.touches(address)}
-    if not touched:
-        raise LesionError(f"{first.path} and {second.path} have no matrix in common; nothing would be selected.")
-    return write_edit(path, edit, replace(first.model, matrices=touched), None)
-
-
-def _joined(
-    first: EditFile, second: EditFile, word: str, path: Path | str, factor: float | None, model: Model | None
-) -> Path:
-    which = first if of_spectra(first.edit) else second
-    if word != "or":
-        raise UsageError(
-            f"{which.path} truncates {of_spectra(which.edit)[0].address}, and truncations have no '{word}'; --op or "
-            "writes both edits in one."
-        )
-    if factor is not None:
-        raise UsageError(f"{which.path} truncates, and a truncation has no factor; leave --factor out.")
-    if both := [address for address in first.model.matrices if address in second.model.matrices]:
-        raise UsageError(
-            f"{first.path} and {second.path} both edit {both[0]}; only edits of different matrices are joined where "
-            "one of them truncates."
-        )
-    edit: Edit
-    if model is not None:
-        edit = Compose((first.fit(model), second.fit(model)))
-        return save_edit(path, edit, model)
-    edit = Compose((first.fixed(), second.fixed()))
-    made_for = replace(first.model, matrices={**first.model.matrices, **second.model.matrices})
-    return write_edit(path, edit, made_for, None if of_weights(edit) else [])
-
-
-def _only(file: EditFile) -> ScaleParameters:
-    parts = of_weights(file.edit)
-    if len(parts) != 1:
-        raise UsageError(f"{file.path} holds {len(parts)} edits in one; only single ones can be combined.")
-    return parts[0]

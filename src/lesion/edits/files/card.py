@@ -62,7 +62,6 @@ class Applied:
         achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
         left_out: files of the base model that were not copied.
         truncated: every matrix of which a part of the spectrum was kept, by all edits together.
-        thin: the file of thin factors, where they were asked for.
     """
 
     folder: Path
@@ -72,7 +71,6 @@ class Applied:
     achieved: float | None
     left_out: tuple[str, ...]
     truncated: tuple[Truncated, ...] = ()
-    thin: Path | None = None
 
     @property
     def moved(self) -> int:

@@ -26,7 +26,7 @@ from lesion.edits.files.edit_file import EditFile, anew
 from lesion.edits.files.folder import COPIED, COPIED_NAMES, base_card, copy_others, emerging, refuse_occupied
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
 from lesion.edits.files.shards import rewrite_all
-from lesion.edits.files.truncated import Truncated, refuse_nothing, truncated, write_factors
+from lesion.edits.files.truncated import Truncated, truncated
 from lesion.edits.selections.selection import Count, check_extent
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
@@ -183,7 +183,6 @@ def apply(
     *,
     factor: float | None = None,
     force: bool = False,
-    thin: bool = False,
     revision: str | None = None,
     weights: str | Path | None = None,
     watcher: Watcher | None = None,
@@ -203,14 +202,12 @@ def apply(
         out: a folder that does not exist or is empty. It gets its name when everything is written.
         factor: in place of the edits' own.
         force: apply an edit made for other weights of the same shapes too, its selection made anew.
-        thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
-            of the folder (see `truncated.py`); they are in memory until the end.
         revision: branch, tag or commit of a hub id.
         weights: of a quantised model, the full-precision checkpoint that it was made from: that one is written.
 
     Raises:
-        UsageError: there is no edit, or one cannot be written as weights; `out` is occupied; a factor or thin factors
-            are asked of edits that have none; one edit truncates a matrix whose weights another multiplies.
+        UsageError: there is no edit, or one cannot be written as weights; `out` is occupied; a factor is given to
+            edits that have none; one edit truncates a matrix whose weights another multiplies.
         LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
             there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
     """
@@ -223,8 +220,6 @@ def apply(
     files = edit_files(edits, lambda: load(name, revision=revision, device="cpu"), factor)
     truncations = [part for file in files for part in of_spectra(file.edit)]
     refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
-    if thin:
-        refuse_nothing(truncations)
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
@@ -260,7 +255,7 @@ def apply(
                     if address in edit_pass.file.model.matrices:
                         edit_pass.made_for(address, weight, name)
                 if not kept[address].whole:
-                    edited, done[address] = truncated(weight, kept[address], thin)
+                    edited, done[address] = truncated(weight, kept[address])
                     view.copy_(edited.reshape(view.shape))
                 continue
             changes = [edit_pass.changes(address, weight, name) for edit_pass in passes]
@@ -287,8 +282,7 @@ def apply(
         labels = " + ".join(file.label for file in files)
         achieved = check_effects(labels, ordered, name, total) if ordered else None
         left_out = copy_others(folder, partial, checkpoint, edits_applied)
-        thin_file = out / write_factors(partial, cut) if thin else None
-        applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut, thin_file)
+        applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut)
         base_card(folder, partial, card.written(name, applied))
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")

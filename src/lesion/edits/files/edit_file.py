@@ -56,8 +56,7 @@ class EditFile:
     Attributes:
         edit: its selections as recipes: right for any model, slower than fixed ones.
         label: a short name, safe in file names.
-        selected: how much of every matrix is selected on the model it was made for; None where that was not counted,
-            empty where it only truncates.
+        selected: how much of every matrix is selected on the model it was made for; empty where it only truncates.
         made: the day, `2026-11-20`.
         lesion: the version of the package that wrote it.
         content: SHA-256 of the file with these digits as zeros.
@@ -70,7 +69,7 @@ class EditFile:
     edit: Edit
     label: str
     model: MadeFor
-    selected: tuple[Count, ...] | None
+    selected: tuple[Count, ...]
     made: str
     lesion: str
     content: str

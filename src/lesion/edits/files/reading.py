@@ -27,9 +27,7 @@ from lesion.edits.text import from_json, to_json
 from lesion.plain import short
 
 
-def contents(
-    edit: Edit, model: MadeFor, selected: Sequence[Count] | None
-) -> tuple[dict[str, object], dict[str, Tensor]]:
+def contents(edit: Edit, model: MadeFor, selected: Sequence[Count]) -> tuple[dict[str, object], dict[str, Tensor]]:
     """The header of an edit whose selections are fixed, but for the day and the version of lesion, and its vectors."""
     inputs = inputs_of(edit)
     tensors = {f"{source.digest}/{name}": vector for source in inputs for name, vector in source.tensors().items()}
@@ -46,9 +44,9 @@ def contents(
         },
         "model": asdict(model),
         "inputs": [{"digest": source.digest, **source.header()} for source in inputs],
-        "selected": None
-        if selected is None
-        else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],
+        "selected": [
+            {"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected
+        ],
         **({"truncated": _truncated(edit, model.matrices)} if of_spectra(edit) else {}),
     }
     return header, tensors
@@ -93,7 +91,7 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
         for share in selection.top_shares()
         if (name := f"thresholds/{share.digest}") in tensors
     }
-    counts = None if header["selected"] is None else tuple(map(_count, header["selected"]))
+    counts = tuple(map(_count, header["selected"]))
     fixed = mapped(edit, lambda selection: selection.with_thresholds(thresholds))
     anew, vectors = contents(fixed, model, counts)
     for key, value in anew.items():

@@ -1,13 +1,9 @@
-"""Checkpoints truncated on disk: bit for bit the model truncated in memory, and thin factors whose product it is."""
-
-import json
+"""Checkpoints truncated on disk: bit for bit the model truncated in memory."""
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
-from safetensors import safe_open
-from safetensors.torch import load_file
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
@@ -134,53 +130,7 @@ def test_one_edit_that_truncates_what_another_multiplies_and_a_factor_are_refuse
         apply(source, [cut, scaled], tmp_path / "out")
     with pytest.raises(UsageError, match="no factor"):
         apply(source, [cut], tmp_path / "out", factor=0.5)
-    with pytest.raises(UsageError, match="leave --thin out"):
-        apply(source, [scaled], tmp_path / "out", thin=True)
     assert not (tmp_path / "out").exists()
-
-
-# -- thin factors
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "mixtral"])
-def test_thin_factors_multiply_to_what_the_checkpoint_holds(family, tmp_path):
-    source = checkpoint(tmp_path / "base", family)
-    edit = kept(tmp_path, source, of_two_blocks(load(source)))
-    done = apply(source, [edit], tmp_path / "out", thin=True)
-    assert done.thin == tmp_path / "out" / "lesion" / "factors.safetensors"
-    tensors = load_file(done.thin)
-    edited = load(tmp_path / "out")
-    for part in edit.edit.edits:
-        left, right = tensors.pop(f"{part.address}.left"), tensors.pop(f"{part.address}.right")
-        weight = edited.anatomy.matrix(part.address).read()
-        assert left.shape[1] == right.shape[0] == round(part.keep * 10) * min(weight.shape) // 10
-        assert left.dtype == right.dtype == weight.dtype
-        torch.testing.assert_close(left @ right, weight, rtol=1e-4, atol=1e-5)
-    assert not tensors
-
-
-def test_thin_factors_are_in_the_dtype_of_the_checkpoint_and_none_kept_are_empty(tmp_path):
-    source = checkpoint(tmp_path / "base", dtype=torch.bfloat16)
-    edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 0), Truncate("1.mlp.up", 0.25))))
-    tensors = load_file(apply(source, [edit], tmp_path / "out", thin=True).thin)
-    assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == {
-        **{"0.mlp.up.left": (48, 0), "0.mlp.up.right": (0, 32)},
-        **{"1.mlp.up.left": (48, 8), "1.mlp.up.right": (8, 32)},
-    }
-    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
-
-
-def test_the_file_of_factors_counts_and_the_model_still_loads(tmp_path):
-    source = checkpoint(tmp_path / "base")
-    edit = kept(tmp_path, source, Compose((Truncate("0.mlp.up", 0.9), Truncate("1.mlp.up", 0.25))))
-    done = apply(source, [edit], tmp_path / "out", thin=True)
-    with safe_open(done.thin, "pt") as opened:
-        counts = json.loads(opened.metadata()["lesion"])
-    assert counts["1.mlp.up"]["parameters_saved"] == 48 * 32 - 8 * (48 + 32)
-    assert counts["0.mlp.up"]["parameters_saved"] == 48 * 32 - 28 * (48 + 32) < 0
-    assert counts["0.mlp.up"]["shape"] == [48, 32]
-    assert list((tmp_path / "out").glob("*.safetensors")) == [tmp_path / "out" / "model.safetensors"]
-    assert_bitwise(state(tmp_path / "out"), in_memory(source, edit.edit))
 
 
 # -- the card
