@@ -36,6 +36,8 @@ SOON = 30.0
 """What takes fewer seconds needs no further estimate."""
 FULL = 0.4
 """An answer in a full batch takes at least this share of what one of those takes that went first."""
+PAGE = 3.0
+"""Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
 WITHIN = 1.2
@@ -157,7 +159,7 @@ def of_answers(
     more = to_come / known if known else 1.0
     what = "answers" if later else what
     return Estimate(
-        what, to_come, round(more * tokens), start + more * seconds, factor, round(more * disk), start + now
+        what, to_come, round(more * tokens), start + more * seconds + PAGE, factor, round(more * disk), start + now
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from lesion.reprs import described
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lesion.core.proofs import Proofs
     from lesion.report.blocks import Check, Page
     from lesion.report.claims import Claim
     from lesion.report.figures import Drawing
@@ -89,8 +90,30 @@ class StudyResult(Generic[S]):
 
     @cached_property
     def shown_parts(self) -> tuple[Part, ...]:
-        """Its `parts`, made once, with short names of models and tasks."""
-        return tuple(part.in_short(self.names) for part in self.parts())
+        """Its `parts`, made once, with short names of models and tasks; no claim rests on an edit without a proof."""
+        return tuple(part.in_short(self.names) for part in self._with_proof(self.parts()))
+
+    @cached_property
+    def _proofs(self) -> Proofs | None:
+        from lesion.core.proofs import Proofs
+
+        return Proofs.of(Path(self.folder))
+
+    @property
+    def proved(self) -> str:
+        """How many edits are shown to act while decoding; empty where nothing was decoded under an edit."""
+        return "" if self._proofs is None else self._proofs.text
+
+    def _with_proof(self, parts: Sequence[Part]) -> Iterator[Part]:
+        from lesion.core.proofs import about_unproved
+
+        proofs = self._proofs
+        for place, part in enumerate(parts):
+            if proofs is None or not proofs.unproved():
+                yield part
+                continue
+            claims = tuple(claim for claim in part.claims if proofs.hold(claim))
+            yield replace(part, claims=claims if place else (*claims, *about_unproved(proofs)))
 
     @cached_property
     def names(self) -> Names:
@@ -146,6 +169,7 @@ class StudyResult(Generic[S]):
             version=self.summary.version,
             study=getattr(self.summary, "study", None),
             facts=self.facts,
+            proved=self.proved,
             basis=self.basis,
             checks=self.checks(),
             notes=self.summary.notes,

@@ -22,6 +22,7 @@ from lesion.core import inference
 from lesion.core.apart import draw_apart
 from lesion.core.estimate import DryRun, Estimating, first_items, of_answers
 from lesion.core.preflight import refuse_unfit_styles
+from lesion.core.prove import prove
 from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store, refuse_other_prompts, refuse_other_spelling
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
@@ -354,6 +355,9 @@ class Evaluation:
             self._note(text)
         self._note_rooms(name, model, cells.values())
         engine = self.engine(model)
+        judged = [cell for cell in cells.values() if cell.task.kind != "score"]
+        if judged and not self.run.dry:
+            prove(self.run.folder, name, engine, model, judged[0].prompt, [cell.edit for cell in judged])
 
         def answers(part: Mapping[str, inference.PendingAnswer]) -> list[StoredAnswer]:
             given: list[StoredAnswer] = []

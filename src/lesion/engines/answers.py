@@ -83,13 +83,25 @@ def _looked_up(
     ]
 
 
+def most_probable(logits: Float[Tensor, " vocabulary"]) -> tuple[tuple[int, float], ...]:
+    """The two most probable tokens, with their log-probabilities in nats."""
+    values, tokens = logits.double().log_softmax(-1).topk(2)
+    return tuple(zip(tokens.tolist(), values.tolist(), strict=True))
+
+
 def generated(
-    request: Request, tokens: Sequence[int], finish: Finish, stop: StopStrings, ends: Collection[int], model: Model
+    request: Request,
+    tokens: Sequence[int],
+    finish: Finish,
+    stop: StopStrings,
+    ends: Collection[int],
+    model: Model,
+    last: tuple[tuple[int, float], ...] = (),
 ) -> Response:
     """The response that says these tokens, without the end token and what follows a stop string."""
     spoken = tokens[:-1] if tokens and tokens[-1] in ends else tokens
     text = model.tokenizer.decode(spoken, skip_special_tokens=True)
-    return Response(request.key, Answer(stop.cut(text), len(tokens), finish), tuple(tokens))
+    return Response(request.key, Answer(stop.cut(text), len(tokens), finish), tuple(tokens), last=last)
 
 
 def chosen(request: Request, scores: Sequence[float], greedy: Sequence[bool], model: Model) -> Response:

@@ -85,6 +85,7 @@ class Request:
         choices: token ids of each choice; when given, they are scored and nothing is generated.
         tokens: when given, the probability and rank of each right after the prompt are looked up and nothing is
             generated. With choices as well, the scores of both are given, and no choice is made.
+        traced: whether the response says between which tokens the last one was chosen; it is decoded without a draft.
     """
 
     key: str
@@ -93,6 +94,7 @@ class Request:
     decoding: Decoding = Decoding()
     choices: tuple[tuple[int, ...], ...] = ()
     tokens: tuple[int, ...] = ()
+    traced: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edit", as_edit(self.edit))
@@ -107,12 +109,15 @@ class Response:
     """The answer to the request with the same key.
 
     `engine` says what answered, in words: library and version, dtype, attention, device. It is stored with the answer.
+    `last` has, of a traced request, the two most probable tokens where the last one was chosen, and their
+    log-probabilities in nats.
     """
 
     key: str
     answer: Answer
     token_ids: tuple[int, ...] = ()
     engine: str = ""
+    last: tuple[tuple[int, float], ...] = ()
 
 
 @runtime_checkable

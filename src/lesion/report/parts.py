@@ -166,6 +166,7 @@ def page(
     version: str,
     study: Any = None,
     facts: Sequence[tuple[str, str]] = (),
+    proved: str = "",
     basis: str = "",
     checks: Sequence[Check] = (),
     examples: Sequence[Example] = (),
@@ -179,6 +180,7 @@ def page(
     Args:
         title: the question, in short names.
         study: the study, whose entries stand at the end; or `facts` in its place.
+        proved: how many edits are shown to act while decoding; empty where nothing was decoded.
         basis: on what the answer rests, in a line: items, chance, the smallest loss that would have been seen.
         notes, reading: what a reader should know of the numbers, and how to read them; folded.
         carried: what the browser of answers reads.
@@ -193,7 +195,9 @@ def page(
     sections = [replace(section, within="tables") if id(section) in late else section for section in sections]
     own = facts or entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
     known = [f"Short names: {names.note}."] if names.note else []
-    ending = study_section(own, [*map(names, notes), *known], map(names, reading))
+    ending = study_section(
+        [*own, ("edits that act while decoding", proved)], [*map(names, notes), *known], map(names, reading)
+    )
     unseen = (part.rows for part in parts if part.table and part.rows is not None and not part.rows.records)
     files = tuple(map(Table.of, unseen))
     return Page(

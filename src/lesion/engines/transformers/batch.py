@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lesion.edits.edit import BASELINE
-from lesion.engines.answers import without
+from lesion.engines.answers import most_probable, without
 from lesion.engines.sampling import sample
 from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
@@ -154,6 +154,9 @@ def next_tokens(
         places: the row that reads each, None for nobody, and how many tokens from now on the next one is.
     """
     finite = logits.amax(-1).isfinite().tolist()
+    for index, (row, _) in enumerate(places):
+        if row is not None and row.request.traced and finite[index]:
+            row.last = most_probable(logits[index])
     logits = without(logits, [row.forbidden(ahead) if row is not None else () for row, ahead in places])
     tokens = logits.argmax(-1)
     drawing: list[int] = []

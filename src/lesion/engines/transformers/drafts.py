@@ -58,7 +58,10 @@ class Drafts:
         """Let rows wait: one of every question goes ahead, unless its answer is known."""
         together: dict[Question, list[ActiveRequest]] = defaultdict(list)
         for row in rows:
-            together[_question(row.request)].append(row)
+            if row.request.traced:
+                self._insert(row)
+            else:
+                together[_question(row.request)].append(row)
         for question, group in together.items():
             if question in self._lent:
                 self._let(group, self._lent[question])

@@ -200,7 +200,7 @@ class TransformersEngine:
                 batch.rest()
                 for row, finish in finished:
                     waiting.finished(row)
-                    yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model)
+                    yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model, row.last)
 
 
 _ways: WeakKeyDictionary[torch.nn.Module, Way] = WeakKeyDictionary()

@@ -28,6 +28,7 @@ class ActiveRequest:
         accepted: how much of the draft it did say.
         generated: the tokens of its answer so far.
         prefix: what its prompt has in common with others, which is computed once.
+        last: of a traced request, between which tokens the latest was chosen (`Response.last`).
     """
 
     request: Request
@@ -41,6 +42,7 @@ class ActiveRequest:
     generated: list[int] = field(default_factory=list)
     prefix: Prefix = NOTHING
     closing: Closing | None = None
+    last: tuple[tuple[int, float], ...] = ()
 
     @cached_property
     def noise_key(self) -> int | None:

@@ -108,7 +108,7 @@ class Simple:
         else:
             self._without_cache(rows[0], speaker)
         return [
-            generated(row.request, row.generated, finish, row.stop, row.ends, self.model)
+            generated(row.request, row.generated, finish, row.stop, row.ends, self.model, row.last)
             for row, finish in zip(rows, speaker.finishes, strict=True)
             if finish is not None
         ]

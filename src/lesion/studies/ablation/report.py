@@ -192,6 +192,7 @@ class AblationResult(StudyResult[AblationSummary]):
             self.shown_parts,
             version=self.summary.version,
             study=self.summary.study,
+            proved=self.proved,
             basis=self.basis,
             checks=self.checks(),
             examples=tuple(_examples(self.material)),
