@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lesion.core.functions import function_of
+from lesion.core.functions import function_of, stub
 from lesion.core.method import Method
-from lesion.core.signatures import stub
 from lesion.registry import methods
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lesion.core.differences import differences, refuse_another, study_there
+from lesion.core.store import differences, refuse_another, study_there
 from lesion.errors import LesionError
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy

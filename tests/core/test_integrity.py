@@ -9,7 +9,7 @@ import pytest
 from test_store import STUDY, row
 
 from damaged_stores_ways import ways
-from lesion.core.integrity import TABLES, checksum
+from lesion.core.database import TABLES, checksum
 from lesion.core.store import Store
 from lesion.errors import LesionError
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 from lesion.edits.edit import Scale, ScaleParameters, Truncate, parts
-from lesion.edits.matched import matched_controls
-from lesion.edits.selections.controls import Random
+from lesion.edits.selections.controls import Random, matched_controls
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import parse
 from lesion.edits.units import part_of

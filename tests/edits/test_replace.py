@@ -10,9 +10,9 @@ from replaced import some_reference
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, as_edit, of_places, of_replacements, with_factor
 from lesion.edits.files.artefact import save_edit
 from lesion.edits.files.as_weights import edit_files
-from lesion.edits.matched import matched_controls
 from lesion.edits.reference import read_reference
 from lesion.edits.replace import Replace
+from lesion.edits.selections.controls import matched_controls
 from lesion.edits.table import tabulate
 from lesion.edits.text import from_json, parse, simplified, to_json
 from lesion.errors import LesionError, UsageError

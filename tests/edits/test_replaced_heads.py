@@ -9,8 +9,8 @@ from torch import Tensor
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleMlp, of_replacements
 from lesion.edits.gates import gated
-from lesion.edits.matched import matched_controls
 from lesion.edits.replace import Replace
+from lesion.edits.selections.controls import matched_controls
 from lesion.edits.table import tabulate
 from lesion.edits.text import from_json, parse, to_json
 from lesion.edits.units import ScaleGroup, ScaleHead

@@ -7,7 +7,6 @@ import numpy as np
 
 from lesion.report.values import Estimate, Mean
 from lesion.statistics.paired import wilson
-from lesion.studies.drift.critical_blocks import distance
 from lesion.studies.drift.result import (
     Curve,
     Departure,
@@ -22,6 +21,7 @@ from lesion.studies.drift.result import (
     Run,
     Shape,
     Tokens,
+    distance,
 )
 from lesion.studies.drift.study import DriftStudy
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import calibration_items, find
-from lesion.tasks.fewshot import FewShot, draw_shots, solution
 from lesion.tasks.task import Answer, Item, Task
+from lesion.tasks.wrapped import FewShot, draw_shots, solution
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])

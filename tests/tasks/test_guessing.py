@@ -4,7 +4,7 @@ import pytest
 
 from commandline import write
 from lesion.tasks.catalogue import find
-from lesion.tasks.guessing import guessing
+from lesion.tasks.wrapped import guessing
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import calibration_items, find
-from lesion.tasks.shuffled import Shuffled, deal, shuffle
 from lesion.tasks.task import Answer, Item, Task
+from lesion.tasks.wrapped import Shuffled, deal, shuffle
 
 golds = st.lists(st.sampled_from("abcde"), min_size=1, max_size=25)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.tasks.written import Written, beginning, names_control
+from lesion.tasks.conversation import Written, beginning, names_control
 from sentencepieces import CONTROLS, KINDS, speaker
 
 FRAMES = [

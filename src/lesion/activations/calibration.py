@@ -14,10 +14,10 @@ from lesion.models.quiet import quiet
 from lesion.reprs import described
 from lesion.tasks import catalogue
 from lesion.tasks.continuations import solved_parts
+from lesion.tasks.conversation import spell
 from lesion.tasks.counterparts import every_aligned
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Item, Task
-from lesion.tasks.written import spell
 
 MOST_TEXTS = 1_000_000
 """Texts of all repeats together: more could not be observed in a lifetime."""

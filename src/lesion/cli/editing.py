@@ -13,8 +13,8 @@ from rich.text import Text
 from lesion.cli.terminal import facts
 from lesion.edits.edit import of_weights
 from lesion.edits.files.edit_file import EditFile
-from lesion.edits.files.truncated import counted
 from lesion.edits.selections.selection import Count
+from lesion.edits.spectra import counted
 from lesion.report import wording
 
 

@@ -13,7 +13,7 @@ from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.plain import short
 from lesion.statistics.detectable import too_low
-from lesion.tasks.guessing import guessing
+from lesion.tasks.wrapped import guessing
 
 ASKED = 10
 """Questions of a hopeless task that are put in the other prompt style too."""

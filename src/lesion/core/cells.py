@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from lesion.atomic import keep
-from lesion.core.integrity import checksum
+from lesion.core.database import checksum
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.report.values import Value

@@ -16,8 +16,8 @@ from lesion.models.quantised import refuse_unreadable
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
 from lesion.tasks.conversation import Named
-from lesion.tasks.harness.name import HEAD
 from lesion.tasks.prompts import resolve
+from lesion.tasks.query import HEAD
 from lesion.tasks.style import Style
 from lesion.tasks.task import Task
 

@@ -35,8 +35,7 @@ from lesion.core.options import (
     option,
     unordered_lists,
 )
-from lesion.core.toml import Lines, dump
-from lesion.core.validation_errors import explain
+from lesion.core.toml import Lines, dump, explain
 from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
 from lesion.plain import short

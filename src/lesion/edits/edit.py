@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
 
 Side = Literal["top", "bottom", "random"]
 MatchedIn = Literal["count", "magnitude", "importance"]
-"""What random controls of a selection of weights share with it (`matched.py`)."""
+"""What random controls of a selection of weights share with it (`selections/controls.py`)."""
 EditLike = Any
 """What may stand wherever an edit is taken: an edit, its text form, or several of these (`as_edit`); where the model
 is known, also the path of an `.edit` file, and what `read_edit` gave (`lesion.edits.files.artefact.edit_for`)."""

@@ -13,9 +13,8 @@ from typing import ClassVar
 from lesion import files
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
-from lesion.tasks.field_values import plain
 from lesion.tasks.judges import judge
-from lesion.tasks.question_files import read_rows
+from lesion.tasks.question_files import plain, read_rows
 from lesion.tasks.source import SourceRow, hub_rows, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

@@ -15,18 +15,15 @@ from lesion.plain import short
 from lesion.tasks import given
 from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.benchmarks import BENCHMARKS
-from lesion.tasks.fewshot import FewShot
 from lesion.tasks.generated import FAMILIES
 from lesion.tasks.generated import NAMES as GENERATED
-from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JUDGES, JsonLines
-from lesion.tasks.query import Option, options, read
+from lesion.tasks.query import HEAD, HarnessName, Option, options, read
 from lesion.tasks.question_files import is_question_file
 from lesion.tasks.running import RunningText
-from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
-from lesion.tasks.wrapped import Gold
+from lesion.tasks.wrapped import FewShot, Gold, Shuffled
 from lesion.tasks.wrapped import calibration_items as calibration_items
 
 PRIMER = ("arithmetic", "atlas", "biography", "reading", "text")

@@ -8,14 +8,13 @@ from typing import Any
 
 from lesion.errors import LesionError
 from lesion.tasks.contrast import SECOND, TEMPTING, Contrast
+from lesion.tasks.conversation import Written, apart, beginning, continued, section, spell
 from lesion.tasks.gold_classes import gold_text
 from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, longest_text, refuse_immense, resolve, templates, write
-from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
-from lesion.tasks.wrapped import Gold, WrappedTask
-from lesion.tasks.written import Written, apart, beginning, continued, section, spell
+from lesion.tasks.wrapped import Gold, Shuffled, WrappedTask
 
 # So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
 # spans, and the same work after a long passage as after a short question.

@@ -18,11 +18,10 @@ from typing import Any
 from lesion.arguments import several, shown, validated
 from lesion.errors import UsageError
 from lesion.plain import short
-from lesion.tasks.field_values import float_type
 from lesion.tasks.gold_classes import GoldClasses
 from lesion.tasks.jsonl import JUDGES, JsonLines, Listed, ends, gathered, style_of
 from lesion.tasks.judges.judge import UNREAD
-from lesion.tasks.question_files import record_row
+from lesion.tasks.question_files import float_type, record_row
 from lesion.tasks.source import SourceRow
 from lesion.tasks.task import Answer, Item, Task, Verdict
 

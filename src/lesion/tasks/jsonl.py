@@ -15,9 +15,8 @@ from lesion.plain import short
 from lesion.reprs import short_repr
 from lesion.tasks import contrast
 from lesion.tasks.counterparts import others_of_group
-from lesion.tasks.field_values import chosen
 from lesion.tasks.judges import judge
-from lesion.tasks.question_files import EXAMPLE, LISTS, read_rows
+from lesion.tasks.question_files import EXAMPLE, LISTS, chosen, read_rows
 from lesion.tasks.source import SourceRow, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

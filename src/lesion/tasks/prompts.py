@@ -9,12 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
-from lesion.tasks.conversation import forms_of, refuse_unfit, write_chat
+from lesion.tasks.conversation import Written, apart, forms_of, refuse_unfit, write_chat
 from lesion.tasks.source import Fields, packaged
 from lesion.tasks.style import Style
 from lesion.tasks.task import Item, Task
 from lesion.tasks.thinking import OPEN
-from lesion.tasks.written import Written, apart
 
 
 @runtime_checkable

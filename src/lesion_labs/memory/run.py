@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
 from lesion.core.run import Run
+from lesion.core.store import refuse_another
 from lesion.core.values import read_summary
 from lesion.progress import Silent, Watcher
 from lesion_labs.memory import orthonormal, sizes, theory

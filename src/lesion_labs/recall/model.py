@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from lesion.core.differences import differences
+from lesion.core.store import differences
 from lesion.errors import UsageError, nearest
 from lesion.report import wording
 from lesion.report.rows import Row, column

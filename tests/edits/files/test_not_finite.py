@@ -5,7 +5,7 @@ import torch
 
 import lesion
 import tiny
-from lesion.edits.files.shards import rewrite
+from lesion.edits.files.folder import rewrite
 from lesion.errors import LesionError
 from lesion.models.stored import survey
 

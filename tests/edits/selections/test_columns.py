@@ -5,8 +5,8 @@ import torch
 
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.files.reading import from_recipe
 from lesion.edits.selections.listed import Columns
-from lesion.edits.selections.recipes import from_recipe
 from lesion.errors import LesionError, UsageError
 from tiny import model
 

@@ -6,8 +6,7 @@ import torch
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleBlock, ScaleParameters
-from lesion.edits.matched import matched_controls
-from lesion.edits.selections.controls import Random
+from lesion.edits.selections.controls import Random, matched_controls
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.text import parse

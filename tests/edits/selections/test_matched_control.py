@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from lesion.edits.edit import ScaleParameters
-from lesion.edits.matched import matched_controls
-from lesion.edits.selections.controls import BINS, Matched, Random
+from lesion.edits.files.reading import from_recipe
+from lesion.edits.selections.controls import BINS, Matched, Random, matched_controls
 from lesion.edits.selections.inputs import Inputs, InputSums
-from lesion.edits.selections.recipes import from_recipe
 from lesion.edits.selections.selection import Selection
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError

@@ -8,8 +8,7 @@ import pytest
 
 import lesion
 from commandline import lesion as command
-from lesion.core.oddities import oddities
-from lesion.core.readiness import CheckedTask, OddAnswers, OtherStyle
+from lesion.core.readiness import CheckedTask, OddAnswers, OtherStyle, oddities
 from lesion.core.row import StoredAnswer
 from lesion.report.values import Estimate
 from lesion.studies.check.report import CheckResult, CheckSummary, readiness

@@ -9,7 +9,7 @@ import pytest
 from made import STOPPING, bare
 
 from lesion.errors import LesionError, UsageError
-from lesion.studies.drift.critical_blocks import apart, distance, places, read_critical
+from lesion.studies.drift.result import apart, distance, places, read_critical
 
 
 def layer(number: int, critical: bool, unit: str = "block") -> dict:

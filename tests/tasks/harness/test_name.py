@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.tasks.catalogue import canonical
-from lesion.tasks.harness.name import HarnessName
+from lesion.tasks.query import HarnessName
 
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789_-./:= ", min_size=1, max_size=12)
 maybe = st.none() | words

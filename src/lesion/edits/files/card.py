@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lesion.edits.cuts import Cut
 from lesion.edits.files.edit_file import EditFile
-from lesion.edits.files.truncated import Truncated
 from lesion.edits.selections.selection import Count
+from lesion.edits.spectra import Truncated
 from lesion.edits.weights import Effect
 
 LOADING = """

@@ -23,11 +23,18 @@ from lesion.edits.files import card
 from lesion.edits.files.as_weights import edit_files
 from lesion.edits.files.card import AppliedEdit
 from lesion.edits.files.edit_file import EditFile, anew
-from lesion.edits.files.folder import COPIED, COPIED_NAMES, base_card, copy_others, emerging, refuse_occupied
+from lesion.edits.files.folder import (
+    COPIED,
+    COPIED_NAMES,
+    base_card,
+    copy_others,
+    emerging,
+    refuse_occupied,
+    rewrite_all,
+)
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
-from lesion.edits.files.shards import rewrite_all
-from lesion.edits.files.truncated import Truncated, truncated
 from lesion.edits.selections.selection import Count, check_extent
+from lesion.edits.spectra import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.files.checkpoint import resolve
-from lesion.edits.files.folder import copy_others, emerging, refuse_occupied
-from lesion.edits.files.shards import as_tensor, rewrite_all
+from lesion.edits.files.folder import as_tensor, copy_others, emerging, refuse_occupied, rewrite_all
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import not_finite_in
 from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey

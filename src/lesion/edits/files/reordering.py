@@ -19,10 +19,9 @@ from lesion.edits.files.checkpoint import (
     refuse_quantised,
     resolve,
 )
-from lesion.edits.files.folder import base_card, copy_others, emerging, refuse_occupied
+from lesion.edits.files.folder import base_card, copied, copy_others, emerging, refuse_occupied
 from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
-from lesion.edits.files.shards import copied
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.models.order import (

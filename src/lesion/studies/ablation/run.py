@@ -29,10 +29,9 @@ from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
-from lesion.tasks.guessing import guessing
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
-from lesion.tasks.wrapped import gold_name
+from lesion.tasks.wrapped import gold_name, guessing
 
 SCORED = (
     " and nothing can be decided; leave it out, or ask it without --stop-when. `lesion evaluate` compares"

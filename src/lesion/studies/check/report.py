@@ -9,8 +9,7 @@ from typing import Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.oddities import SAID
-from lesion.core.readiness import MOST_ODD, CheckedTask, SentPrompt, remedy
+from lesion.core.readiness import MOST_ODD, SAID, CheckedTask, SentPrompt, remedy
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
 from lesion.plain import plain

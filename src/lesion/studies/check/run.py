@@ -7,7 +7,7 @@ from lesion.core.run import Run
 from lesion.studies.check.report import CheckResult, CheckSummary
 from lesion.studies.check.study import CheckStudy
 from lesion.tasks.catalogue import find
-from lesion.tasks.guessing import guessing
+from lesion.tasks.wrapped import guessing
 
 
 def run_check(study: CheckStudy, run: Run) -> CheckResult:

@@ -23,7 +23,6 @@ from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.table import Table
 from lesion.report.values import Mean
 from lesion.report.wording import ALPHA, SPACE
-from lesion.studies.drift.critical_blocks import within
 from lesion.studies.drift.result import (
     CHECKS,
     Curve,
@@ -37,6 +36,7 @@ from lesion.studies.drift.result import (
     Tokens,
     Went,
     token_text,
+    within,
 )
 from lesion.studies.drift.token_drift import named
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lesion.core.differences import refuse_another, study_there
 from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
+from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice
 from lesion.models.load import Model, peek
 from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
-from lesion.studies.drift.critical_blocks import read_critical
 from lesion.studies.drift.measurement import (
     draw_runs,
     fitted,
@@ -28,7 +27,7 @@ from lesion.studies.drift.measurement import (
     spooling,
 )
 from lesion.studies.drift.report import DriftResult
-from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary, critical_blocks
+from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary, critical_blocks, read_critical
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find

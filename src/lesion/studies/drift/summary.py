@@ -14,8 +14,7 @@ from lesion.report.values import Mean
 from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured
-from lesion.studies.drift.critical_blocks import distance
-from lesion.studies.drift.result import BY_TOKEN, CHECKS, Curve, Departure, Layer, Line, Shape
+from lesion.studies.drift.result import BY_TOKEN, CHECKS, Curve, Departure, Layer, Line, Shape, distance
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
 

@@ -18,9 +18,8 @@ from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
 from lesion.studies.effects.result import EffectsSummary, TaskEffects
-from lesion.studies.effects.screens import Drops, notes_on_gaps, read_drops
 from lesion.studies.effects.study import EffectsStudy
-from lesion.studies.effects.summary import by_class, summarised
+from lesion.studies.effects.summary import Drops, by_class, notes_on_gaps, read_drops, summarised
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast, encode_gold
 from lesion.tasks.gold_classes import classes_of, classified

@@ -12,7 +12,7 @@ from lesion.studies.interaction.report import InteractionResult
 from lesion.studies.interaction.study import InteractionStudy, places_of
 from lesion.studies.interaction.summary import Answers, PlannedSets, edit_of, important, planned, summarise
 from lesion.tasks.catalogue import find
-from lesion.tasks.guessing import guessing
+from lesion.tasks.wrapped import guessing
 
 MANY = 120
 """From so many edits on, how many there are is said before they are evaluated."""

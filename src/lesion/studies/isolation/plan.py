@@ -12,10 +12,9 @@ from lesion.atomic import keep
 from lesion.core.values import read_value
 from lesion.edits.apply import applied
 from lesion.edits.edit import Edit, MatchedIn, Scale, ScaleBlock, ScaleMlp, ScaleParameters, parts, with_factor
-from lesion.edits.matched import matched_controls
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
-from lesion.edits.selections.controls import Matched, Random, left_out
+from lesion.edits.selections.controls import Matched, Random, left_out, matched_controls
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.selection import Count, count
 from lesion.edits.units import of_units, site_of

@@ -8,10 +8,9 @@ from pathlib import Path
 from lesion.core.apart import Used, calibrated_on, draw_apart
 from lesion.core.baseline import baseline_first
 from lesion.core.database import FILE
-from lesion.core.differences import refuse_another
 from lesion.core.lock import locked
 from lesion.core.run import Run
-from lesion.core.store import Store
+from lesion.core.store import Store, refuse_another
 from lesion.core.study_file import PROMPTING, ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit, of_weights, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
@@ -26,8 +25,8 @@ from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import stored, summarise, summarised
 from lesion.tasks.catalogue import canonical, find
-from lesion.tasks.guessing import guessing
 from lesion.tasks.task import Item
+from lesion.tasks.wrapped import guessing
 
 
 def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:

@@ -232,8 +232,9 @@ EVALUATION = Method(
     folder="isolation",
     python="""
 An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
-random weights of every matrix, or as many other blocks (`lesion.edits.matched`). With `matched_in` "magnitude" the
-weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's controls.
+random weights of every matrix, or as many other blocks (`lesion.edits.selections.controls`). With `matched_in`
+"magnitude" the weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's
+controls.
 
 Example:
     >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lesion.core import cells
-from lesion.core.differences import refuse_another, study_there
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
 from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Run
+from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import UsageError

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from lesion.atomic import keep
-from lesion.core.differences import refuse_another
 from lesion.core.layers import canonical_layers
 from lesion.core.run import Evaluation, Pending, Run
+from lesion.core.store import refuse_another
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError, UsageError
 from lesion.files import UNFIT, stored_object

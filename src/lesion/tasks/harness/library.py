@@ -17,7 +17,7 @@ import numpy as np
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named
-from lesion.tasks.harness.name import HarnessName
+from lesion.tasks.query import HarnessName
 
 # What the harness's own command seeds with when it is not told otherwise.
 FEWSHOT_SEED = 1234

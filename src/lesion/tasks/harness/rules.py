@@ -13,7 +13,7 @@ import numpy as np
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.tasks.harness.library import at_work, seeded
-from lesion.tasks.harness.name import HarnessName
+from lesion.tasks.query import HarnessName
 
 # Metrics of a part of an answer, or of how probable it is: their mean over items is not a share of right ones.
 _PARTIAL = re.compile(

@@ -12,8 +12,8 @@ from typing import Any
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.harness import rules
 from lesion.tasks.harness.library import FEWSHOT_SEED, at_work, seeded
-from lesion.tasks.harness.name import HarnessName
 from lesion.tasks.judges import judge
+from lesion.tasks.query import HarnessName
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 KINDS: dict[str, Kind] = {

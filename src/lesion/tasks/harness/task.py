@@ -10,10 +10,10 @@ from lesion.errors import LesionError, UsageError
 from lesion.reprs import short_repr
 from lesion.tasks import running
 from lesion.tasks.harness.library import loaded
-from lesion.tasks.harness.name import HarnessName
 from lesion.tasks.harness.subtask import Subtask, unread
 from lesion.tasks.harness.tokens import HarnessTokens, Part
 from lesion.tasks.prompts import Speaker
+from lesion.tasks.query import HarnessName
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
