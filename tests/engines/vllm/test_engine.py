@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from alone import drawn, greedy
+from lesion.core.proofs import Proofs
+from lesion.core.prove import prove
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
@@ -56,6 +58,16 @@ def test_every_ablated_block_and_branch_in_one_running_batch(model, vllm, plain)
     told = answers(vllm, asked)
     assert_same(told, answers(plain, asked))
     assert len({response.token_ids for key, response in told.items() if key.startswith("0 ")}) > 5
+
+
+def test_edits_are_proved_to_act_while_it_decodes(model, vllm, plain, tmp_path):
+    edits = [ScaleBlock(2), ScaleBlock(4, 0.5), PRUNED]
+    for name, engine in (("vllm", vllm), ("plain", plain)):
+        prove(tmp_path, name, engine, model, prompts(model)[0], edits)
+    proofs = Proofs.of(tmp_path).models
+    for edit, proof in proofs["vllm"].items():
+        assert proof.state == "acts"
+        assert proof.decoded == pytest.approx(proofs["plain"][edit].decoded, abs=1e-3)
 
 
 def test_an_answer_is_what_the_network_says_alone(model, vllm):

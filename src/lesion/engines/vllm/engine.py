@@ -209,7 +209,7 @@ class VllmEngine:
             assert request is not None
             if job.look is None:
                 assert job.stop is not None
-                yield generated(request, job.generated, job.finish, job.stop, self._ends, self.model)
+                yield generated(request, job.generated, job.finish, job.stop, self._ends, self.model, job.last)
                 continue
             done = parts.setdefault(request.key, [])
             done.append(job)

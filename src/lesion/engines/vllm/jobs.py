@@ -35,6 +35,7 @@ class Job:
         part: which of its request's jobs this is.
         generated, finish: the tokens of the answer, once it is done, and why it ended.
         lookups: what was looked up, position by position.
+        last: of a traced request, between which tokens its last one was chosen (`Response.last`).
     """
 
     tokens: tuple[int, ...]
@@ -50,6 +51,7 @@ class Job:
     generated: list[int] = field(default_factory=list)
     finish: Finish = "length"
     lookups: list[Lookup] = field(default_factory=list)
+    last: tuple[tuple[int, float], ...] = ()
 
 
 class Jobs:
@@ -87,6 +89,9 @@ class Jobs:
                     if job is None:
                         continue
                     ended = self._hear(job, output.outputs[0].token_ids)
+                    if scores := output.outputs[0].logprobs:  # of every token that this output has
+                        most = sorted(((each.logprob, token) for token, each in scores[-1].items()), reverse=True)
+                        job.last = tuple((token, logprob) for logprob, token in most[:2])
                     if job.closing is not None and not ended and job.closing.due(job.generated):
                         ended = self._hear(job, job.closing.tokens[: job.limit - len(job.generated)])
                         if not ended and len(job.generated) < job.limit:
@@ -130,6 +135,7 @@ class Jobs:
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,
             detokenize=False,
+            logprobs=2 if job.request and job.request.traced else None,
             output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
             extra_args={KEY: wish.plain()},
         )
