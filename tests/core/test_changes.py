@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import lesion
-from lesion.core.result import COLUMNS, changed
+from lesion.core.changes import COLUMNS, changed
 
 SELECTION = "mathneuro-0.05@d2b64890d32a1510×0"
 EDITS = ("baseline", "3×0", "0×0 + 1×0", "3.mlp.up top 0.5", SELECTION)

@@ -1,27 +1,21 @@
-"""The result of a study: its folder and numbers, its page, its tables, and the items that an edit changed."""
+"""The result of a study: its folder and numbers, its page, its tables for a terminal."""
 
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-import pandas as pd
 from rich.console import RenderableType
 from typing_extensions import TypeVar
 
 from lesion.arguments import validated
 from lesion.core.values import Summary, read_summary, summary_kind
-from lesion.edits.edit import BASELINE, EditLike, ReadEdit, as_edit, path_of
-from lesion.edits.files.artefact import EditFile, read_edit
-from lesion.edits.text import parse, simplified
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.outputs import LOCK, kind_of, refuse_another_kind
 from lesion.plain import plain, short
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from lesion.report.names import Names
     from lesion.report.parts import Chapter, Part
     from lesion.report.table import Table
-
 
 S = TypeVar("S", bound=Summary, default=Any)
 R = TypeVar("R", bound="StudyResult[Any]")
@@ -243,14 +236,14 @@ class StudyResult(Generic[S]):
             UsageError: the study has no such edit, task or model, or keeps no answers.
             LesionError: the folder is gone or damaged.
         """
-        from lesion.core.result import changed
+        from lesion.core.changes import changed
 
         return changed(self.answers, edit, right=False, task=task, model=model)
 
     @validated
     def repaired(self, edit: Any, *, task: str | None = None, model: str | None = None) -> pd.DataFrame:
         """The items that the unedited model answers wrongly, and the model under an edit rightly; as `broken`."""
-        from lesion.core.result import changed
+        from lesion.core.changes import changed
 
         return changed(self.answers, edit, right=True, task=task, model=model)
 
@@ -423,78 +416,3 @@ def refuse_unfinished(folder: Path, kind: str) -> None:
             f"The {kind} study in {folder} is not finished: {stored}, and there is no result yet. Run the same command"
             f" with --out {folder} again{further}."
         )
-
-
-SAME = ["model_name", "task", "item", "decoding", "prompt_style"]
-"""What an answer and the one that it is compared with have in common."""
-COLUMNS = ("model", "task", "item", "question", "gold", "answer_before", "answer_after")
-MOST_NAMED = 12
-_SELECTION = re.compile(r"(?P<label>[^@+]+)@[0-9a-f]{16}×\S+")
-
-
-def changed(
-    answers: pd.DataFrame, edit: EditLike, *, right: bool, task: str | None = None, model: str | None = None
-) -> pd.DataFrame:
-    """The items whose answer an edit made wrong, or right.
-
-    `edit` is a value, its text form, the path of an `.edit` file or what `read_edit` gave; the number of a block stands
-    for that block at 0. Returned is one row per item with the columns of `COLUMNS`, in the order of the study.
-    """
-    for column, chosen in (("task", task), ("model_name", model)):
-        if chosen is not None:
-            answers = answers[answers[column] == _one_of(answers[column].unique().tolist(), chosen, column)]
-    if isinstance(edit, Integral):  # of Python or of a column of a table
-        edit = f"{int(edit)}×0"
-    text = _stored(edit, [each for each in answers["edit"].unique() if each != str(BASELINE)])
-    before = answers.loc[answers["edit"] == str(BASELINE), [*SAME, "text", "correct"]]
-    after = answers[answers["edit"] == text]
-    pairs = after.merge(before, on=SAME, suffixes=("_after", "_before"))
-    pairs = pairs[(pairs["correct_after"] == right) & (pairs["correct_before"] != right)]
-    names = {"model_name": "model", "text_before": "answer_before", "text_after": "answer_after"}
-    columns = list(COLUMNS)
-    return pairs.drop(columns="model").rename(columns=names)[columns].reset_index(drop=True)
-
-
-def _one_of(known: Sequence[str], chosen: str, column: str) -> str:
-    if chosen not in known:
-        what = column.removesuffix("_name")
-        raise UsageError(
-            f"The study has no {what} '{short(chosen)}'{nearest(chosen, known)}; it has {', '.join(known)}."
-        )
-    return chosen
-
-
-def _stored(edit: EditLike, known: Sequence[str]) -> str:
-    """The text under which a study has the answers of an edit."""
-    if not known:
-        raise UsageError("This study compares no edits with an unedited model.")
-    wanted = {edit.strip()} if isinstance(edit, str) else set()
-    labels = [text for text in known if isinstance(edit, str) and _label(text) == edit.strip()]
-    file = path_of(edit)
-    if len(labels) == 1:
-        wanted.add(labels[0])
-    elif isinstance(edit, EditFile) or file is not None:
-        wanted.add(str(edit.edit if isinstance(edit, EditFile) else read_edit(file or "").edit))
-    elif not wanted & set(known):
-        wanted |= _spellings(edit)
-    text = next((text for text in known if text in wanted), None)
-    text = text or next((text for text in known if wanted & _spellings(text)), None)
-    if text is None:
-        more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
-        said = short(str(edit.path if isinstance(edit, ReadEdit) else edit))
-        raise UsageError(f"The study has no edit '{said}'; it has {', '.join(known[:MOST_NAMED])}{more}.")
-    return text
-
-
-def _spellings(edit: EditLike) -> set[str]:
-    """The text of an edit as it is and with every place named once; none of text that names a selection of weights."""
-    if isinstance(edit, str) and "@" in edit:
-        return set()
-    meant = parse(edit) if isinstance(edit, str) else as_edit(edit)
-    return {str(meant), str(simplified(meant))}
-
-
-def _label(text: str) -> str:
-    """The label of an edit of one selection, `mathneuro-0.05`; its text where it has none."""
-    match = _SELECTION.fullmatch(text)
-    return text if match is None else match["label"]

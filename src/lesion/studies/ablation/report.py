@@ -11,9 +11,10 @@ from pathlib import Path
 import pandas as pd
 from typing_extensions import override
 
+from lesion.core.changes import changed
 from lesion.core.clustered_intervals import OverClusters
 from lesion.core.database import FILE as DATABASE
-from lesion.core.result import StudyResult, changed
+from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
 from lesion.plain import visible

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 from typing_extensions import override
 
-from lesion.core.result import StudyResult, changed, refuse_unfinished
+from lesion.core.changes import changed
+from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
