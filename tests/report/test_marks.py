@@ -115,14 +115,16 @@ def test_a_profile_fills_what_is_marked_and_draws_lines_of_reference():
     assert [row["full"] for row in only(mark, ONE, "rect", "left")["rows"]] == [False, True, False]
     level = [layer for layer in layers(mark, ONE) if layer["rows"] == [{"y": 75.0}]]
     assert len(level) == 1
-    assert [series.name for series in mark.figure(ONE, "drawn").legend] == ["critical", "unedited"]
+    assert [series.name for series in mark.figure(ONE, "drawn").legend] == ["critical", "others", "unedited"]
 
 
 def test_a_key_has_the_strength_of_the_bars_and_names_none_that_is_not_drawn():
     mark = Profile("kept", "layer", filled="critical")
-    (key,) = mark.figure(ONE, "drawn").legend
+    keys = mark.figure(ONE, "drawn").legend
     opacity = only(mark, ONE, "rect", "left")["encoding"]["opacity"]
-    assert (opacity["condition"]["value"], key.colour) == (key.area, theme.TONES[0])
+    assert [key.area for key in keys] == [opacity["condition"]["value"], opacity["value"]]
+    assert {key.colour for key in keys} == {theme.TONES[0]}
+    assert len(mark.figure([ONE[1]], "drawn").legend) == 1
     assert not mark.figure([ONE[0], ONE[2]], "drawn").legend
 
 

@@ -149,7 +149,7 @@ class Profile(Mark):
         base: the field that bars begin at (the unedited model's accuracy); 0 without one.
         lines: fields that are drawn as dashed lines across, by what the key calls them (`{"chance": "guessing"}`).
         filled: a field: bars for which it is true are full, the others pale.
-        full: what full bars are called in the key.
+        full: what full bars are called in the key; the pale ones are the others.
         each: fields whose values have a low chart each, beneath one another, with their own upright axes.
     """
 
@@ -201,7 +201,7 @@ class Profile(Mark):
         upright = Axis(y.heading, *_room(bounds))
         bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
             x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "base"), y2=alt.Y2(field="y"),
-            opacity=plots.either(alt.OpacityValue, "datum.full", FULL, 0.32),
+            opacity=plots.either(alt.OpacityValue, "datum.full", FULL, PALE),
         )  # fmt: skip
         layers = [
             bars,
@@ -222,6 +222,8 @@ class Profile(Mark):
         if self.filled and any(value_of(record, self.filled) for record in records):
             title = self.full or shown_of(records[0], self.filled).title.lower()
             series.insert(0, Series(title, colour=theme.TONES[0], area=FULL))
+            if not all(value_of(record, self.filled) for record in records):
+                series.insert(1, Series("others", colour=theme.TONES[0], area=PALE))
         return tuple(series)
 
     def _levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
@@ -233,8 +235,8 @@ class Profile(Mark):
         return [level for record in records for level in self._levels([record])]
 
 
-FULL = 0.95
-"""The opacity of a full bar, on the chart and in its key."""
+FULL, PALE = 0.95, 0.32
+"""The opacity of a full bar and of a pale one, on the chart and in its key."""
 DASHES = ((6.0, 4.0), (2.0, 4.0), (10.0, 3.0))
 """Of lines of reference, in order."""
 
