@@ -16,11 +16,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import lesion
-import zoo
 from lesion.edits.apply import applied
 from lesion.edits.gates import gated
 from lesion.errors import UsageError
 from lesion.models.load import wrap
+from lesion.verification import zoo
 from tiny import tokenizer
 
 IDS = torch.randint(3, 64, (1, 9), generator=torch.Generator().manual_seed(1))

@@ -7,7 +7,7 @@ vector per token. What does not hold is left out; nothing is guessed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -28,32 +28,51 @@ ERROR = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Expert:
-    """One expert: its gated MLP by address and matrix."""
+    """One expert by address and matrix: `first` reads the hidden states (gate and up, in one matrix or two, or up
+    alone), `last` what is made of that.
+    """
 
-    gate: tuple[str, Matrix]
-    up: tuple[str, Matrix]
-    down: tuple[str, Matrix]
+    first: tuple[tuple[str, Matrix], ...]
+    last: tuple[str, Matrix]
 
 
 @dataclass(frozen=True, eq=False)
 class Experts:
-    """The fused experts of one block: down(act(gate(x)) · up(x)) for every token that is routed to them."""
+    """The experts of one block that lie in stacked parameters, with every token that is routed to them.
+
+    An expert is last(act(gate(x)) · up(x)) or last(act(up(x))), its matrices with biases or not; a module of
+    transformers may have a gate of its own (`_apply_gate`).
+
+    Attributes:
+        activation: act.
+    """
 
     module: nn.Module
-    activation: nn.Module
+    activation: nn.Module | None
     members: tuple[Expert, ...]
 
     @property
     def device(self) -> torch.device:
         """Of their weights."""
-        return self.members[0].gate[1].tensor.device
+        return self.members[0].last[1].tensor.device
+
+    @property
+    def gated(self) -> bool:
+        """Whether the first matrices give twice as much as the last is given."""
+        expert = self.members[0]
+        return sum(matrix.shape[0] for _, matrix in expert.first) == 2 * expert.last[1].shape[1]
+
+    @property
+    def counted(self) -> bool:
+        """Whether activations can be counted: what act gives is known."""
+        return self.activation is not None and (not self.gated or len(self.members[0].first) == 2)
 
     def inputs(self) -> Iterator[tuple[str, int, tuple[str, ...], bool]]:
         """Of every input: key, size, addresses of its readers, and whether its activations are counted."""
         for expert in self.members:
-            (gate, matrix), (up, _), (down, last) = expert.gate, expert.up, expert.down
-            yield gate, matrix.shape[1], (gate, up), False
-            yield down, last.shape[1], (down,), True
+            (key, matrix), (last, end) = expert.first[0], expert.last
+            yield key, matrix.shape[1], tuple(address for address, _ in expert.first), False
+            yield last, end.shape[1], (last,), self.counted
 
     def sums(
         self, args: tuple[object, ...], kwargs: Mapping[str, object], batch: Batch
@@ -72,9 +91,9 @@ class Experts:
             active, product = self._inside(expert, given)
             tokens = torch.zeros(rows, dtype=torch.float64, device=hidden.device)
             tokens.index_add_(0, row, torch.ones_like(row, dtype=torch.float64))
-            yield expert.gate[0], TextSums(_added(given.double().square_(), row, rows), tokens, None)
-            counts = _added((active > 0).double(), row, rows)
-            yield expert.down[0], TextSums(_added(product.double().square_(), row, rows), tokens, counts)
+            yield expert.first[0][0], TextSums(_added(given.double().square_(), row, rows), tokens, None)
+            counts = None if active is None else _added((active > 0).double(), row, rows)
+            yield expert.last[0], TextSums(_added(product.double().square_(), row, rows), tokens, counts)
 
     def explains(self, args: tuple[object, ...], kwargs: Mapping[str, object], output: object) -> bool:
         """Whether the module gave what is computed here from what it was given."""
@@ -86,32 +105,45 @@ class Experts:
         for number, expert in enumerate(self.members):
             token, place = torch.nonzero(index == number, as_tuple=True)
             _, product = self._inside(expert, hidden[token])
-            last = nn.functional.linear(product, expert.down[1].view())
+            last = _linear(product, expert.last[1])
             total.index_add_(0, token, last.double() * weights[token, place, None].double())
         error = float((total - output.reshape(total.shape).double()).abs().max())
         return error <= ERROR * float(total.abs().max()) + 1e-30
 
-    def _inside(self, expert: Expert, given: Tensor) -> tuple[Tensor, Tensor]:
-        """act(gate(x)), and its product with up(x)."""
-        gate, up = (nn.functional.linear(given, matrix.view()) for _, matrix in (expert.gate, expert.up))
-        active = self.activation(gate)
-        return active, active * up
+    def _inside(self, expert: Expert, given: Tensor) -> tuple[Tensor | None, Tensor]:
+        """What act gives, where it can be counted, and what the last matrix is given."""
+        parts = [_linear(given, matrix) for _, matrix in expert.first]
+        active = self.activation(parts[0]) if self.counted and self.activation is not None else None
+        if self.gated and hasattr(self.module, "_apply_gate"):
+            return active, self.module._apply_gate(torch.cat(parts, -1))  # type: ignore[operator]
+        assert active is not None  # `find_experts`
+        return active, active * parts[1] if self.gated else active
+
+
+def _linear(given: Tensor, matrix: Matrix) -> Tensor:
+    """What a matrix of an expert gives, with its bias."""
+    storage, bias = matrix.storage, None
+    if matrix.bias is not None:
+        bias = getattr(matrix.module, matrix.bias)[storage.expert]
+        bias = bias[storage.start : storage.stop] if len(bias) > matrix.shape[0] else bias
+    return nn.functional.linear(given, matrix.view(), bias)
 
 
 def find_experts(module: nn.Module, held: Sequence[tuple[str, Matrix]]) -> Experts | None:
-    """The experts whose matrices a module holds, where each has a gate, an up and a down and nothing else."""
-    by_number: dict[int, dict[str, tuple[str, Matrix]]] = defaultdict(dict)
+    """The experts whose matrices a module holds, where each has an end and one or two matrices before it."""
+    by_number: dict[int, list[tuple[str, Matrix]]] = defaultdict(list)
     for address, matrix in held:
         if matrix.storage.expert is None or matrix.storage.groups != 1:
             return None
-        by_number[matrix.storage.expert][matrix.name.rpartition(".")[2]] = (address, matrix)
-    activation = getattr(module, "act_fn", None)
-    complete = all(set(parts) == {"gate", "up", "down"} for parts in by_number.values())
-    numbered = sorted(by_number) == list(range(len(by_number)))
-    if not (by_number and numbered and complete and isinstance(activation, nn.Module)):
+        by_number[matrix.storage.expert].append((address, matrix))
+    if sorted(by_number) != list(range(len(by_number))) or {len(parts) for parts in by_number.values()} - {2, 3}:
         return None
-    members = tuple(Expert(parts["gate"], parts["up"], parts["down"]) for _, parts in sorted(by_number.items()))
-    return Experts(module, activation, members)
+    members = tuple(Expert(tuple(parts[:-1]), parts[-1]) for _, parts in sorted(by_number.items()))
+    activation = getattr(module, "act_fn", None)
+    experts = Experts(module, activation if callable(activation) else None, members)
+    ((_, first), *_), (_, last) = members[0].first, members[0].last
+    computed = experts.counted or (experts.gated and hasattr(module, "_apply_gate"))
+    return experts if computed and first.shape[1] == last.shape[0] else None
 
 
 def _call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -254,6 +286,7 @@ class _Seen:
     incoming: dict[nn.Module, list[Tensor | None]] = field(default_factory=lambda: defaultdict(list))
     versions: dict[nn.Module, int] = field(default_factory=dict)
     outgoing: dict[nn.Module, list[object]] = field(default_factory=lambda: defaultdict(list))
+    plain: dict[nn.Module, bool] = field(default_factory=dict)
     calls: dict[nn.Module, tuple[tuple[object, ...], Mapping[str, object]]] = field(default_factory=dict)
 
 
@@ -275,7 +308,7 @@ def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
         if any(matrix.storage.expert is not None for _, matrix in held) or tensor is None or first is None:
             continue
         rows = by_row(tensor, batch, size)
-        if rows is None or not _is_plain(module, held[0][1], tensor, both.outgoing[module]):
+        if rows is None or not both.plain.get(module, type(module) is nn.Linear):  # a pass stops before the head
             continue
         if not _alike(rows[0], first.reshape(-1, size)):
             continue  # rows and tokens do not lie as they seem to
@@ -327,7 +360,7 @@ def _refuse_overflow(model: Model, seen: _Seen, holders: Mapping[nn.Module, list
             )
 
 
-def _run(model: Model, ids: Tensor, holders: Iterable[nn.Module]) -> _Seen:
+def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, list[tuple[str, Matrix]]]) -> _Seen:
     seen = _Seen()
 
     def enters(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -340,6 +373,9 @@ def _run(model: Model, ids: Tensor, holders: Iterable[nn.Module]) -> _Seen:
 
     def leaves(module: nn.Module, args: tuple[object, ...], output: object) -> None:
         seen.outgoing[module].append(output)
+        incoming = _only(seen.incoming[module])
+        if module in holders and incoming is not None:  # now: what comes next may write into what it gave
+            seen.plain[module] = _is_plain(module, holders[module][0][1], incoming, output)
 
     small = [
         part
@@ -368,17 +404,19 @@ def _incoming(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor 
     return _only([value for value in kwargs.values() if isinstance(value, Tensor)])
 
 
-def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, outgoing: list[object]) -> bool:
+def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, given: object) -> bool:
     """Whether a module multiplies what comes in by its matrix: by its class, or by what it gave (routers)."""
     if type(module) in (nn.Linear, Conv1D):
         return True
+    if matrix.storage.expert is not None:
+        return False
     if matrix.packed:  # its numbers cannot be read: the shape of what it gave decides
-        given = outgoing[0] if len(outgoing) == 1 else None
         rows = matrix.storage.stop if matrix.storage.groups == 1 else 0
         return isinstance(given, Tensor) and given.shape[:-1] == incoming.shape[:-1] and given.shape[-1] >= rows
     weight = matrix.tensor
+    if incoming.shape[-1] != weight.shape[-1]:
+        return False
     expected = nn.functional.linear(incoming, weight).reshape(-1, weight.shape[0])
-    given = outgoing[0] if outgoing else None
     return any(
         isinstance(tensor, Tensor)
         and tensor.shape[-1:] == weight.shape[:1]

@@ -56,14 +56,16 @@ class TextSums:
 
 
 def by_row(incoming: Tensor, batch: Batch, size: int) -> Float[Tensor, "rows width in"] | None:
-    """What a module is given, one vector per position (OPT and routers are given rows end to end); else None."""
+    """What a module is given, one vector per position; else None.
+
+    OPT and routers are given rows end to end, latent attention has an axis of one head.
+    """
     rows, width = len(batch.lengths), batch.width
     if not incoming.is_floating_point() or incoming.shape[-1] != size:
         return None
-    if tuple(incoming.shape) == (rows, width, size):
-        return incoming
-    if tuple(incoming.shape) == (rows * width, size):
-        return incoming.view(rows, width, size)
+    axes = [count for count in incoming.shape[:-1] if count > 1]
+    if axes in ([count for count in (rows, width) if count > 1], [rows * width]):
+        return incoming.reshape(rows, width, size)
     return None
 
 

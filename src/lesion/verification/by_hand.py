@@ -1,7 +1,8 @@
 """By hand: what a model says under an edit, by the simplest means there are, and by none that studies use.
 
-The whole text goes through the network anew for every token, alone and without a cache. Blocks and branches are
-multiplied in a hook of their own; everything else is a copy of a weight, changed in place and put back.
+A prompt alone is answered by the network's own greedy `generate`; where an edit acts at some positions only, the whole
+text goes through the network anew for every token. Blocks and branches are multiplied in a hook of their own; all else
+is a copy of a weight, changed in place and put back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers import GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
 from lesion.edits.edit import Edit, Scale, Single, Truncate, parts
@@ -21,6 +23,7 @@ from lesion.edits.units import UnitEdit, site_of
 from lesion.engines.checking import ends_of
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
+from lesion.models.quiet import quiet
 from lesion.models.units import Experts, Slices
 
 CLOSE = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -61,15 +64,39 @@ def say(model: Model, prompt: Sequence[int], edit: Edit, limit: int, positions: 
     tokens: list[int] = []
     sure: int | None = None
     close = CLOSE.get(model.dtype, COARSE)
+    generates = positions is EVERYWHERE and hasattr(model.network, "generate")
     with changed(model, edit, positions(len(prompt))):
-        while len(tokens) < limit and not (tokens and tokens[-1] in ends_of(model)):
-            ids = torch.tensor([[*prompt, *tokens]], device=model.device)
-            logits = model.network(input_ids=ids, use_cache=False).logits[0, -1].float()
+        for logits in _generated(model, prompt, limit) if generates else _passes(model, prompt, tokens):
             first, second = logits.topk(2).values.tolist()
             if sure is None and not first - second > close * float(logits.abs().max()):
                 sure = len(tokens)
             tokens.append(int(logits.argmax()))
+            if len(tokens) == limit or tokens[-1] in ends_of(model):
+                break
     return Said(tuple(tokens), len(tokens) if sure is None else sure)
+
+
+def _generated(model: Model, prompt: Sequence[int], limit: int) -> Sequence[Float[Tensor, " vocabulary"]]:
+    """The logits of every step of the network's own `generate`, with its own cache."""
+    network, ids = model.network, torch.tensor([list(prompt)], device=model.device)
+    settings = GenerationConfig(
+        **{"max_new_tokens": limit, "eos_token_id": sorted(ends_of(model)) or None, "pad_token_id": 0},
+        **{"disable_compile": True, "return_dict_in_generate": True, "output_logits": True},
+    )
+    own, network.generation_config = network.generation_config, GenerationConfig()  # without penalties that came along
+    try:
+        with quiet():
+            said = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    finally:
+        network.generation_config = own
+    return [logits[0].float() for logits in said.logits]
+
+
+def _passes(model: Model, prompt: Sequence[int], tokens: list[int]) -> Iterator[Float[Tensor, " vocabulary"]]:
+    """The logits behind a prompt and the tokens that are added to it, the whole text anew each time."""
+    while True:
+        ids = torch.tensor([[*prompt, *tokens]], device=model.device)
+        yield model.network(input_ids=ids, use_cache=False).logits[0, -1].float()
 
 
 @contextmanager

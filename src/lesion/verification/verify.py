@@ -66,6 +66,13 @@ class Verified(Row):
     note: str = column("Note")
 
 
+def prompts_of(model: Model) -> tuple[tuple[int, ...], ...]:
+    """The token ids of what is asked; of a tokenizer that knows more tokens than the network, others."""
+    known = model.network.get_input_embeddings().num_embeddings
+    encoded = (model.tokenizer.encode(text, add_special_tokens=False) for text in TEXTS)
+    return tuple(tuple(token % known for token in ids) or (0,) for ids in encoded)
+
+
 @dataclass(frozen=True)
 class _Reference:
     """What a model says by hand to every prompt under an edit, and whether tokens show that it acts while decoding."""
@@ -79,9 +86,7 @@ class _Watched:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        known = model.network.get_input_embeddings().num_embeddings
-        encoded = (model.tokenizer.encode(text, add_special_tokens=False) for text in TEXTS)
-        self.prompts = tuple(tuple(token % known for token in ids) or (0,) for ids in encoded)
+        self.prompts = prompts_of(model)
         self.unedited = self.said(BASELINE)
 
     def said(self, edit: Edit) -> tuple[Said, ...]:
@@ -287,7 +292,7 @@ def _diagnosis(watched: _Watched, edit: Edit, answers: Answers, wrong: Sequence[
             said = (say(watched.model, watched.prompts[place], other, TOKENS, positions) for place in wrong)
             if all(each.sure and each.agrees(answers[place]) for each, place in zip(said, wrong, strict=True)):
                 return f"{here} {what}"
-        except NoReferenceError:
+        except (NoReferenceError, LesionError):  # the neighbour is of another build, without such a part
             continue
     return f"{here} those of no edit that was tried"
 

@@ -9,7 +9,6 @@ import torch
 from transformers import GenerationConfig
 
 import tiny
-import zoo
 from alone import prompts
 from lesion.activations.hidden_states import hidden_states
 from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock
@@ -19,6 +18,7 @@ from lesion.engines.transformers.engine import TransformersEngine, refuse_simple
 from lesion.engines.transformers.ways import Kind, Way
 from lesion.errors import LesionError
 from lesion.models.load import Model, wrap
+from lesion.verification import zoo
 
 # One of each way in which blocks keep something else than keys and values of their own.
 TELLING = {

@@ -6,14 +6,17 @@ are set where the type's configuration has a setting of that name, so that most 
 
 from __future__ import annotations
 
+import string
 import warnings
 from typing import Any
 
 import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedTokenizerFast as Fast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-NAMES = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+NAMES = tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 BLOCKS = 4
 LARGE = 2_000_000
 _ALWAYS: dict[str, Any] = {
@@ -112,6 +115,15 @@ def made(kind: str) -> PreTrainedModel:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
     network.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
     return network
+
+
+def tokenizer() -> Fast:
+    """One token a character, for all types."""
+    tokens = ["<pad>", "<s>", "</s>", "<unk>", " ", *string.ascii_letters, *"2+=.?!"]
+    made = Tokenizer(models.WordLevel({token: number for number, token in enumerate(tokens)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    made.decoder = decoders.Fuse()
+    return Fast(tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<pad>")
 
 
 def config_of(kind: str) -> PreTrainedConfig:

@@ -1,0 +1,130 @@
+"""Families: tiny networks of types of transformers verified, and each study's planted fault found out."""
+
+import os
+import time
+from itertools import pairwise
+
+import pytest
+
+from lesion.cli.model import verify as command
+from lesion.errors import UsageError
+from lesion.models.load import wrap
+from lesion.progress import Silent
+from lesion.verification import families as module
+from lesion.verification import studies, zoo
+from lesion.verification.families import COLUMNS, families, family
+from lesion.verification.verify import prompts_of
+
+
+class Heard(Silent):
+    def __init__(self):
+        self.stored = []
+
+    def begin(self, model, total, stored, what="answers"):
+        self.stored.append(stored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "right", "none"),
+    [
+        ("gpt_oss", "fast", "verified", {"neuron"}),
+        ("lfm2", "mixed", "exact on the simple way", {"expert"}),
+    ],
+)
+def test_a_type_is_verified_in_every_column(kind, way, right, none):
+    made = family(kind)
+    assert made.way == way
+    assert {column for column in COLUMNS if not made.states[column]} == none
+    answered = {made.states[column] for column in ("baseline", "block", "branch", "matrix", "truncate", "export")}
+    assert answered == {right}
+    assert {made.states[column] for column in ("show", "drift", "isolate")} == {"verified"}
+    assert {made.states[column] for column in ("effects", "patch")} == {"verified" if way == "fast" else "refused"}
+    assert made.notes.keys() == {column for column in COLUMNS if made.states[column] == "refused"}
+
+
+def test_a_table_goes_on_where_it_stopped_and_says_what_ended_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.multiprocessing, "get_all_start_methods", lambda: ["fork"])
+    monkeypatch.setattr(module.multiprocessing, "get_context", lambda _: Forked())
+    monkeypatch.setattr(module, "family", works)
+    out, heard = tmp_path / "table.md", Heard()
+    first = families(out, heard, ("llama", "reformer", "xlstm"), limit=1.0)
+    assert [each.notes.get("") for each in first] == [
+        None,
+        "its process ended by itself (3)",
+        "it took more than 1 seconds",
+    ]
+    (tmp_path / "table.jsonl").write_text("\n".join((tmp_path / "table.jsonl").read_text().splitlines()[:2]))
+    families(out, heard, ("llama", "reformer", "gpt2"), limit=20.0)
+    assert heard.stored == [0, 2]
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert f"| llama | fast | {' | '.join(['✓'] * len(COLUMNS))} |" in lines
+    assert f"| gpt2 | fast | wrong | {' | '.join(['✓'] * (len(COLUMNS) - 1))} |" in lines
+    assert "- wrong, show: gpt2: not shown" in lines
+    assert "- reformer: its process ended by itself (3)" in lines
+
+
+class Forked:
+    """A context whose processes have what was replaced for the test."""
+
+    def __init__(self):
+        self.context = __import__("multiprocessing").context.ForkContext()
+        self.Pipe, self.Process = self.context.Pipe, self.context.Process
+
+    def set_forkserver_preload(self, names):
+        """Nothing to load."""
+
+
+def works(kind):
+    if kind == "reformer":
+        os._exit(3)
+    if kind == "xlstm":
+        time.sleep(20)
+    states = dict.fromkeys(COLUMNS, "verified") | ({"show": "wrong"} if kind == "gpt2" else {})
+    notes = {"show": "not shown"} if kind == "gpt2" else {}
+    return module.Family(type=kind, versions=module.versions(), way="fast", states=states, notes=notes)
+
+
+@pytest.mark.parametrize(
+    ("study", "measured", "fault"),
+    [
+        ("drift", "hidden_states", lambda right: lambda model, texts: right(model, [text[::-1] for text in texts])),
+        ("effects", "measure", lambda right: lambda readout, text, edits: right(readout, swapped(text), edits)),
+        (
+            "patch",
+            "patched",
+            lambda right: lambda model, pair, values, way, patches: right(model, pair, values, "noise", patches),
+        ),
+        ("isolate", "observe", lambda right: lambda model, texts: right(model, without_the_last(texts))),
+    ],
+)
+def test_a_study_that_measures_something_else_is_found_out(study, measured, fault, monkeypatch):
+    model = wrap(zoo.made("llama"), zoo.tokenizer(), "llama")
+    texts = tuple(text for text in prompts_of(model) if len(text) > 2)
+    compared = getattr(studies, study)
+    assert compared(model, texts) == ""
+    monkeypatch.setattr(studies, measured, fault(getattr(studies, measured)))
+    assert compared(model, texts)
+
+
+def swapped(text):
+    return studies.Text(text.prompt[::-1], text.gold)
+
+
+def without_the_last(calibration):
+    from dataclasses import replace
+
+    (draw,) = calibration.draws
+    return replace(calibration, draws=(replace(draw, places=draw.places[:-1]),))
+
+
+def test_types_stand_in_one_order():
+    assert len(zoo.NAMES) > 120
+    assert all(one < other for one, other in pairwise(zoo.NAMES))
+
+
+def test_a_model_and_all_families_do_not_go_together(tmp_path):
+    for arguments in ({"model": "bundled:llama-base"}, {"edit": ["3x0"]}, {"out": tmp_path / "none" / "table.md"}):
+        with pytest.raises(UsageError, match=r"--all-families|--out"):
+            command(all_families=True, **arguments)
+    with pytest.raises(UsageError, match="which model"):
+        command()
