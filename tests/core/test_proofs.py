@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import tiny
-import zoo
 from commandline import questions
 from lesion.core.proofs import FILE, Proofs
 from lesion.core.prove import prove
@@ -19,6 +18,7 @@ from lesion.report.claims import Claim
 from lesion.report.publishing import html as page_html
 from lesion.report.rows import parts_of
 from lesion.studies.ablation.study import Study
+from lesion.verification import zoo
 from lesion.verification.by_hand import changed
 from runs import run_ablation
 
