@@ -9,6 +9,7 @@ import transformers as hf
 
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.edits.units import ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Decoding, Engine, Request, Response
 from lesion.models.load import Model, load, wrap
 
@@ -39,6 +40,22 @@ def places(model: Model) -> list[Edit]:
         ScaleAttention(1),
         ScaleMlp(2, 1.1),
         Compose((ScaleMlp(0, 0.3), ScaleAttention(2))),
+    ]
+
+
+def units(model: Model) -> list[Edit]:
+    """Edits of heads, key-value groups, neurons and matrices, first and last ones, alone and with others."""
+    heads, neurons = model.anatomy.heads(1), model.anatomy.neurons(2)
+    first, *_, last = model.anatomy.block(1).matrices
+    return [
+        ScaleHead(1, 0),
+        ScaleHead(1, heads.count - 1, -1.5),
+        ScaleGroup(2, heads.groups - 1, 0.5),
+        ScaleNeuron(2, 0, -20.0),
+        ScaleNeuron(2, neurons.count - 1, 20.0),
+        ScaleMatrix(1, first, 0.5),
+        ScaleMatrix(1, last),
+        Compose((ScaleHead(1, 1, 0.5), ScaleHead(1, 1, 3.0), ScaleNeuron(1, 5, 9.0), ScaleMlp(2), ScaleMatrix(0, first))),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -377,11 +377,12 @@ def scalable(matrix: Matrix) -> bool:
     return maskable(matrix) or (matrix.packed and not _routed(matrix))
 
 
-def with_scaled_weights(edit: Edit, anatomy: Anatomy) -> Edit:
-    """The same edit with matrices that rows of a batch cannot scale as multiplied weights."""
+def with_scaled_weights(edit: Edit, anatomy: Anatomy, by_row: Callable[[Matrix], bool] = scalable) -> Edit:
+    """The same edit with matrices that rows of a batch cannot scale (all but those of `by_row`) as multiplied weights.
+    """
     every: list[Single] = []
     for part in parts(edit):
-        if not isinstance(part, ScaleMatrix) or scalable(anatomy.matrix(part.address)):
+        if not isinstance(part, ScaleMatrix) or by_row(anatomy.matrix(part.address)):
             every.append(part)
         elif part.factor != 1:
             every.append(ScaleParameters(Magnitude(1.0, (part.address,)), part.factor))

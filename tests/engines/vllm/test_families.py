@@ -10,7 +10,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model, load
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small, units
 
 pytest.importorskip("vllm", reason=NEEDED)
 
@@ -18,9 +18,9 @@ SHORT = Decoding(5)
 
 
 def edits(model: Model) -> list[Edit]:
-    """Edits of places, the truncation of every matrix of one block, and a pruning that touches all there are."""
+    """Edits of places and units, the truncation of every matrix of one block, and a pruning that touches all there are."""
     matrices: list[Edit] = [Truncate(f"1.{name}", 0.3) for name in model.anatomy.block(1).matrices]
-    return [*places(model), *matrices, ScaleParameters(Magnitude(0.2), 0.0)]
+    return [*places(model), *units(model), *matrices, ScaleParameters(Magnitude(0.2), 0.0)]
 
 
 def assert_agrees(model: Model, engine: VllmEngine) -> None:

@@ -19,8 +19,7 @@ from lesion.edits.edit import (
     of_spectra,
     of_weights,
 )
-from lesion.edits.table import Written, factors
-from lesion.edits.units import of_units
+from lesion.edits.table import Written, factors, unit_factors, with_scaled_weights
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import Loop, StopStrings, closing_of
@@ -33,6 +32,7 @@ from lesion.engines.vllm.weights import edited_on, place_of, probes, prove, touc
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.units import Experts
 
 # Tokens of the prompt by which vLLM and the network here are compared, and by how many nats they may be apart in half
 # precision and in float32. Attention may be computed otherwise on purpose: some of transformers' kernels cap no logits.
@@ -113,7 +113,7 @@ class VllmEngine:
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Responses as they are finished, in any order; every request gets exactly one."""
-        waiting = list(requests)
+        waiting = [replace(request, edit=self._by_row(request.edit)) for request in requests]
         check_requests(self.model, waiting)
         if self._busy:
             raise LesionError(
@@ -137,6 +137,10 @@ class VllmEngine:
         finally:
             self._busy = False
 
+    def _by_row(self, edit: Edit) -> Edit:
+        """The same edit, its scaled matrices as multiplied weights: vLLM fuses several into one."""
+        return with_scaled_weights(edit, self.model.anatomy, lambda _: False)
+
     def calls(self, method: str, *arguments: object) -> list[Any]:
         """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker."""
         return self._running.calls(method, *arguments)
@@ -151,14 +155,17 @@ class VllmEngine:
                 f"'{part}' replaces what a place adds to the residual stream, and vLLM's gates only scale it; use"
                 " --engine transformers."
             )
-        for unit in (part for edit in new for part in of_units(edit)):
-            raise UsageError(
-                f"'{unit}' multiplies one {unit.unit} inside a block, and vLLM's gates only scale what whole"
-                " blocks and branches add; use --engine transformers."
-            )
+        table, units = factors(new, self.model.anatomy), []
+        for site, of_site in unit_factors(new, self.model.anatomy, {}).items():
+            if isinstance(site, Experts):
+                raise UsageError(
+                    f"vLLM keeps the experts of {site.address} in another way than is known here; edit {site.address} as"
+                    " a whole, or use --engine transformers."
+                )
+            numbers = (of_site.columns.tolist(), of_site.numbers.tolist(), of_site.factors.tolist())
+            units.append([*place_of(self.model, site.matrix), site.count, site.size, *numbers])
         if new:
-            table = factors(new, self.model.anatomy)
-            self.calls("lesion_edits", table.permute(2, 0, 1).tolist())
+            self.calls("lesion_edits", table.permute(2, 0, 1).tolist(), units)
             self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
 
     def column(self, places: Compose) -> int:

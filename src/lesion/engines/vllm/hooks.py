@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lesion.edits.place import UNITS
-from lesion.edits.table import scale_contribution, scale_output
+from lesion.edits.table import scale_contribution, scale_output, scale_slices
 from lesion.errors import LesionError
 from lesion.models.families import families
 
@@ -104,11 +104,26 @@ class TokenGates:
         # Column 0 is the baseline; of [columns, blocks, units].
         self.factors = np.ones((1, len(layers), len(UNITS)))
         self.places: dict[tuple[int, int], _Place] = {}
-        self._active: list[_Place] = []
+        self.inputs: dict[tuple[int, str], _Inputs] = {}
+        self._active: list[_Gate] = []
         self._last: tuple[bytes, bytes] | None = None
 
-    def add(self, factors: Sequence[Sequence[Sequence[float]]]) -> None:
-        """Further edits behind those that are known: per edit, block and unit a factor."""
+    def add(self, factors: Sequence[Sequence[Sequence[float]]], units: Sequence[Sequence[Any]] = ()) -> None:
+        """Further edits behind those that are known.
+
+        Args:
+            factors: per edit, block and unit (as in `UNITS`) a factor.
+            units: heads and neurons, for each module at whose input they lie: its block, its path in the block, how
+                many slices its input has and of what size; which of these edits, counted from 0, multiply any, which
+                slices, and by what.
+        """
+        known = len(self.factors)
+        for layer, path, count, size, edits, numbers, products in units:
+            if (layer, path) not in self.inputs:
+                self.inputs[layer, path] = _Inputs(self.layers[layer], layer, path, count, size)
+            of_columns = self.inputs[layer, path].of_columns
+            for edit, number, product in zip(edits, numbers, products, strict=True):
+                of_columns.setdefault(known + edit, {})[number] = product
         more = np.asarray(factors, dtype=np.float64).reshape(-1, len(self.layers), len(UNITS))
         self.factors = np.concatenate([self.factors, more])
         for layer, unit in np.argwhere((more != 1).any(0)).tolist():
@@ -119,29 +134,32 @@ class TokenGates:
     def begin(self, columns: np.ndarray, counts: np.ndarray, device: torch.device) -> None:
         """Say what the next forward pass is made of: of each request, its edit and the number of its tokens."""
         now = (columns.tobytes(), counts.tobytes())
-        for place in self._active:
-            place.passed = False
+        for gate in self._active:
+            gate.passed = False
         if now == self._last:
             return
         self._last = now
-        for place in self._active:
-            place.rows = None
+        for gate in self._active:
+            gate.rows = None
         self._active = []
-        edited = (self.factors[columns] != 1).any(0)
-        if not edited.any():
-            return
         of_token = np.repeat(columns, counts)
-        for layer, unit in np.argwhere(edited).tolist():
-            factor = self.factors[of_token, layer, unit]
-            rows = np.flatnonzero(factor != 1)
-            if len(rows):
-                place = self.places[layer, unit]
-                place.assign(torch.from_numpy(rows).to(device), torch.from_numpy(factor[rows]).to(device))
-                self._active.append(place)
+        for layer, unit in np.argwhere((self.factors[columns] != 1).any(0)).tolist():
+            self._assign(self.places[layer, unit], self.factors[of_token, layer, unit], device)
+        distinct, of_distinct = np.unique(of_token, return_inverse=True)
+        for gate in self.inputs.values():
+            if any(column in gate.of_columns for column in distinct.tolist()):
+                self._assign(gate, gate.table(distinct.tolist())[of_distinct], device)
+
+    def _assign(self, gate: _Gate, factors: np.ndarray, device: torch.device) -> None:
+        """Give a gate the tokens that it edits; `factors` has a row for every token."""
+        rows = np.flatnonzero((factors != 1).reshape(len(factors), -1).any(1))
+        if len(rows):
+            gate.assign(torch.from_numpy(rows).to(device), torch.from_numpy(factors[rows]).to(device))
+            self._active.append(gate)
 
     def end(self) -> None:
         """After a forward pass: refuse one that has not run through every place that it edits."""
-        missed = [place.name for place in self._active if not place.passed]
+        missed = [gate.name for gate in self._active if not gate.passed]
         if missed:
             raise LesionError(
                 f"The edit of {', '.join(missed)} did not take hold: vLLM ran the model without that place; use"
@@ -149,16 +167,75 @@ class TokenGates:
             )
 
 
-class _Place:
-    """A block or a branch, the tokens that are edited there in the present pass, and its hooks."""
+class _Gate:
+    """A place, and the tokens that are edited there in the present pass, each with its factor or factors."""
 
-    def __init__(self, layer: Layer, index: int, unit: int) -> None:
-        self.layer = layer
-        self.name = str(index) if unit == BLOCK else f"{index}.{UNITS[unit]}"
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.rows: Tensor | None = None
         self.factor = torch.ones(0)
         self.ends = False
         self.passed = False
+
+    def assign(self, rows: Tensor, factor: Tensor) -> None:
+        self.rows, self.factor = rows, factor
+        self.ends = bool(((factor == 0) | (factor == 1)).all())
+        self.passed = False
+
+    def _factor(self, like: Tensor) -> Tensor:
+        # Half precision would make 1.1 into 1.1016: the factor and its product are float32 at least.
+        return self.factor.to(torch.promote_types(like.dtype, torch.float32))
+
+
+class _Inputs(_Gate):
+    """Equal slices of the input of a linear module: heads before the output matrix of attention, neurons before the
+    last matrix of an MLP.
+
+    Attributes:
+        of_columns: of the edits that multiply any slice, by column, the factors by number of the slice.
+    """
+
+    def __init__(self, layer: Layer, index: int, path: str, count: int, size: int) -> None:
+        super().__init__(f"{index}.{path}")
+        self.count, self.size = count, size
+        self.of_columns: dict[int, dict[int, float]] = {}
+        modules = dict(layer.module.named_modules())
+        if path not in modules:
+            raise LesionError(
+                f"vLLM builds block {index} without {path}, at whose input heads or neurons are multiplied; use --engine"
+                " transformers."
+            )
+        modules[path].register_forward_pre_hook(self.scale)
+
+    def table(self, columns: Sequence[int]) -> np.ndarray:
+        """What these columns multiply every slice by, [columns, slices]."""
+        table = np.ones((len(columns), self.count))
+        for row, column in enumerate(columns):
+            for number, factor in self.of_columns.get(column, {}).items():
+                table[row, number] = factor
+        return table
+
+    def scale(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if self.rows is None or not args:
+            return None
+        part = _rows(args[0], self.rows)
+        width, shares = part.shape[-1], int(getattr(module, "tp_size", 1))
+        if width not in (self.count * self.size, self.count * self.size // shares):
+            return None  # not what the checkpoint's matrix is given: `TokenGates.end` refuses it
+        self.passed = True
+        factors = self._factor(part).repeat_interleave(self.size, 1)
+        if width != factors.shape[1]:  # of a matrix that is split over workers, each is given its own slices
+            factors = factors.chunk(shares, 1)[int(getattr(module, "tp_rank", 0))]
+        scaled = scale_slices(part[:, None, :, None], factors, self.ends)[:, 0, :, 0]
+        return _flat(args[0]).index_copy(0, self.rows, scaled).view_as(args[0]), *args[1:]
+
+
+class _Place(_Gate):
+    """A block or a branch, and its hooks."""
+
+    def __init__(self, layer: Layer, index: int, unit: int) -> None:
+        super().__init__(str(index) if unit == BLOCK else f"{index}.{UNITS[unit]}")
+        self.layer = layer
         self.before: Tensor | None = None
         if unit == BLOCK:
             layer.module.register_forward_pre_hook(self.look_at_input, with_kwargs=True)
@@ -166,11 +243,6 @@ class _Place:
         else:
             branch = layer.attention if UNITS[unit] == "attention" else layer.mlp
             branch.register_forward_hook(self.scale_output)
-
-    def assign(self, rows: Tensor, factor: Tensor) -> None:
-        self.rows, self.factor = rows, factor
-        self.ends = bool((factor == 0).all())
-        self.passed = False
 
     def look_at_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.rows is None:
@@ -204,10 +276,6 @@ class _Place:
         given = _flat(output[0] if isinstance(output, tuple) else output)
         part = given.index_select(0, self.rows)
         given.index_copy_(0, self.rows, scale_output(part, self._factor(part), self.ends))
-
-    def _factor(self, like: Tensor) -> Tensor:
-        # Half precision would make 1.1 into 1.1016: the factor and its product are float32 at least.
-        return self.factor.to(torch.promote_types(like.dtype, torch.float32))
 
 
 def _flat(stream: Tensor) -> Tensor:

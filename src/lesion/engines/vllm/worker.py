@@ -36,9 +36,9 @@ class LesionWorker:
         self._lesion = Watch(self.model_runner, blocks, family, name, end)
         return json.dumps(self._lesion.describe())
 
-    def lesion_edits(self, factors: list[Any]) -> None:
-        """Further edits of places: per edit, block and unit a factor."""
-        self._lesion.gates.add(factors)
+    def lesion_edits(self, factors: list[Any], units: list[Any]) -> None:
+        """Further edits of places, see `TokenGates.add`."""
+        self._lesion.gates.add(factors, units)
 
     def lesion_lookups(self) -> str:
         """What was results since the last call, as JSON: request number → what it looked up, or where it broke."""
