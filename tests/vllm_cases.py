@@ -9,7 +9,7 @@ import transformers as hf
 
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.edits.units import ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
+from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Decoding, Engine, Request, Response
 from lesion.models.load import Model, load, wrap
 
@@ -44,18 +44,21 @@ def places(model: Model) -> list[Edit]:
 
 
 def units(model: Model) -> list[Edit]:
-    """Edits of heads, key-value groups, neurons and matrices, first and last ones, alone and with others."""
-    heads, neurons = model.anatomy.heads(1), model.anatomy.neurons(2)
-    first, *_, last = model.anatomy.block(1).matrices
+    """Edits of heads, key-value groups, neurons or experts, and matrices: first and last ones, alone and together."""
+    heads, (attention, mlp) = model.anatomy.heads(1), model.anatomy.block(1).branches
+    first, *_, output = attention.matrices
+    mixture = mlp.experts is not None
+    part, last = (ScaleExpert, 3) if mixture else (ScaleNeuron, model.anatomy.neurons(1).count - 1)
+    matrix = ScaleMatrix(0, f"attention.{first}", 0.5)
     return [
         ScaleHead(1, 0),
         ScaleHead(1, heads.count - 1, -1.5),
         ScaleGroup(2, heads.groups - 1, 0.5),
-        ScaleNeuron(2, 0, -20.0),
-        ScaleNeuron(2, neurons.count - 1, 20.0),
-        ScaleMatrix(1, first, 0.5),
-        ScaleMatrix(1, last),
-        Compose((ScaleHead(1, 1, 0.5), ScaleHead(1, 1, 3.0), ScaleNeuron(1, 5, 9.0), ScaleMlp(2), ScaleMatrix(0, first))),
+        part(1, 0, -20.0),
+        part(1, last, 20.0),
+        matrix,
+        ScaleMatrix(1, f"attention.{output}", -1.0),
+        Compose((ScaleHead(1, 1, 0.5), ScaleHead(1, 1, 3.0), part(1, 2, 0.0), part(1, 1, 9.0), ScaleMlp(2), matrix)),
     ]
 
 

@@ -378,8 +378,7 @@ def scalable(matrix: Matrix) -> bool:
 
 
 def with_scaled_weights(edit: Edit, anatomy: Anatomy, by_row: Callable[[Matrix], bool] = scalable) -> Edit:
-    """The same edit with matrices that rows of a batch cannot scale (all but those of `by_row`) as multiplied weights.
-    """
+    """The same edit, matrices that rows of a batch cannot scale as multiplied weights: all but those of `by_row`."""
     every: list[Single] = []
     for part in parts(edit):
         if not isinstance(part, ScaleMatrix) or by_row(anatomy.matrix(part.address)):

@@ -11,12 +11,13 @@ from lesion.core.prove import prove
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
+from lesion.edits.units import ScaleExpert, ScaleHead
 from lesion.engines.engine import Decoding, Engine, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, load
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, units
 
 pytest.importorskip("vllm", reason=NEEDED)
 
@@ -51,8 +52,8 @@ def plain(model: Model) -> Engine:
     return TransformersEngine(model, 16)
 
 
-def test_every_ablated_block_and_branch_in_one_running_batch(model, vllm, plain):
-    asked = generations(prompts(model), places(model))
+def test_every_ablated_block_branch_and_unit_in_one_running_batch(model, vllm, plain):
+    asked = generations(prompts(model), [*places(model), *units(model)])
     # Fewer rows than requests: answers leave the batch and others enter it, under other edits.
     assert len(asked) > 3 * vllm.batch_size
     told = answers(vllm, asked)
@@ -200,6 +201,8 @@ def test_the_end_of_the_context(model, vllm, plain):
         (Request("choice", (7,), choices=((5,), ())), LesionError),
         (Request("unknown", (70000,)), LesionError),
         (Request("block", (7,), ScaleBlock(99)), UsageError),
+        (Request("head", (7,), ScaleHead(1, 99)), UsageError),
+        (Request("expert", (7,), ScaleExpert(1, 0)), UsageError),
         (Request("matrix", (7,), Truncate("0.mlp.middle", 0.5)), UsageError),
     ],
     ids=lambda value: value.key if isinstance(value, Request) else None,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from lesion.edits.edit import BASELINE, ScaleBlock, Truncate
+from lesion.edits.units import ScaleHead
 from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm import hooks as vllm_hooks
@@ -34,7 +35,7 @@ def engine(model: Model) -> Iterator[VllmEngine]:
 @pytest.fixture
 def unproven(engine: VllmEngine) -> VllmEngine:
     """The engine as if it were new."""
-    engine._unproven = {"places", "weights"}
+    engine._unproven, engine._compared = {"places", "weights"}, set()
     return engine
 
 
@@ -60,6 +61,23 @@ def test_a_block_that_is_not_run_is_found(model, unproven):
     finally:
         block._forward_hooks.update(hooks)
     answers(unproven, asked(model, ScaleBlock(2)))
+
+
+def test_the_factors_of_another_head_are_found(model, unproven, monkeypatch):
+    table = vllm_hooks._Units.table
+    monkeypatch.setattr(vllm_hooks._Units, "table", lambda *arguments: table(*arguments)[:, ::-1].copy())
+    with pytest.raises(LesionError, match="an edit of every head changes log-probabilities of bundled:llama-base by"):
+        answers(unproven, asked(model, ScaleHead(2, 0)))
+
+
+def test_the_factors_of_another_row_differ_from_the_other_engine(model, unproven, monkeypatch):
+    requests = generations(prompts(model)[:2], [ScaleHead(2, head, -4.0) for head in range(4)])
+    expected = answers(TransformersEngine(model, 8), requests)
+    assert_same(answers(unproven, requests), expected)
+    assign = vllm_hooks._Inputs.assign
+    monkeypatch.setattr(vllm_hooks._Inputs, "assign", lambda gate, rows, factor: assign(gate, rows, factor.roll(1, 0)))
+    with pytest.raises(AssertionError):
+        assert_same(answers(unproven, requests), expected)
 
 
 def worker(engine: VllmEngine) -> Watch:

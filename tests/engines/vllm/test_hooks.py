@@ -1,5 +1,7 @@
 """Gates per token on layers built as vLLM builds them, against the same arithmetic token by token; without vLLM."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -63,9 +65,10 @@ class Whole(nn.Module):
 def layers(apart: bool) -> list[Layer]:
     if apart:
         modules = [Apart(seed) for seed in range(LAYERS)]
-        return [Layer(m, m.self_attn, m.mlp, ("positions", "hidden_states", "residual"), True) for m in modules]
+        parameters = "positions", "hidden_states", "residual"
+        return [Layer(m, {"attention": m.self_attn, "mlp": m.mlp}, parameters, True) for m in modules]
     wholes = [Whole(seed) for seed in range(LAYERS)]
-    return [Layer(m, m.attn, m.fc2, ("hidden_states",), False) for m in wholes]
+    return [Layer(m, {"attention": m.attn, "mlp": m.fc2}, ("hidden_states",), False) for m in wholes]
 
 
 def run(stack: list[Layer], stream: Tensor, batched: bool) -> Tensor:
@@ -81,12 +84,13 @@ def run(stack: list[Layer], stream: Tensor, batched: bool) -> Tensor:
     return states + residual
 
 
-def by_hand(apart: bool, token: Tensor, factors: np.ndarray) -> Tensor:
-    """One token through all layers under its factors [layers, units]."""
-    for layer, (block, attention, mlp) in zip(layers(apart), factors.tolist(), strict=True):
+def by_hand(apart: bool, token: Tensor, factors: np.ndarray, heads: tuple[float, ...] = (1.0, 1.0, 1.0)) -> Tensor:
+    """One token through all layers under its factors [layers, units], and those of the slices of one input."""
+    for index, (layer, (block, attention, mlp)) in enumerate(zip(layers(apart), factors.tolist(), strict=True)):
         before = token
-        token = token + attention * torch.tanh(token @ layer.attention.matrix)
-        token = token + mlp * torch.tanh(token @ layer.mlp.matrix)
+        given = token * torch.tensor(heads).repeat_interleave(2) if index == 1 else token
+        token = token + attention * torch.tanh(given @ layer.branches["attention"].matrix)
+        token = token + mlp * torch.tanh(token @ layer.branches["mlp"].matrix)
         token = before + block * (token - before)
     return token
 
@@ -118,10 +122,37 @@ def test_every_token_is_under_the_edit_of_its_request(table, apart, batched, dat
             torch.testing.assert_close(found[row], by_hand(apart, token, known[column]), rtol=1e-5, atol=1e-5)
 
 
+def test_every_token_has_the_heads_and_the_experts_of_its_request_multiplied():
+    heads = {2: {0: 0.0}, 3: {1: 0.5, 2: -1.5}, 4: {0: 2.0}}
+    experts = {1: {0: 0.5}, 3: {2: 0.0}, 4: {1: -4.0}}
+    columns, counts = np.array([4, 0, 3, 1, 2, 3]), np.array([1, 2, 3, 1, 2, 1])
+    stream = torch.randn(int(counts.sum()), WIDTH, generator=torch.Generator().manual_seed(0))
+    chosen = torch.tensor([[0, 1], [2, 0]] * 5, dtype=torch.int32)
+    for apart in (True, False):
+        stack = layers(apart)
+        stack[2].module.experts = routed = nn.Module()
+        routed.router = SimpleNamespace(select_experts=lambda: (torch.ones(10, 2), chosen))
+        gates = TokenGates(stack)
+        for layer, path, size, products in ((1, "self_attn" if apart else "attn", 2, heads), (2, "", 0, experts)):
+            flat = [(edit - 1, number, factor) for edit, own in products.items() for number, factor in own.items()]
+            gates.add([], [[layer, path, 3, size, *map(list, zip(*flat, strict=True))]])
+        gates.add(np.ones((4, LAYERS, 3)).tolist())
+        gates.begin(columns, counts, torch.device("cpu"))
+        found, weights = run(stack, stream, False), routed.router.select_experts()[0]
+        gates.end()
+        for row, column in enumerate(np.repeat(columns, counts).tolist()):
+            mine = tuple(heads.get(column, {}).get(number, 1.0) for number in range(3))
+            expected = by_hand(apart, stream[row], np.ones((LAYERS, 3)), mine)
+            torch.testing.assert_close(found[row], expected, rtol=1e-5, atol=1e-5)
+            assert weights[row].tolist() == [
+                experts.get(column, {}).get(number, 1.0) for number in chosen[row].tolist()
+            ]
+
+
 def test_factors_of_0_and_1_are_exact_also_where_the_block_is_not_finite():
     for apart in (True, False):
         stack = layers(apart)
-        stack[1].mlp.matrix[:] = float("nan")
+        stack[1].branches["mlp"].matrix[:] = float("nan")
         gates = TokenGates(stack)
         silent = np.ones((1, LAYERS, 3))
         silent[0, 1, 0] = 0
@@ -152,9 +183,9 @@ def test_a_pass_without_a_place_that_is_edited_is_told():
         gates.end()
 
 
-def test_layers_of_an_unknown_kind_are_refused_by_name():
+def test_a_network_without_as_many_layers_is_refused():
     network = nn.Sequential(nn.ModuleList([Apart(0), Apart(1)]))
-    with pytest.raises(LesionError, match=r"builds strange of Apart.*use --engine transformers"):
-        layers_of(network, 2, "strange", "strange")
-    with pytest.raises(LesionError, match="no list of 3 decoder layers"):
-        layers_of(network, 3, "strange", "strange")
+    tails = [{"attention": "self_attn", "mlp": "elsewhere"}] * 2
+    assert [layer.branches["mlp"] for layer in layers_of(network, tails, "strange")] == [None, None]
+    with pytest.raises(LesionError, match=r"no list of 3 decoder layers.*use --engine transformers"):
+        layers_of(network, [*tails, {}], "strange")

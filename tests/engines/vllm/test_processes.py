@@ -9,7 +9,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError
 from lesion.models.load import load
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, units
 
 pytest.importorskip("vllm", reason=NEEDED)
 
@@ -27,7 +27,7 @@ def test_workers_in_processes_of_their_own(split):
     model = load("bundled:llama-base")
     plain = TransformersEngine(model, 16)
     asked = [
-        *generations(prompts(model)[2:], [*places(model), *IN_WEIGHTS], Decoding(6)),
+        *generations(prompts(model)[2:], [*places(model), *units(model), *IN_WEIGHTS], Decoding(6)),
         *generations(prompts(model)[:1], [BASELINE, ScaleBlock(1)], Decoding(6, temperature=0.8)),
         *(Request(f"choices {edit}", prompts(model)[0], edit, choices=((5, 6), (7,))) for edit in IN_WEIGHTS),
     ]

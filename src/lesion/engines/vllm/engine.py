@@ -9,17 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from lesion.edits.apply import applied
 from lesion.edits.edit import (
     BASELINE,
     Compose,
     Edit,
+    Scale,
     of_places,
     of_replacements,
     of_spectra,
     of_weights,
 )
+from lesion.edits.place import UNITS, Unit
 from lesion.edits.table import Written, factors, unit_factors, with_scaled_weights
+from lesion.edits.units import how_many, scaling
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import Loop, StopStrings, closing_of
@@ -28,15 +33,27 @@ from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.weights import edited_on, place_of, probes, prove, touched, trials_of_places, trials_of_weights
+from lesion.engines.vllm.weights import (
+    edited_on,
+    place_of,
+    probes,
+    prove,
+    tails_of,
+    touched,
+    trials_of_places,
+    trials_of_weights,
+)
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.models.units import Experts
+from lesion.models.units import Slices
 
-# Tokens of the prompt by which vLLM and the network here are compared, and by how many nats they may be apart in half
-# precision and in float32. Attention may be computed otherwise on purpose: some of transformers' kernels cap no logits.
-TRIED, NATS = 16, (1.0, 0.5)
+# Tokens of the prompt by which vLLM and the network here are compared, how many next tokens, and by how many nats they
+# may be apart in half precision and in float32. Attention may be computed otherwise on purpose: some of transformers'
+# kernels cap no logits.
+TRIED, LIKELY, NATS = 16, 20, (1.0, 0.5)
+# By which share of what an edit changes they may be further apart under it, and by how many nats.
+SHARE, SLACK = 0.2, (0.1, 1e-3)
 
 
 class VllmEngine:
@@ -75,6 +92,7 @@ class VllmEngine:
         self._ends = ends_of(model)
         self._columns: dict[Edit, int] = {BASELINE: 0}
         self._unproven = {"places", "weights"}
+        self._compared: set[Unit] = set()
         self._busy = False
         self._running = start(
             model,
@@ -86,7 +104,7 @@ class VllmEngine:
         self.jobs = Jobs(self._running, self.batch_size, self._ends)
         try:
             end = min(self._ends, default=-1)
-            begun = self.calls("lesion_begin", len(model.anatomy.blocks), model.anatomy.family, model.name, end)
+            begun = self.calls("lesion_begin", tails_of(model), model.name, end)
             self._try()
         except BaseException:
             self.close()
@@ -146,8 +164,8 @@ class VllmEngine:
         return self._running.calls(method, *arguments)
 
     def know(self, edits: Iterable[Compose]) -> None:
-        """Tell the workers of edits of places that are new to them; refuses heads and other inner units, replaced
-        contributions, and places that the model does not have.
+        """Tell the workers of edits of places that are new to them; refuses replaced contributions, and places that the
+        model does not have.
         """
         new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
         for part in (part for edit in new for part in of_replacements(edit)):
@@ -157,13 +175,11 @@ class VllmEngine:
             )
         table, units = factors(new, self.model.anatomy), []
         for site, of_site in unit_factors(new, self.model.anatomy, {}).items():
-            if isinstance(site, Experts):
-                raise UsageError(
-                    f"vLLM keeps the experts of {site.address} in another way than is known here; edit {site.address} as"
-                    " a whole, or use --engine transformers."
-                )
             numbers = (of_site.columns.tolist(), of_site.numbers.tolist(), of_site.factors.tolist())
-            units.append([*place_of(self.model, site.matrix), site.count, site.size, *numbers])
+            if isinstance(site, Slices):
+                units.append([*place_of(self.model, site.matrix), site.count, site.size, *numbers])
+            else:
+                units.append([site.layer, "", site.count, 0, *numbers])
         if new:
             self.calls("lesion_edits", table.permute(2, 0, 1).tolist(), units)
             self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
@@ -173,27 +189,39 @@ class VllmEngine:
         self.know([places])
         return self._columns[places]
 
-    def _try(self) -> None:
-        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise."""
-        known = self.model.network.get_input_embeddings().num_embeddings
-        prompt = tuple(7919 * index % known for index in range(1, min(TRIED, self.model.context - 1) + 1))
-        with torch.inference_mode():
-            here = self.model.network(torch.tensor([prompt], device=self.model.device)).logits[0, -1]
-        expected = here.double().log_softmax(-1)
-        likely = tuple(expected.topk(min(5, len(expected))).indices.tolist())
-        look = Look(prompt, len(prompt) - 1, (likely,))
+    def _try(self, unit: Unit | None = None) -> None:
+        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise.
+
+        With a unit, under an edit of all of its kind too, each by a factor of its own: the two must change alike.
+        """
+        model, edits = self.model, [BASELINE, *([] if unit is None else [trial_of(self.model, unit)])]
+        known = model.network.get_input_embeddings().num_embeddings
+        prompt = tuple(7919 * index % known for index in range(1, min(TRIED, model.context - 1) + 1))
+        here = [_log_probabilities(model, prompt, edit) for edit in edits]
+        likely = here[0].topk(min(LIKELY, len(here[0]))).indices
+        look = Look(prompt, len(prompt) - 1, (tuple(likely.tolist()),))
         try:
-            (job,) = self.jobs.run([Job(prompt, 2, look=look)])
+            jobs = [Job(prompt, 2, self.column(of_places(edit)), look=look) for edit in edits]
+            done = list(self.jobs.run(jobs))
         except LesionError as error:
-            raise refused(self.model, error.__cause__ or error) from error
-        there = torch.tensor(job.lookups[0].scores, dtype=torch.float64)
-        apart = float((there - expected[list(likely)].cpu()).abs().max())
-        if not apart <= NATS[self.model.dtype == torch.float32]:
+            raise (refused(model, error.__cause__ or error) if unit is None else error) from error
+        there = torch.tensor([job.lookups[0].scores for job in sorted(done, key=jobs.index)], dtype=torch.float64)
+        expected = torch.stack([each[likely] for each in here])
+        apart, *edited = (there - expected).abs().amax(1).tolist()
+        if not apart <= NATS[model.dtype == torch.float32]:
             raise LesionError(
-                f"vLLM does not compute what the network of {self.model.name} computes here: after a prompt of"
+                f"vLLM does not compute what the network of {model.name} computes here: after a prompt of"
                 f" {len(prompt)} tokens, log-probabilities are up to {apart:.3g} nats apart. Has one of the two other"
                 f" weights? Use --engine transformers."
             )
+        for differing in edited:
+            effect = float((expected[1] - expected[0]).abs().max())
+            if not differing <= apart + SHARE * effect + SLACK[model.dtype == torch.float32]:
+                raise LesionError(
+                    f"The effect guard stops this study: an edit of every {unit} changes log-probabilities of"
+                    f" {model.name} by up to {effect:.3g} nats, and on vLLM they are {differing:.3g} nats apart from"
+                    " those. Use --engine transformers."
+                )
 
     def _prove(self, requests: Sequence[Request]) -> None:
         """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""
@@ -207,6 +235,10 @@ class VllmEngine:
             what = f"edits of {'blocks' if kind == 'places' else 'weights'} on {self.description}"
             prove(trials, probes(requests, self.model.context), what)
             self._unproven.discard(kind)
+        for unit in dict.fromkeys(unit for request in requests for unit in kinds_of(request.edit)):
+            if unit not in self._compared:
+                self._try(unit)
+                self._compared.add(unit)
 
     def _group(self, group: Sequence[Request], stops: Mapping[str, StopStrings]) -> Iterator[Response]:
         missing: dict[str, int] = {}
@@ -245,3 +277,41 @@ class VllmEngine:
             draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
             request=request,
         )
+
+
+@torch.inference_mode()
+def _log_probabilities(model: Model, prompt: Sequence[int], edit: Edit) -> Tensor:
+    with applied(model, edit):
+        logits = model.network(torch.tensor([prompt], device=model.device)).logits[0, -1]
+    return logits.double().log_softmax(-1).cpu()
+
+
+def kinds_of(edit: Edit) -> Iterator[Unit]:
+    """The kinds of units that an edit multiplies; those of a key-value group are heads."""
+    for part in of_places(edit).edits:
+        if isinstance(part, Scale):
+            yield "head" if part.unit == "group" else part.unit
+
+
+def trial_of(model: Model, unit: Unit) -> Edit:
+    """Every unit of a kind, in the first and the last block that have any, multiplied by a factor of its own."""
+    counts = {block.index: _count(model, unit, block.index) for block in model.anatomy.blocks}
+    layers = [layer for layer, count in counts.items() if count]
+    if unit in UNITS:
+        return Compose(tuple(scaling(unit, layer, place / len(layers)) for place, layer in enumerate(layers)))
+    return Compose(
+        tuple(
+            scaling(unit, layer, number / counts[layer], number)
+            for layer in dict.fromkeys((layers[0], layers[-1]))
+            for number in range(counts[layer])
+        )
+    )
+
+
+def _count(model: Model, unit: Unit, layer: int) -> int:
+    if unit in UNITS:
+        return int(unit == "block" or getattr(model.anatomy.block(layer), unit) is not None)
+    try:
+        return how_many(unit, layer, model.anatomy)
+    except UsageError:
+        return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,19 +14,9 @@ from torch import Tensor, nn
 from lesion.edits.place import UNITS
 from lesion.edits.table import scale_contribution, scale_output, scale_slices
 from lesion.errors import LesionError
-from lesion.models.families import families
 
-# vLLM's own decoder layers: the modules whose output is what attention and MLP add to the residual stream.
-TAILS: Mapping[str, tuple[str, str]] = {
-    "LlamaDecoderLayer": ("self_attn", "mlp"),
-    "MistralDecoderLayer": ("self_attn", "mlp"),
-    "Qwen2DecoderLayer": ("self_attn", "mlp"),
-    "Qwen3DecoderLayer": ("self_attn", "mlp"),
-    "Gemma2DecoderLayer": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "Gemma3DecoderLayer": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "GPT2Block": ("attn", "mlp"),
-    "OPTDecoderLayer": ("self_attn", "fc2"),
-}
+# Modules of a block that vLLM may call by another name than transformers.
+RENAMED = {"self_attn": "attn", "mlp": "block_sparse_moe"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,58 +25,46 @@ class Layer:
 
     Attributes:
         module: it takes and gives the residual stream.
-        attention, mlp: the modules whose output (its first element, where it is a tuple) a branch adds to the stream.
+        branches: the modules whose output (its first element, where it is a tuple) attention and MLP add to the stream;
+            None where it has no module of that name.
         parameters: names of the arguments of its `forward`, in order.
         apart: whether the stream travels as two tensors, `hidden_states` and `residual`, which the next layer's norm
             adds up.
     """
 
     module: nn.Module
-    attention: nn.Module
-    mlp: nn.Module
+    branches: Mapping[str, nn.Module | None]
     parameters: tuple[str, ...]
     apart: bool
 
 
-def layers_of(network: nn.Module, blocks: int, family: str, name: str) -> tuple[Layer, ...]:
-    """The decoder layers of a network that vLLM has built, in order; `family` is for those taken from transformers."""
-    stack = _stack(network, blocks)
-    if stack is None:
-        raise LesionError(
-            f"vLLM builds {name} as {type(network).__name__}, in which no list of {blocks} decoder layers was found;"
-            f" use --engine transformers."
-        )
-    return tuple(_layer(module, family, name) for module in stack)
+def layers_of(network: nn.Module, tails: Sequence[Mapping[str, str]], name: str) -> tuple[Layer, ...]:
+    """The decoder layers of a network that vLLM has built, in order.
+
+    Args:
+        tails: of every block, the paths within it of the modules that end attention and MLP in transformers. That vLLM
+            calls them so proves nothing: `VllmEngine` compares what edits of them do.
+    """
+    for stack in network.modules():  # from the outside in: experts are inside layers
+        if isinstance(stack, nn.ModuleList) and len(stack) == len(tails):
+            return tuple(_layer(module, paths) for module, paths in zip(stack, tails, strict=True))
+    raise LesionError(
+        f"vLLM builds {name} as {type(network).__name__}, in which no list of {len(tails)} decoder layers was found;"
+        f" use --engine transformers."
+    )
 
 
-def _stack(network: nn.Module, blocks: int) -> nn.ModuleList | None:
-    for module in network.modules():  # from the outside in: experts are inside layers
-        if isinstance(module, nn.ModuleList) and len(module) == blocks:
-            return module
-    return None
-
-
-def _layer(module: nn.Module, family: str, name: str) -> Layer:
-    kind = type(module).__name__
-    tails = TAILS.get(kind) if type(module).__module__.startswith("vllm.") else None
-    known = families().get(family)
-    if tails is None and type(module).__module__.startswith("transformers.models.") and known is not None:
-        attention, mlp = known.attention[0], known.mlp[0]
-        if attention is not None and mlp is not None:
-            tails = (attention.tail, mlp.tail)
-    if tails is None:
-        raise LesionError(
-            f"vLLM builds {name} of {kind}, a decoder layer whose structure is not known here, so that no edit can be"
-            f" made in it; use --engine transformers."
-        )
+def _layer(module: nn.Module, tails: Mapping[str, str]) -> Layer:
+    known = dict(module.named_modules())
+    branches = {unit: known.get(renamed(module, path)) for unit, path in tails.items()}
     parameters = tuple(inspect.signature(module.forward).parameters)
-    try:
-        attention_tail, mlp_tail = (module.get_submodule(path) for path in tails)
-    except AttributeError as error:
-        raise LesionError(
-            f"vLLM builds {name} of {kind} in another way than is known here ({error}); use --engine transformers."
-        ) from error
-    return Layer(module, attention_tail, mlp_tail, parameters, "residual" in parameters)
+    return Layer(module, branches, parameters, "residual" in parameters)
+
+
+def renamed(block: nn.Module, path: str) -> str:
+    """What vLLM calls a module of a block that has this path in transformers."""
+    name, dot, rest = path.partition(".")
+    return path if hasattr(block, name) else f"{RENAMED.get(name, name)}{dot}{rest}"
 
 
 BLOCK = UNITS.index("block")
@@ -104,7 +82,7 @@ class TokenGates:
         # Column 0 is the baseline; of [columns, blocks, units].
         self.factors = np.ones((1, len(layers), len(UNITS)))
         self.places: dict[tuple[int, int], _Place] = {}
-        self.inputs: dict[tuple[int, str], _Inputs] = {}
+        self.units: dict[tuple[int, str], _Units] = {}
         self._active: list[_Gate] = []
         self._last: tuple[bytes, bytes] | None = None
 
@@ -115,13 +93,14 @@ class TokenGates:
             factors: per edit, block and unit (as in `UNITS`) a factor.
             units: heads and neurons, for each module at whose input they lie: its block, its path in the block, how
                 many slices its input has and of what size; which of these edits, counted from 0, multiply any, which
-                slices, and by what.
+                slices, and by what. The experts of a block have an empty path.
         """
         known = len(self.factors)
         for layer, path, count, size, edits, numbers, products in units:
-            if (layer, path) not in self.inputs:
-                self.inputs[layer, path] = _Inputs(self.layers[layer], layer, path, count, size)
-            of_columns = self.inputs[layer, path].of_columns
+            if (layer, path) not in self.units:
+                new = _Inputs(self.layers[layer], layer, path, count, size) if path else None
+                self.units[layer, path] = new or _Experts(self.layers[layer], layer, count)
+            of_columns = self.units[layer, path].of_columns
             for edit, number, product in zip(edits, numbers, products, strict=True):
                 of_columns.setdefault(known + edit, {})[number] = product
         more = np.asarray(factors, dtype=np.float64).reshape(-1, len(self.layers), len(UNITS))
@@ -146,7 +125,7 @@ class TokenGates:
         for layer, unit in np.argwhere((self.factors[columns] != 1).any(0)).tolist():
             self._assign(self.places[layer, unit], self.factors[of_token, layer, unit], device)
         distinct, of_distinct = np.unique(of_token, return_inverse=True)
-        for gate in self.inputs.values():
+        for gate in self.units.values():
             if any(column in gate.of_columns for column in distinct.tolist()):
                 self._assign(gate, gate.table(distinct.tolist())[of_distinct], device)
 
@@ -187,33 +166,39 @@ class _Gate:
         return self.factor.to(torch.promote_types(like.dtype, torch.float32))
 
 
-class _Inputs(_Gate):
-    """Equal slices of the input of a linear module: heads before the output matrix of attention, neurons before the
-    last matrix of an MLP.
+class _Units(_Gate):
+    """Units of which a block has several.
 
     Attributes:
-        of_columns: of the edits that multiply any slice, by column, the factors by number of the slice.
+        of_columns: of the edits that multiply any, by column, the factors by number of the unit.
     """
 
-    def __init__(self, layer: Layer, index: int, path: str, count: int, size: int) -> None:
-        super().__init__(f"{index}.{path}")
-        self.count, self.size = count, size
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(name)
+        self.count = count
         self.of_columns: dict[int, dict[int, float]] = {}
-        modules = dict(layer.module.named_modules())
-        if path not in modules:
-            raise LesionError(
-                f"vLLM builds block {index} without {path}, at whose input heads or neurons are multiplied; use --engine"
-                " transformers."
-            )
-        modules[path].register_forward_pre_hook(self.scale)
 
     def table(self, columns: Sequence[int]) -> np.ndarray:
-        """What these columns multiply every slice by, [columns, slices]."""
+        """What these columns multiply every unit by, [columns, units]."""
         table = np.ones((len(columns), self.count))
         for row, column in enumerate(columns):
             for number, factor in self.of_columns.get(column, {}).items():
                 table[row, number] = factor
         return table
+
+
+class _Inputs(_Units):
+    """Equal slices of the input of a linear module: heads before the output matrix of attention, neurons before the
+    last matrix of an MLP.
+    """
+
+    def __init__(self, layer: Layer, index: int, path: str, count: int, size: int) -> None:
+        super().__init__(f"{index}.{path}", count)
+        self.size = size
+        module = dict(layer.module.named_modules()).get(renamed(layer.module, path))
+        if module is None:
+            raise _absent(index, path, "heads and neurons are multiplied at its input")
+        module.register_forward_pre_hook(self.scale)
 
     def scale(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if self.rows is None or not args:
@@ -230,6 +215,33 @@ class _Inputs(_Gate):
         return _flat(args[0]).index_copy(0, self.rows, scaled).view_as(args[0]), *args[1:]
 
 
+class _Experts(_Units):
+    """Experts, by the weights that the router gives to those that it chooses."""
+
+    def __init__(self, layer: Layer, index: int, count: int) -> None:
+        super().__init__(f"{index}.mlp", count)
+        modules: list[Any] = list(layer.module.modules())
+        routers = [module.router for module in modules if hasattr(getattr(module, "router", None), "select_experts")]
+        if len(routers) != 1:
+            raise _absent(index, "a router", "experts are multiplied by what it gives")
+        self.select: Callable[..., tuple[Tensor, Tensor]] = routers[0].select_experts
+        routers[0].select_experts = self.scaled
+
+    def scaled(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """What the router gives, the weights of the chosen experts and their numbers, [tokens, chosen]."""
+        weights, experts = self.select(*args, **kwargs)
+        if self.rows is None:
+            return weights, experts
+        self.passed = True
+        of_chosen = self._factor(weights).gather(1, experts.index_select(0, self.rows).long())
+        part = scale_slices(weights.index_select(0, self.rows)[:, None, :, None], of_chosen, self.ends)
+        return weights.index_copy(0, self.rows, part[:, 0, :, 0]), experts
+
+
+def _absent(index: int, path: str, why: str) -> LesionError:
+    return LesionError(f"vLLM builds block {index} without {path}, and {why}; use --engine transformers.")
+
+
 class _Place(_Gate):
     """A block or a branch, and its hooks."""
 
@@ -241,7 +253,9 @@ class _Place(_Gate):
             layer.module.register_forward_pre_hook(self.look_at_input, with_kwargs=True)
             layer.module.register_forward_hook(self.scale_contribution)
         else:
-            branch = layer.attention if UNITS[unit] == "attention" else layer.mlp
+            branch = layer.branches.get(UNITS[unit])
+            if branch is None:
+                raise _absent(index, f"a module known as its {UNITS[unit]}", "blocks can be edited as a whole")
             branch.register_forward_hook(self.scale_output)
 
     def look_at_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from lesion.engines.vllm.hooks import Layer
+from lesion.engines.vllm.hooks import Layer, renamed
 from lesion.errors import LesionError
 
 HEAD = -1
@@ -93,7 +93,7 @@ class Slices:
                 return heads[0], None
             raise LesionError(f"vLLM keeps the output head of {self.name} in a way that is not known here.")
         layer = self.layers[block].module
-        stem, _, last = path.rpartition(".")
+        stem, _, last = (path := renamed(layer, path)).rpartition(".")
         known = {name: module for name, module in layer.named_modules() if hasattr(module, "weight")}
         if path in known:
             return known[path], None

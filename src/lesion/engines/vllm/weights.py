@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
@@ -30,6 +30,7 @@ from lesion.engines.vllm.jobs import Job
 from lesion.engines.vllm.slices import HEAD
 from lesion.errors import LesionError, UsageError
 from lesion.models import anatomy
+from lesion.models.anatomy import Block
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
 
@@ -130,13 +131,23 @@ def place_of(model: Model, matrix: Matrix) -> Place:
     if matrix.address == anatomy.HEAD:
         return HEAD, ""
     if matrix.storage.expert is None and matrix.attribute == "weight":
-        for path, module in model.anatomy.block(layer).module.named_modules():
-            if module is matrix.module:
-                return layer, path
+        return layer, _path(model.anatomy.block(layer), matrix.module)
     raise UsageError(
         f"{matrix.address} of {model.name} is one of many in {matrix.parameter}, which vLLM keeps in another way; edit"
         f" its weights with --engine transformers."
     )
+
+
+def tails_of(model: Model) -> list[dict[str, str]]:
+    """Of every block, the paths within it of the modules that end attention and MLP; of a branch with several, none."""
+    return [
+        {branch.name: _path(block, branch.tail) for branch in block.branches if not branch.beside}
+        for block in model.anatomy.blocks
+    ]
+
+
+def _path(block: Block, wanted: nn.Module) -> str:
+    return next(path for path, module in block.module.named_modules() if module is wanted)
 
 
 @contextmanager
@@ -220,12 +231,16 @@ def trials_of_places(engine: VllmEngine) -> list[ControlEdit]:
 
 
 def trials_of_weights(engine: VllmEngine) -> list[ControlEdit]:
-    """What the branches of the first block write to the stream, and those of all blocks; blocks of experts left out."""
-    last = [
-        [place_of(engine.model, list(branch.matrices.values())[-1]) for branch in block.branches if branch.matrices]
+    """What the branches of the first block write to the stream, and those of all blocks; experts left out."""
+    of_blocks = (
+        [
+            place_of(engine.model, list(branch.matrices.values())[-1])
+            for branch in block.branches
+            if branch.matrices and all(matrix.storage.expert is None for matrix in branch.matrices.values())
+        ]
         for block in engine.model.anatomy.blocks
-        if all(matrix.storage.expert is None for branch in block.branches for matrix in branch.matrices.values())
-    ]
+    )
+    last = [places for places in of_blocks if places]
     if not last:
         raise LesionError(
             f"{engine.model.name} has no block by which it could be shown that edits of weights take hold."

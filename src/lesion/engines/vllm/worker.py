@@ -7,7 +7,7 @@ arguments and results are text, numbers and lists: nothing that would have to be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,12 @@ class LesionWorker:
 
     model_runner: Any
 
-    def lesion_begin(self, blocks: int, family: str, name: str, end: int) -> str:
+    def lesion_begin(self, tails: list[Any], name: str, end: int) -> str:
         """Hang the hooks that serve all edits; gives, as JSON, the attention backend and the device.
 
-        `end` is a token that ends an answer, −1 where none does.
+        `tails` as of `layers_of`; `end` is a token that ends an answer, −1 where none does.
         """
-        self._lesion = Watch(self.model_runner, blocks, family, name, end)
+        self._lesion = Watch(self.model_runner, tails, name, end)
         return json.dumps(self._lesion.describe())
 
     def lesion_edits(self, factors: list[Any], units: list[Any]) -> None:
@@ -64,7 +64,7 @@ class Watch:
     Broken rows are made to say the token `end`; −1 where there is none.
     """
 
-    def __init__(self, runner: Any, blocks: int, family: str, name: str, end: int) -> None:
+    def __init__(self, runner: Any, tails: Sequence[Mapping[str, str]], name: str, end: int) -> None:
         for needed in ("input_batch", "execute_model", "model"):
             if not hasattr(runner, needed):
                 raise LesionError(
@@ -74,7 +74,7 @@ class Watch:
         self.runner = runner
         self.end = end
         self.model: nn.Module = runner.model
-        self.layers = layers_of(self.model, blocks, family, name)
+        self.layers = layers_of(self.model, tails, name)
         self.gates = TokenGates(self.layers)
         self.slices = Slices(self.model, self.layers, name)
         self.lookups: dict[int, Any] = {}
