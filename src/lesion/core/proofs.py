@@ -23,7 +23,7 @@ State = Literal["acts", "unseen", "lost"]
 
 
 class Proof(Value):
-    """Log-probabilities, in nats, of the two tokens that were the most probable where the last one was decoded.
+    """Log-probabilities, in nats, of the tokens that were the most probable where the last one was decoded.
 
     All three are empty of an edit under which logits are not finite.
 
@@ -32,7 +32,7 @@ class Proof(Value):
         read: in one pass over the same text, under the edit.
         unedited: in one pass over the same text, without it.
         state: `acts`; `unseen`: decoding under it differs from the unedited model by no more than rounding makes;
-            `lost`: it differs from the text read under the edit by more than that.
+            `lost`: it differs from reading under the edit by more than that.
     """
 
     decoded: tuple[Number, ...]

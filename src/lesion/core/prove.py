@@ -22,8 +22,8 @@ TOKENS = 8
 """Of the answer at the end of which an edit is looked for."""
 FINE, COARSE = 1e-4, 0.1
 """Smallest difference that rounding does not make, in nats: in float32, and in half precision or quantised."""
-ROUNDING = 10
-"""So many times what rounding makes of the unedited model, a difference must be."""
+ROUNDING, COARSE_ROUNDING = 10, 2
+"""So many times what rounding makes of the unedited model, a difference must be; likewise."""
 
 
 def prove(folder: Path, name: str, engine: Engine, model: Model, prompt: Sequence[int], edits: Sequence[Edit]) -> None:
@@ -46,7 +46,7 @@ def prove(folder: Path, name: str, engine: Engine, model: Model, prompt: Sequenc
     keep(folder / FILE, Proofs(models={**known.models, name: proofs}).model_dump_json(indent=1) + "\n")
     lost = [text for text, proof in proofs.items() if proof.state == "lost"]
     if lost and _is_exact(model):
-        apart = _furthest(proofs[lost[0]].decoded, proofs[lost[0]].read)
+        apart = _apart(proofs[lost[0]].decoded, proofs[lost[0]].read)
         raise LesionError(
             f"{short(lost[0], 80)} does not act as it should while {name} decodes: at the last token, log-probabilities"
             f" are {apart:.2g} nats from those of the same text read under the edit"
@@ -68,19 +68,19 @@ def _proved(
         looked.append(Request(f"read {text}", before, asked[text], tokens=tokens))
         looked.append(Request(f"unedited {text}", before, tokens=tokens))
     scores = {key: response.answer.scores for key, response in _answers(engine, looked).items()}
-    least, share = (FINE, 0.1) if _is_exact(model) else (COARSE, 0.5)
+    least, times, share = (FINE, ROUNDING, 0.1) if _is_exact(model) else (COARSE, COARSE_ROUNDING, 0.5)
     for text, response in decoded.items():
         said = tuple(score for _, score in response.last)
         read, unedited = scores.get(f"read {text}", ()), scores.get(f"unedited {text}", ())
         if text == str(BASELINE):
-            least = max(least, ROUNDING * _furthest(said, read))
+            least = max(least, times * _apart(said, read))
             continue
         state: State = "unseen"
         if response.answer.finish == "nonfinite":
             said, read, unedited, state = (), (), (), "acts"
-        elif _furthest(said, read) > max(least, share * _furthest(said, unedited)):
+        elif _apart(said, read) > max(least, share * _apart(said, unedited)):
             state = "lost"
-        elif _furthest(said, unedited) > least:
+        elif _apart(said, unedited) > least:
             state = "acts"
         yield text, Proof(decoded=said, read=read, unedited=unedited, state=state)
 
@@ -92,10 +92,11 @@ def _answers(engine: Engine, requests: Iterable[Request]) -> dict[str, Response]
     return {request.key: responses[request.key] for request in waiting}
 
 
-def _furthest(one: Sequence[Number], other: Sequence[Number]) -> float:
-    """The largest difference of two lists of log-probabilities; infinite where one is not finite, 0 of empty ones."""
-    pairs = zip(map(known, one), map(known, other), strict=False)
-    return max((math.inf if a is None or b is None else abs(a - b) for a, b in pairs), default=0.0)
+def _apart(one: Sequence[Number], other: Sequence[Number]) -> float:
+    """How far apart two lists of log-probabilities are (root mean square); infinite where one is not finite."""
+    pairs = list(zip(map(known, one), map(known, other), strict=False))
+    squares = [math.inf if a is None or b is None else (a - b) ** 2 for a, b in pairs]
+    return math.sqrt(sum(squares) / len(squares)) if squares else 0.0
 
 
 def _is_exact(model: Model) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -96,14 +96,18 @@ class Gates:
         """
         self._set(tabulate([edit_for(self._model, edit) for edit in edits], self._anatomy))
 
-    def assign_everywhere(self, edit: EditLike) -> None:
+    def assign_everywhere(self, edit: EditLike, length: Callable[[], int] | None = None) -> None:
         """Every row of every following forward pass is under `edit`, whatever the size of the batch; errors as of
-        `assign`.
+        `assign`, `length` as of `assign_table`.
         """
-        self._set(tabulate([edit_for(self._model, edit)], self._anatomy), everywhere=True)
+        self._set(tabulate([edit_for(self._model, edit)], self._anatomy), everywhere=True, length=length)
 
     def assign_table(
-        self, table: Table, growing: bool = False, positions: Int[Tensor, "rows length"] | None = None
+        self,
+        table: Table,
+        growing: bool = False,
+        positions: Int[Tensor, "rows length"] | None = None,
+        length: Callable[[], int] | None = None,
     ) -> None:
         """Row r of every following forward pass is under column r of a table (`lesion.edits.table.tabulate`).
 
@@ -112,8 +116,9 @@ class Gates:
             growing: the batch may have fewer rows at the lower blocks: the first of the table; the rest join, at its
                 end, before the first block that their edit changes.
             positions: of every row's tokens in the next pass, also of rows that join; else the pass tells them.
+            length: says at every pass how many tokens the text has by then, where a pass does not tell it.
         """
-        self._set(table, growing=growing, positions=positions)
+        self._set(table, growing=growing, positions=positions, length=length)
 
     @validated
     def select(self, rows: Int[Tensor, " kept"]) -> None:
@@ -143,7 +148,12 @@ class Gates:
             matrix.remove()
 
     def _set(
-        self, table: Table, everywhere: bool = False, growing: bool = False, positions: Tensor | None = None
+        self,
+        table: Table,
+        everywhere: bool = False,
+        growing: bool = False,
+        positions: Tensor | None = None,
+        length: Callable[[], int] | None = None,
     ) -> None:
         if self._hold.over or not self._hold.of_this_code():
             raise UsageError(
@@ -166,7 +176,7 @@ class Gates:
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
-        self._given_positions = positions
+        self._given_positions, self._length = positions, length
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
         every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
@@ -296,7 +306,9 @@ class Gates:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
         if self._positional:
-            self._positions = positions_of(args, kwargs) if self._given_positions is None else self._given_positions
+            length = self._length() if self._length else None
+            given = self._given_positions
+            self._positions = positions_of(args, kwargs, length) if given is None else given
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._positions = None

@@ -30,11 +30,20 @@ def refuse_other_models(replacements: Iterable[Replace], model: Model) -> None:
             )
 
 
-def positions_of(args: Sequence[object], kwargs: Mapping[str, Any]) -> Int[Tensor, "_ length"] | None:
+STATES = ("cache_params", "state", "mems", "past_buckets_states")
+"""What networks carry that does not say how many tokens came before."""
+
+
+def positions_of(
+    args: Sequence[object], kwargs: Mapping[str, Any], text: int | None = None
+) -> Int[Tensor, "_ length"] | None:
     """The position of every token of a forward pass, from the arguments of the network; a single row may stand for all.
 
-    They are `position_ids` where given; else counted over what the mask of the tokens shows, else from the length of
-    the cache on. None where the pass has no tokens of its own.
+    They are `position_ids` where given; else the last ones of the text, where its length is known; else counted over
+    what the mask of the tokens shows, else from the length of the cache on. None where the pass has no tokens.
+
+    Raises:
+        LesionError: one token follows on a state that does not say how many came before.
     """
     inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
     tokens = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)
@@ -44,6 +53,14 @@ def positions_of(args: Sequence[object], kwargs: Mapping[str, Any]) -> Int[Tenso
     given, mask, cache = (kwargs.get(key) for key in ("position_ids", "attention_mask", "past_key_values"))
     if isinstance(given, Tensor):
         return given
+    if text is not None:
+        begin = max(0, text - length)
+        return torch.arange(begin, begin + length, device=tokens.device)[None]
+    if length == 1 and cache is None and any(kwargs.get(name) is not None for name in STATES):
+        raise LesionError(
+            "What is put in the place of a contribution depends on the position of its token, and the state that this"
+            " network carries does not say it: pass the whole text, with use_cache=False."
+        )
     if isinstance(mask, Tensor) and mask.dim() == 2:
         return (mask.long().cumsum(1) - 1).clamp(min=0)[:, -length:]
     past = 0 if cache is None else int(cache.get_seq_length())

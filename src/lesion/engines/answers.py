@@ -17,6 +17,8 @@ from lesion.tasks.task import Answer, Finish
 
 # Logits that are looked at together, rows × vocabulary: what a processor keeps near.
 ENTRIES = 1 << 20
+TRACED = 20
+"""Tokens that the response to a traced request has: as many as vLLM says of each by default."""
 
 
 class Lookup(NamedTuple):
@@ -84,8 +86,8 @@ def _looked_up(
 
 
 def most_probable(logits: Float[Tensor, " vocabulary"]) -> tuple[tuple[int, float], ...]:
-    """The two most probable tokens, with their log-probabilities in nats."""
-    values, tokens = logits.double().log_softmax(-1).topk(2)
+    """The most probable tokens, `TRACED` of them, with their log-probabilities in nats."""
+    values, tokens = logits.double().log_softmax(-1).topk(min(TRACED, logits.shape[-1]))
     return tuple(zip(tokens.tolist(), values.tolist(), strict=True))
 
 

@@ -109,8 +109,8 @@ class Response:
     """The answer to the request with the same key.
 
     `engine` says what answered, in words: library and version, dtype, attention, device. It is stored with the answer.
-    `last` has, of a traced request, the two most probable tokens where the last one was chosen, and their
-    log-probabilities in nats.
+    `last` has, of a traced request, the most probable tokens where the last one was chosen, and their log-probabilities
+    in nats.
     """
 
     key: str

@@ -6,12 +6,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from replaced import some_reference
 from transformers import GenerationConfig
 
 import tiny
 from alone import prompts
 from lesion.activations.hidden_states import hidden_states
+from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock
+from lesion.edits.replace import Replace
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.sampling import noise_key, sample
 from lesion.engines.transformers.engine import TransformersEngine, refuse_simple, refuse_unloaded, way_of
@@ -115,6 +118,40 @@ def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
         parameter.zero_()
     for request in requests:
         assert said[request.key].token_ids == greedy(network, request.prompt), request.key
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "mamba2", "rwkv", "falcon_mamba"])
+@torch.inference_mode()
+def test_what_replaces_a_block_at_a_decoded_token_is_what_it_is_in_the_whole_text(kind):
+    model = made(kind)
+    reference = some_reference(model, seed=1)
+    edits = [Replace("1", "position", reference), Replace("0", "mean", reference)]
+    said = answers(model, requests := sweep(edits))
+    for request in requests:
+        vectors = request.edit.vectors
+
+        def put(module, args, kwargs, output, vectors=vectors):
+            stream = args[0] if args else kwargs["hidden_states"]
+            changed = stream + vectors[torch.arange(stream.shape[-2]).clamp(max=len(vectors) - 1)]
+            return changed if isinstance(output, torch.Tensor) else type(output)((changed, *output[1:]))
+
+        handle = model.anatomy.blocks[request.edit.layer].module.register_forward_hook(put, with_kwargs=True)
+        text = list(request.prompt)
+        for token in said[request.key].token_ids:
+            logits = model.network(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1]
+            assert token == int(logits.argmax()), request.key
+            text.append(token)
+        handle.remove()
+
+
+@torch.inference_mode()
+def test_a_position_that_a_state_does_not_tell_is_not_guessed():
+    model = made("mamba2")
+    state = model.network(torch.tensor([TEXTS[0]]), use_cache=True).cache_params
+    with applied(model, Replace("1", "mean", some_reference(model))):
+        model.network(torch.tensor([TEXTS[0]]), use_cache=False)
+        with pytest.raises(LesionError, match="pass the whole text"):
+            model.network(torch.tensor([[5]]), cache_params=state)
 
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "recurrent_gemma"])

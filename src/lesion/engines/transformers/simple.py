@@ -8,7 +8,7 @@ says is what the network's own code says to its prompt alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
@@ -80,11 +80,11 @@ class Simple:
                 self.gates.assign_everywhere(BASELINE)
             yield from responses
 
-    def _assign(self, columns: Sequence[int]) -> None:
+    def _assign(self, columns: Sequence[int], length: Callable[[], int]) -> None:
         if self.way.mixed:
-            self.gates.assign_table(self.table.select(torch.tensor(columns)))
+            self.gates.assign_table(self.table.select(torch.tensor(columns)), length=length)
         else:
-            self.gates.assign_everywhere(self.edits[columns[0]])
+            self.gates.assign_everywhere(self.edits[columns[0]], length)
 
     def _generated(self, part: Sequence[tuple[Request, int]]) -> list[Response]:
         rows = [
@@ -99,8 +99,8 @@ class Simple:
             )
             for request, column in part
         ]
-        self._assign([row.column for row in rows])
         speaker = _Speaker(rows, self.work)
+        self._assign([row.column for row in rows], speaker.length)
         prompts = torch.tensor([list(row.request.prompt) for row in rows], device=self.model.device)
         self.work.prompt += prompts.numel()
         if self.way.generates:
@@ -138,7 +138,7 @@ class Simple:
             size = max(1, min(self.work.batch_size, TOKENS // length)) if self.way.batched else 1
             for start in range(0, len(rows), size):
                 together = rows[start : start + size]
-                self._assign([column for _, column in together])
+                self._assign([column for _, column in together], lambda length=length: length)
                 most = max(kept[row] for row in together)
                 self.work.prompt += length * len(together)
                 computed = self._logits([tokens for tokens, _ in together], most)
@@ -165,18 +165,25 @@ class _Speaker(LogitsProcessor):
 
     Attributes:
         finishes: of every row; None while it goes on.
+        said: how many tokens each row has said.
     """
 
     def __init__(self, rows: Sequence[ActiveRequest], work: Work) -> None:
         self.rows = rows
         self.work = work
         self.finishes: list[Finish | None] = [None] * len(rows)
+        self.said = 0
+
+    def length(self) -> int:
+        """How many tokens every text has by now, prompt and answer."""
+        return len(self.rows[0].request.prompt) + self.said
 
     def say(self, logits: Float[Tensor, "rows vocabulary"]) -> list[int]:
         """The next token of every row; any token of a row that has ended, which nobody reads."""
         live = [None if finish else row for row, finish in zip(self.rows, self.finishes, strict=True)]
         tokens, finite = next_tokens(logits, [(row, 0) for row in live])
         count = sum(row is not None for row in live)
+        self.said += 1
         self.work.steps += 1
         self.work.decoded += count
         self.work.idle += len(live) - count

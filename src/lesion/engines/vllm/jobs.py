@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lesion.engines.answers import Lookup
+from lesion.engines.answers import TRACED, Lookup
 from lesion.engines.endings import Closing, Loop, StopStrings
 from lesion.engines.engine import Request
 from lesion.engines.vllm.building import Running
@@ -91,7 +91,7 @@ class Jobs:
                     ended = self._hear(job, output.outputs[0].token_ids)
                     if scores := output.outputs[0].logprobs:  # of every token that this output has
                         most = sorted(((each.logprob, token) for token, each in scores[-1].items()), reverse=True)
-                        job.last = tuple((token, logprob) for logprob, token in most[:2])
+                        job.last = tuple((token, logprob) for logprob, token in most[:TRACED])
                     if job.closing is not None and not ended and job.closing.due(job.generated):
                         ended = self._hear(job, job.closing.tokens[: job.limit - len(job.generated)])
                         if not ended and len(job.generated) < job.limit:
@@ -135,7 +135,7 @@ class Jobs:
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,
             detokenize=False,
-            logprobs=2 if job.request and job.request.traced else None,
+            logprobs=TRACED if job.request and job.request.traced else None,
             output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
             extra_args={KEY: wish.plain()},
         )
