@@ -80,7 +80,7 @@ class Simple:
                 self.gates.assign_everywhere(BASELINE)
             yield from responses
 
-    def _assign(self, columns: Sequence[int], length: Callable[[], int]) -> None:
+    def _assign(self, columns: Sequence[int], length: Callable[[], int] | None = None) -> None:
         if self.way.mixed:
             self.gates.assign_table(self.table.select(torch.tensor(columns)), length=length)
         else:
@@ -138,7 +138,7 @@ class Simple:
             size = max(1, min(self.work.batch_size, TOKENS // length)) if self.way.batched else 1
             for start in range(0, len(rows), size):
                 together = rows[start : start + size]
-                self._assign([column for _, column in together], lambda length=length: length)
+                self._assign([column for _, column in together])
                 most = max(kept[row] for row in together)
                 self.work.prompt += length * len(together)
                 computed = self._logits([tokens for tokens, _ in together], most)
