@@ -33,9 +33,9 @@ def generate(model: Model, prompt: str, edit: EditLike, **settings: Any) -> str:
 def compare(model: Model, prompt: str, edits: Any, **settings: Any) -> pd.DataFrame:
     """What a model says to a prompt as it is and under each of several edits; the settings are those of `generate`."""
     edits = list(edits) if isinstance(edits, Iterator) else edits
-    one = isinstance(edits, Single | Compose) or several(edits) is None
-    given = [edits] if one else several(edits) or []
-    listed = [BASELINE, *(edit_for(model, edit) for edit in given)]
+    is_single = isinstance(edits, Single | Compose) or several(edits) is None
+    chosen = [edits] if is_single else several(edits) or []
+    listed = [BASELINE, *(edit_for(model, edit) for edit in chosen)]
     if len(listed) == 1:
         raise UsageError("Give at least one edit to compare with the model as it is, such as '3×0'.")
     return pd.DataFrame({"edit": list(map(str, listed)), "answer": _answers(model, prompt, listed, **settings)})
@@ -61,10 +61,10 @@ def _answers(
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     decoding = Decoding(max_new_tokens=max_new_tokens, stop=stops, thinking_tokens=thinking_tokens or 0)
     item = Item("prompt", prompt, "")
-    asked = Given("python:prompt", (item,), max_new_tokens=max_new_tokens, style=style, rule=lambda _, __: UNREAD)
-    ids = encode(model, asked, item, style, max_new_tokens=1)
+    task = Given("python:prompt", (item,), max_new_tokens=max_new_tokens, style=style, rule=lambda _, __: UNREAD)
+    ids = encode(model, task, item, style, max_new_tokens=1)
     requests = [Request(str(number), ids, edit, decoding) for number, edit in enumerate(edits)]
-    said = {response.key: response.answer.text for response in TransformersEngine(model).answer(requests)}
+    answers = {response.key: response.answer.text for response in TransformersEngine(model).answer(requests)}
     # With the tag that the prompt ends in, what is thought and what is answered can be told apart.
     begun = opening(model.tokenizer, ids)
-    return [begun + said[request.key] for request in requests]
+    return [begun + answers[request.key] for request in requests]

@@ -44,9 +44,9 @@ def _listed(values: Collection[Any], limit: int) -> str | None:
 def short_repr(value: Any) -> str:
     """What a dataclass shows of itself: its fields that are not their defaults, each briefly. For `__repr__`."""
     shown = [field for field in dataclasses.fields(value) if field.repr]
-    given = {field.name: getattr(value, field.name) for field in shown}
+    values = {field.name: getattr(value, field.name) for field in shown}
     defaults = {field.name: _default(field) for field in shown}
-    return described(value, *(f"{key}={brief(each)}" for key, each in given.items() if not _same(each, defaults[key])))
+    return described(value, *(f"{key}={brief(each)}" for key, each in values.items() if not _same(each, defaults[key])))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

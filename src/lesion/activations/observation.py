@@ -268,13 +268,13 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
         rows, _ = model.anatomy.scored[address].shape
 
         def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-            given = args[0] if args else None
-            if not (isinstance(given, Tensor) and isinstance(output, Tensor)):
+            inputs = args[0] if args else None
+            if not (isinstance(inputs, Tensor) and isinstance(output, Tensor)):
                 return
-            values = (by_row(given, current[0], size), by_row(output, current[0], rows))
+            values = (by_row(inputs, current[0], size), by_row(output, current[0], rows))
             if values[0] is None or values[1] is None:
                 return
-            mask = current[0].mask(given.device)
+            mask = current[0].mask(inputs.device)
             peaks = [value.abs()[mask].amax(0).float().cpu() for value in values if value is not None]
             before = largest.get(address, (torch.zeros(size), torch.zeros(rows)))
             largest[address] = (torch.maximum(before[0], peaks[0]), torch.maximum(before[1], peaks[1]))

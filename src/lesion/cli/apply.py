@@ -59,11 +59,11 @@ def apply(
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
     from lesion.core.preflight import blocks_of
 
-    given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
-    given = {flag: value for flag, value in given.items() if value is not None}
-    if len(given) != 1 or edit is None:
+    ways_given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
+    ways_given = {flag: value for flag, value in ways_given.items() if value is not None}
+    if len(ways_given) != 1 or edit is None:
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
-        _reordered(model, given, [flag for flag, value in unfit.items() if value], revision, out)
+        _reordered(model, ways_given, [flag for flag, value in unfit.items() if value], revision, out)
         return
     number = None if factor is None else _one(factor)
     written = model if weights is None else weights

@@ -79,10 +79,10 @@ def command(
         dry: bool = values.pop("dry_run", False)
         revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
-        given = [
+        set_options = [
             option for option in options if not (values[option.name] in (None, []) or values[option.name] is False)
         ]
-        chosen = {option.name: _value(option, values[option.name]) for option in given}
+        chosen = {option.name: _value(option, values[option.name]) for option in set_options}
         if revision is not None and "models" in chosen and "revisions" in chosen:
             raise UsageError("--revision is one checkpoint and --revisions are several; give one of the two.")
         if revision is not None:
@@ -102,15 +102,15 @@ def command(
 
 def _at(revision: str, models: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a command with the one model that they name at a revision."""
-    for name, given in models.items():
-        (first, *others) = [given] if isinstance(given, str) else given
+    for name, named in models.items():
+        (first, *others) = [named] if isinstance(named, str) else named
         if others:
             raise UsageError(
                 f"--revision is of one model, and {len(others) + 1} are given; write {first}@{revision} in place of"
                 " the one that is meant."
             )
         at = {"source": first, "revision": revision}
-        return {name: at if isinstance(given, str) else [at]}
+        return {name: at if isinstance(named, str) else [at]}
     return {}
 
 

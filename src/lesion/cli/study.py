@@ -130,26 +130,26 @@ def plan(
     from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
     from lesion.studies.ablation.study import Study
 
-    given = load_study(study)
-    if not isinstance(given, Study):
-        raise UsageError(f"{study} is a study of kind {getattr(given, 'kind', '')}; a plan is of a layer study.")
-    for chosen in given.models:
+    planned = load_study(study)
+    if not isinstance(planned, Study):
+        raise UsageError(f"{study} is a study of kind {getattr(planned, 'kind', '')}; a plan is of a layer study.")
+    for chosen in planned.models:
         blocks = peek(chosen.source, revision=chosen.revision)
         if blocks is not None:
-            layers = parse_layers(given.edits.layers, blocks, chosen.name)
-            places = {address(layer, unit) for layer in layers for unit in given.edits.unit}
+            layers = parse_layers(planned.edits.layers, blocks, chosen.name)
+            places = {address(layer, unit) for layer in layers for unit in planned.edits.unit}
             # How many heads or experts a block has is known with the model alone.
-            inner = [each.place for each in given.hypotheses if scale_at(each.place, 0.0)]
+            inner = [each.place for each in planned.hypotheses if scale_at(each.place, 0.0)]
             places |= {place for place in inner if int(place.partition(".")[0]) in layers}
-            refuse_not_evaluated(given, chosen.name, places)
-    rows = shown.prospects(prospects(given))
+            refuse_not_evaluated(planned, chosen.name, places)
+    rows = shown.prospects(prospects(planned))
     Terminal().print(Wide(Table.of(rows).terminal()), rows.caption)
     there = 0
     if (out / DATABASE).is_file():
         with Store.read(out) as store:
-            tasks = {each.task for each in given.hypotheses}
+            tasks = {each.task for each in planned.hypotheses}
             there = int(store.answers()["task"].isin(tasks).sum())
-    note = register(out, given, there)
+    note = register(out, planned, there)
     say(note or f"{out / FILE} is the plan of this study already.")
     written = read(out)
     say(f"SHA-256 {written['sha256'] if written else ''}")

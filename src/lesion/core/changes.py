@@ -70,8 +70,8 @@ def _stored(edit: EditLike, known: Sequence[str]) -> str:
     text = text or next((text for text in known if wanted & _spellings(text)), None)
     if text is None:
         more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
-        said = short(str(edit.path if isinstance(edit, ReadEdit) else edit))
-        raise UsageError(f"The study has no edit '{said}'; it has {', '.join(known[:MOST_NAMED])}{more}.")
+        typed = short(str(edit.path if isinstance(edit, ReadEdit) else edit))
+        raise UsageError(f"The study has no edit '{typed}'; it has {', '.join(known[:MOST_NAMED])}{more}.")
     return text
 
 

@@ -143,12 +143,12 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
 def _refuse_other_than_loaded(options: Mapping[str, Any], loaded: Mapping[str, Model], *, here: bool) -> None:
     """Refuse a dtype or a device that a loaded model does not have."""
     for option, text_of in {"dtype": _dtype, **({"device": _device} if here else {})}.items():
-        given = options.get(option)
+        wanted = options.get(option)
         for name, text in ((name, text_of(model)) for name, model in loaded.items()):
-            if given not in (None, "auto", text, text.partition(":")[0]):
+            if wanted not in (None, "auto", text, text.partition(":")[0]):
                 raise UsageError(
-                    f"{name} is loaded already, and its {option} is {text}, not {given}; leave {option} out, or load"
-                    f" the model with {option}={given!r}."
+                    f"{name} is loaded already, and its {option} is {text}, not {wanted}; leave {option} out, or load"
+                    f" the model with {option}={wanted!r}."
                 )
 
 

@@ -197,28 +197,28 @@ def examine(
         LesionError: a prompt does not fit.
     """
     watcher = watcher or Silent()
-    asked = _ask(study, chosen, model, engine, choice, task, items, watcher)
-    for note in prompt_notes(model, asked.cells):
+    evaluated = _ask(study, chosen, model, engine, choice, task, items, watcher)
+    for note in prompt_notes(model, evaluated.cells):
         watcher.note(note)
-    name, other = other_style(model, task, asked.style), None
+    name, other = other_style(model, task, evaluated.style), None
     if name:
         put = choice.model_copy(update={"prompt_style": name})
         other = _ask(study, chosen, model, engine, put, task, items, watcher)
-    count, odd = len(asked.answers), asked.odd
-    low, high = wilson(asked.right, count, study.level)
-    pairs = [*zip(asked.cells, asked.answers, strict=True)]
+    count, odd = len(evaluated.answers), evaluated.odd
+    low, high = wilson(evaluated.right, count, study.level)
+    pairs = [*zip(evaluated.cells, evaluated.answers, strict=True)]
     return CheckedTask(
         task=choice.name,
         kind=task.kind,
-        style=asked.style,
+        style=evaluated.style,
         chosen=study.prompt_style_of(chosen, choice) is not None,
         items=count,
-        right=asked.right,
-        accuracy=Estimate(value=asked.right / count, low=low, high=high),
+        right=evaluated.right,
+        accuracy=Estimate(value=evaluated.right / count, low=low, high=high),
         guessing=chance,
-        tokens=sum(answer.tokens for answer in asked.answers) / count,
-        at_limit=asked.cells[0].decoding.max_new_tokens,
-        surprise=_surprise(engine, asked.cells),
+        tokens=sum(answer.tokens for answer in evaluated.answers) / count,
+        at_limit=evaluated.cells[0].decoding.max_new_tokens,
+        surprise=_surprise(engine, evaluated.cells),
         random=math.log(int(model.network.config.get_text_config(decoder=True).vocab_size)),
         odd=tuple(OddAnswers(oddity=oddity, answers=odd[oddity]) for oddity in ODDITIES if odd[oddity]),
         other=None

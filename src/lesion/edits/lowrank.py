@@ -138,21 +138,21 @@ class LowRank:
         """A forward hook of the module that owns the matrix: the outputs of truncated rows are computed anew."""
         if not self.active:
             return output
-        given = args[0] if args else kwargs.get("input")
-        if not isinstance(given, Tensor) or not isinstance(output, Tensor):
+        inputs = args[0] if args else kwargs.get("input")
+        if not isinstance(inputs, Tensor) or not isinstance(output, Tensor):
             raise LesionError(f"{self.address} of {self._name} was not called with a tensor; it cannot be truncated.")
         self.passed = True
-        rows = given.shape[0] if self.address == HEAD else self.rows
+        rows = inputs.shape[0] if self.address == HEAD else self.rows
         if self.address == HEAD and not self._everywhere and rows <= int(self._edited.max()):
             raise LesionError(
                 f"The head of {self._name} was given {rows} rows, and row {int(self._edited.max())} truncates it."
             )
         # Of OPT it is [rows · length, in]; the rows were counted at the block's input.
-        by_row = given.reshape(rows, -1, given.shape[-1])
+        by_row = inputs.reshape(rows, -1, inputs.shape[-1])
         edited = torch.arange(rows) if self._everywhere else self._edited[self._edited < rows]
-        chosen = edited.to(given.device)
+        chosen = edited.to(inputs.device)
         # Half precision would round every component: the sum is taken in float32 at least and rounded once.
-        dtype = torch.promote_types(given.dtype, torch.float32)
+        dtype = torch.promote_types(inputs.dtype, torch.float32)
         left, right = self._factors.of(self._matrix, dtype)
         wide = by_row.index_select(0, chosen).to(dtype) if len(edited) < rows else by_row.to(dtype)
         components = wide @ right[self._start : self._stop].T

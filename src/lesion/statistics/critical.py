@@ -106,16 +106,16 @@ def _largest(chances: Callable[[Float[np.ndarray, " grid"]], Float[np.ndarray, "
     """
     # Equal steps in the arcsine of √q are equal steps in units of the spread of *won*.
     angles = np.linspace(0.0, math.pi / 2, 4 * math.isqrt(items) + 16)
-    found = chances(angles)
-    most = float(found.max())
+    tails = chances(angles)
+    most = float(tails.max())
     step = angles[1]
-    for at in angles[np.argsort(found)[-3:]]:
+    for at in angles[np.argsort(tails)[-3:]]:
         width = step
         for _ in range(2):
             near = np.clip(np.linspace(at - width, at + width, 11), 0.0, math.pi / 2)
-            found = chances(near)
-            at, width = near[int(found.argmax())], width / 5
-            most = max(most, float(found.max()))
+            tails = chances(near)
+            at, width = near[int(tails.argmax())], width / 5
+            most = max(most, float(tails.max()))
     return min(1.0, most)
 
 

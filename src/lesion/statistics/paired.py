@@ -125,9 +125,9 @@ def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
     sizes = np.abs(differences[differences != 0]).astype(int)
     chances = np.ones(1)  # of the sum of those whose sign is plus: 0, 1, …
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        one = np.zeros(int(size) * int(count) + 1)
-        one[:: int(size)] = binom.pmf(np.arange(int(count) + 1), int(count), 0.5)
-        chances = np.convolve(chances, one)
+        of_size = np.zeros(int(size) * int(count) + 1)
+        of_size[:: int(size)] = binom.pmf(np.arange(int(count) + 1), int(count), 0.5)
+        chances = np.convolve(chances, of_size)
     sums = 2 * np.arange(len(chances)) - (len(chances) - 1)
     return min(1.0, float(chances[np.abs(sums) >= abs(int(differences.sum()))].sum()))
 

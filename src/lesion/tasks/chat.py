@@ -50,12 +50,12 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: d
 
     def work() -> str:
         template = _bounded(tokenizer.get_chat_template())
-        given = {**tokenizer.special_tokens_map, "strftime_now": now.strftime, **arguments}
+        variables = {**tokenizer.special_tokens_map, "strftime_now": now.strftime, **arguments}
         messages = [dict(turn) for turn in turns]
-        if not given.pop("continue_final_message", False):
-            return str(template.render(messages=messages, tools=None, documents=None, **given))
+        if not variables.pop("continue_final_message", False):
+            return str(template.render(messages=messages, tools=None, documents=None, **variables))
         messages[-1]["content"] += f"{_END} "
-        text, end, behind = template.render(messages=messages, tools=None, documents=None, **given).rpartition(_END)
+        text, end, behind = template.render(messages=messages, tools=None, documents=None, **variables).rpartition(_END)
         if not end:
             raise TemplateError("it leaves the beginning of an answer out")
         return text if behind.startswith(" ") else text.rstrip()  # else the template strips what it writes

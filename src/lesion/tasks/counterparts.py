@@ -100,12 +100,12 @@ def aligned(task: Task, item: Item) -> Sequence[Item]:
 
 def every_aligned(task: Task, item: Item) -> Iterable[Item]:
     """All items that are aligned with one of a task, made as they are wanted."""
-    found = task.aligned(item) if isinstance(task, Aligning) else None
-    if found is None:
+    alignments = task.aligned(item) if isinstance(task, Aligning) else None
+    if alignments is None:
         raise UsageError(
             f"{task.name} has no texts that are aligned with its items token by token: they differ in length and form,"
             " so that 'the same position' would be another token. position and resample need such texts (arithmetic,"
             " copying, induction, greater_than and ioi have them); of this task take mean or optimal (--replace"
             " mean,optimal), or switch the place off (--factor 0)."
         )
-    return found
+    return alignments

@@ -132,10 +132,10 @@ def _ends(tokenizer: Any, ids: Sequence[int], text: str) -> list[int] | None:
     """
     prefixes = [_decoded(tokenizer, ids[:count]).rstrip(_UNFINISHED) for count in range(len(ids) + 1)]
     start = len(text) - len(text.lstrip())
-    said = prefixes[-1].lstrip()
-    if not text[start:].startswith(said):
+    decoded = prefixes[-1].lstrip()
+    if not text[start:].startswith(decoded):
         return None
-    shift = start - (len(prefixes[-1]) - len(said))
+    shift = start - (len(prefixes[-1]) - len(decoded))
     return list(accumulate((max(start, len(prefix) + shift) for prefix in prefixes), max))
 
 

@@ -51,7 +51,7 @@ def options(name: str, query: str, examples: Mapping[str, str]) -> dict[str, str
 
     `examples` has a value of every option there is.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for piece in _NEXT.split(query):
         key, _, value = piece.partition("=")
         if key not in examples:
@@ -59,18 +59,18 @@ def options(name: str, query: str, examples: Mapping[str, str]) -> dict[str, str
             known = "&".join(f"{option}={value}" for option, value in [*examples.items()][:2])
             there = f"there are {', '.join(examples)}, as in '{short(body)}?{known}'" if examples else "it has none"
             raise UsageError(f"There is no option '{short(key)}' in '{short(name)}'{nearest(key, examples)}; {there}.")
-        if key in given:
+        if key in values:
             raise UsageError(f"The option '{key}' stands twice in '{short(name)}'; write it once.")
         if not value:
             raise UsageError(f"The option '{key}' of '{short(name)}' has no value; write {key}={examples[key]}.")
-        given[key] = value
-    return given
+        values[key] = value
+    return values
 
 
 def read(name: str, query: str, known: Mapping[str, Option]) -> dict[str, int | str]:
     """The value of every option there is: the one given, else its default. It raises what `options` and `read` do."""
-    given = options(name, query, {key: str(option.default) for key, option in known.items()}) if query else {}
-    return {key: opt.read(key, given[key], name) if key in given else opt.default for key, opt in known.items()}
+    texts = options(name, query, {key: str(option.default) for key, option in known.items()}) if query else {}
+    return {key: opt.read(key, texts[key], name) if key in texts else opt.default for key, opt in known.items()}
 
 
 HEAD = "harness"
@@ -103,15 +103,15 @@ class HarnessName:
         task, mark, query = name.removeprefix(f"{HEAD}:").partition("?")
         if not task:
             raise UsageError(f"Say which task of lm-evaluation-harness: {HEAD}:NAME, for example {HEAD}:gsm8k_cot.")
-        given = options(name, query, OPTIONS) if mark else {}
-        typed, decoding = given.pop("shots", None), given.pop("decoding", None)
+        settings = options(name, query, OPTIONS) if mark else {}
+        typed, decoding = settings.pop("shots", None), settings.pop("decoding", None)
         if typed is not None and not (typed.isascii() and typed.isdigit() and len(typed) < 7):
             raise UsageError(f"In '{name}' the number of solved questions is '{typed}'; write a whole number from 0.")
         shots = None if typed is None else int(typed)
         check(shots=shots)
         if decoding not in (None, "study"):
             raise UsageError(f"There is no decoding '{decoding}' in '{name}'; leave it out, or write decoding=study.")
-        return cls(task, shots=shots, study_decoding=decoding is not None, **given)
+        return cls(task, shots=shots, study_decoding=decoding is not None, **settings)
 
     def __str__(self) -> str:
         decoding = "study" if self.study_decoding else None

@@ -53,12 +53,12 @@ class Style:
         if wrong := next((each for each in arguments or () if not _ARGUMENT.match(each)), None):
             raise UsageError(f"'{short(wrong)}' is no argument of a chat template; write KEY=VALUE.")
         pairs = (argument.partition("=") for argument in arguments or ())
-        given = {key: _json(value) for key, _, value in pairs}
+        parsed = {key: _json(value) for key, _, value in pairs}
         return replace(
             self,
             thinking=self.thinking or (thinking if thinking in SWITCH else ""),
             system=self.system or system or "",
-            arguments=tuple(sorted((given | dict(self.arguments)).items())),
+            arguments=tuple(sorted((parsed | dict(self.arguments)).items())),
         )
 
     def __str__(self) -> str:

@@ -67,19 +67,21 @@ def questions(skill: str, seed: int) -> list[Question]:
     return [of(a, b) for a in range(COUNT) for b in range(COUNT)]
 
 
-def jsonl(asked: Sequence[Question]) -> str:
+def jsonl(questions: Sequence[Question]) -> str:
     """Items as a task file: multiple choice among all values."""
-    rows = ({"prompt": one.prompt, "answer": VALUES[one.answer], "choices": VALUES} for one in asked)
+    rows = ({"prompt": question.prompt, "answer": VALUES[question.answer], "choices": VALUES} for question in questions)
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def encoded(asked: Sequence[Question]) -> tuple[Int[Tensor, "items 5"], Int[Tensor, " items"]]:
+def encoded(questions: Sequence[Question]) -> tuple[Int[Tensor, "items 5"], Int[Tensor, " items"]]:
     """Token ids of the prompts, `<s>` before each, and of the answers."""
 
-    def ids(one: Question) -> Iterator[int]:
-        yield from (ID["<s>"], ID[one.skill], ID[one.first], ID[one.second], ID[EQUALS])
+    def ids(question: Question) -> Iterator[int]:
+        yield from (ID["<s>"], ID[question.skill], ID[question.first], ID[question.second], ID[EQUALS])
 
-    return torch.tensor([[*ids(one)] for one in asked]), torch.tensor([ID[VALUES[one.answer]] for one in asked])
+    return torch.tensor([[*ids(each)] for each in questions]), torch.tensor(
+        [ID[VALUES[each.answer]] for each in questions]
+    )
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

@@ -87,8 +87,8 @@ def beyond_random(groups: Sequence[tuple[Group, Sequence[Difference]]]) -> Itera
             sentences = [f"Keeping the top of {matrix} leaves {_clearly(clear)}."]
             if not clear:
                 none = f"Keeping the top of {matrix} is not shown to differ from random projections of the same rank."
-                one = f"One training cannot tell whether the top of {matrix} differs from random projections."
-                sentences = [one if len(group.seeds) == 1 else none, f"The largest difference is {_text(largest)}."]
+                single = f"One training cannot tell whether the top of {matrix} differs from random projections."
+                sentences = [single if len(group.seeds) == 1 else none, f"The largest difference is {_text(largest)}."]
             rows = tuple((group.recipe, each) for each in clear or [largest])
             yield Claim(tuple(sentences), rows, _subject(group, alone))
 

@@ -48,8 +48,8 @@ TOKENS = 16
 
 def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:
     """The edits that are meant; `model` loads the model that they are for, and is called where one is no file."""
-    one = isinstance(given, EditFile | Single | Compose) or several(given) is None
-    each_given = [given] if one else several(given) or []
+    is_single = isinstance(given, EditFile | Single | Compose) or several(given) is None
+    each_given = [given] if is_single else several(given) or []
     if not each_given:
         raise UsageError("Give at least one edit: an .edit file, or text such as 3×0 or 3.mlp.up top 0.1 (--edit).")
     loaded: list[Model] = []

@@ -219,8 +219,8 @@ class Study(Questions):
                 " level."
             )
         wrong = min(chosen, 1 - chosen)
-        given = {"effect": effect, "rule": stop_rule}
-        stop = {"when": stop_when, "level": wrong} | {key: each for key, each in given.items() if each is not None}
+        stopping = {"effect": effect, "rule": stop_rule}
+        stop = {"when": stop_when, "level": wrong} | {key: each for key, each in stopping.items() if each is not None}
         # Not by its flat name, which is that of the texts that end an answer.
         return cls.make(**nested(cls, {**options, "level": 1 - wrong}), stop=stop)
 
@@ -232,8 +232,8 @@ def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str,
     wanted = options.pop("revisions", None)
     if not wanted:
         return options
-    given = options["models"]
-    models, notes = over_time([given] if isinstance(given, str) else given, wanted)
+    named = options["models"]
+    models, notes = over_time([named] if isinstance(named, str) else named, wanted)
     for text in notes:
         note(text)
     return {**options, "models": models}

@@ -322,8 +322,8 @@ def _requested(source: Source, task: str) -> str | None:
     """The prompt style that the study asks for; None: the task's own for each model."""
     choices: list[Mapping[str, Any]] = []
     for key, chosen, name in (("task", TaskChoice, task), ("model", ModelChoice, source.side.model)):
-        given = source.study.get(f"{key}s", source.study.get(key, ()))
-        entries = given if isinstance(given, list) else [given]
+        named = source.study.get(f"{key}s", source.study.get(key, ()))
+        entries = named if isinstance(named, list) else [named]
         choices += [entry for entry in entries if isinstance(entry, dict) and chosen(**entry).name == name]
     return next((each["prompt_style"] for each in (*choices, source.study) if each.get("prompt_style")), None)
 

@@ -123,7 +123,7 @@ def drift(
     if settings.part != "both":
         assert states.prompt is not None
         where = states.prompt if settings.part == "prompt" else ~states.prompt
-    given = {name: values[where] for name, values in (labels or {}).items()}
+    labellings = {name: values[where] for name, values in (labels or {}).items()}
     first = 0 if settings.layer_zero == "embedding" else 1
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
     alignment = Alignment(zero)
@@ -139,7 +139,7 @@ def drift(
         )
         nmi, *others = (
             normalised_mutual_information(other, clustering.labels, settings.normalisation)
-            for other in (reference.labels, *given.values())
+            for other in (reference.labels, *labellings.values())
         )
         layers.append(
             MeasuredLayer(
@@ -150,7 +150,7 @@ def drift(
                 cosine=alike,
                 cka=cka,
                 inertia=clustering.inertia,
-                labels=dict(zip(given, others, strict=True)),
+                labels=dict(zip(labellings, others, strict=True)),
             )
         )
         assignments.append(clustering.labels.tolist())

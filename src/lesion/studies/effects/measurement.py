@@ -61,7 +61,7 @@ def clean_pass(
     entered: dict[object, Tensor] = {}
     left: dict[object, Tensor] = {}
     added: dict[object, Tensor] = {}
-    given: dict[object, Tensor] = {}
+    inputs: dict[object, Tensor] = {}
     mixed: dict[object, Tensor] = {}
 
     def keep(store: dict[object, Tensor], key: object, stream: object, what: str) -> None:
@@ -94,7 +94,7 @@ def clean_pass(
                 stack.callback(branch.tail.register_forward_hook(leaves(added, address, f"{address} adds")).remove)
         for index in heads:
             matrix, what = model.anatomy.heads(index).matrix.module, f"of heads of block {index}"
-            giving = enters(given, index, "input", f"the output matrix is given {what}")
+            giving = enters(inputs, index, "input", f"the output matrix is given {what}")
             stack.callback(matrix.register_forward_pre_hook(giving, with_kwargs=True).remove)
             stack.callback(matrix.register_forward_hook(leaves(mixed, index, f"it makes {what}")).remove)
         ended = stack.enter_context(final(model, readout.module))
@@ -102,7 +102,7 @@ def clean_pass(
         model.network(input_ids=ids, use_cache=False, logits_to_keep=kept)
     _refuse_other_additions(model, entered, left, added)
     streams = [entered[0], *(left[block.index] for block in model.anatomy.blocks)]
-    own = {index: (given[index], mixed[index]) for index in heads}
+    own = {index: (inputs[index], mixed[index]) for index in heads}
     return CleanPass(streams, {str(address): stream for address, stream in added.items()}, own, ended[1][0, -kept:])
 
 

@@ -344,17 +344,17 @@ def _hooks(
     def leaves(site: Place) -> Callable[[nn.Module, tuple[Any, ...], Any], Any]:
         def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
             several = isinstance(output, tuple)
-            given = replaced(site, output[0] if several else output)
-            if given is None:
+            patched = replaced(site, output[0] if several else output)
+            if patched is None:
                 return output
-            return (given, *output[1:]) if several else given
+            return (patched, *output[1:]) if several else patched
 
         return look
 
     def enters(site: Place) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
         def look(module: nn.Module, args: tuple[Any, ...]) -> Any:
-            given = replaced(site, args[0])
-            return args if given is None else (given, *args[1:])
+            patched = replaced(site, args[0])
+            return args if patched is None else (patched, *args[1:])
 
         return look
 

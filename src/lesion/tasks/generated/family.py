@@ -104,19 +104,19 @@ class TaskFamily:
             member, settings = self._read(name)
         except UsageError:
             return name
-        given = "&".join(f"{key}={value}" for key, value in settings.items() if value != self.options[key].default)
-        return ":".join(filter(None, (self.title, member))) + (f"?{given}" if given else "")
+        changed = "&".join(f"{key}={value}" for key, value in settings.items() if value != self.options[key].default)
+        return ":".join(filter(None, (self.title, member))) + (f"?{changed}" if changed else "")
 
     def _read(self, name: str) -> tuple[str, Settings]:
-        body, mark, given = name.partition("?")
+        body, mark, settings = name.partition("?")
         if body not in self.names:
             raise UsageError(
                 f"There is no task '{short(body)}'{nearest(body, self.names)}; there are {', '.join(self.names)}, with"
                 f" {', '.join(f'{key}=' for key in self.options)} behind a '?'."
             )
-        if mark and not given:
+        if mark and not settings:
             raise UsageError(f"Nothing stands behind the '?' of '{short(name)}'; leave it out, or write an option.")
-        return body.removeprefix(self.title).removeprefix(":"), query.read(name, given, self.options)
+        return body.removeprefix(self.title).removeprefix(":"), query.read(name, settings, self.options)
 
 
 @cache

@@ -107,7 +107,7 @@ class Harness:
         scores = tuple(score for answer in answers for score in answer.scores)
         if self.kind == "score":
             return Answer("", read, "stop", (sum(scores),))
-        greedy = tuple(said for answer in answers for said in answer.greedy)
+        greedy = tuple(is_greedy for answer in answers for is_greedy in answer.greedy)
         return Answer(self._of(item).chosen(item, scores), 0, "stop", scores, greedy=greedy)
 
     def gold(self, model: Speaker, item: Item) -> Part:

@@ -67,8 +67,8 @@ def _verdict(text: str, rights: Sequence[str], complete: bool) -> Verdict:
             continue
         # The first place decides: a number found elsewhere is not what an unreadable box says.
         return Verdict(False, dressed_off(stated) if in_words and len(stated) <= LONGEST else None)
-    said = dressed_off(sentence(text)) if in_words and complete else ""
-    return Verdict(False, said if 0 < len(said) <= LONGEST else None)
+    stated_words = dressed_off(sentence(text)) if in_words and complete else ""
+    return Verdict(False, stated_words if 0 < len(stated_words) <= LONGEST else None)
 
 
 def _as_written(stated: str, rights: Sequence[str], in_words: bool) -> str | None:
@@ -77,8 +77,8 @@ def _as_written(stated: str, rights: Sequence[str], in_words: bool) -> str | Non
     option = re.match(
         r"\s*\\?(?:text[a-z]{0,2}\{)?\(?([A-Ja-j])\)(?!\W*(?:and|or|,|&|/)\W*(?:\([A-Ja-j]\)|[A-J]\b))", stated
     )
-    told = re.split(r"\b(?:is|are|was|were|has|have)\s", sentence(stated))[-1]
-    for head in (*heads(stated), first, told, option[1] if option else "") if in_words else (stated,):
+    predicate = re.split(r"\b(?:is|are|was|were|has|have)\s", sentence(stated))[-1]
+    for head in (*heads(stated), first, predicate, option[1] if option else "") if in_words else (stated,):
         bare = dressed_off(head)
         if not bare or len(bare) > LONGEST:
             continue

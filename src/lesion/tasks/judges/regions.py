@@ -117,14 +117,14 @@ def intersection(first: Region, second: Region) -> Region | None:
     """What two regions have in common; None where their ends cannot be ordered."""
     pieces = []
     try:
-        for one in first.intervals:
+        for interval in first.intervals:
             for other in second.intervals:
                 low, low_closed = max(
-                    ((one.low, one.low_closed), (other.low, other.low_closed)),
+                    ((interval.low, interval.low_closed), (other.low, other.low_closed)),
                     key=lambda end: (order(end[0]), not end[1]),
                 )
                 high, high_closed = min(
-                    ((one.high, one.high_closed), (other.high, other.high_closed)),
+                    ((interval.high, interval.high_closed), (other.high, other.high_closed)),
                     key=lambda end: (order(end[0]), end[1]),
                 )
                 if order(low) < order(high) or (low_closed and high_closed and order(low) == order(high)):  # type: ignore[operator]

@@ -40,16 +40,16 @@ class _Statement(NamedTuple):
 def items(pool: bool) -> tuple[Item, ...]:
     """One item a person to ask; one a person and other wording to observe a model on."""
     made = []
-    for given in facts():
-        if given.relation != GIVEN:
+    for biography in facts():
+        if biography.relation != GIVEN:
             continue
-        others = [fact for fact in facts() if fact.who == given.who and fact.relation != GIVEN]
+        others = [fact for fact in facts() if fact.who == biography.who and fact.relation != GIVEN]
         gold = ", ".join(fact.value for fact in others)
         solution = " ".join(_sentence(fact, min(STATEMENTS[fact.relation], key=len)) for fact in others)
         for number, wording in enumerate(STATEMENTS[GIVEN]):
             if (wording == ASKED) != pool:
-                identity = f"train-{given.index}-{number}" if pool else str(given.index)
-                made.append(Item(identity, _sentence(given, wording), gold, solution=solution))
+                identity = f"train-{biography.index}-{number}" if pool else str(biography.index)
+                made.append(Item(identity, _sentence(biography, wording), gold, solution=solution))
     return tuple(made)
 
 
@@ -58,12 +58,12 @@ def judge(item: Item, answer: Answer) -> Verdict:
 
     `a` before a vowel counts as `an`; the pet may be named again. What was read are the values that are stated.
     """
-    given = _read(item.question)
+    asked_fact = _read(item.question)
     statements = [_read(sentence) for sentence in _SENTENCE.findall(answer.text.strip())]
     stated = {each.value for each in statements if each is not None}
-    ours = all(each is not None and given is not None and each.who == given.who for each in statements)
+    ours = all(each is not None and asked_fact is not None and each.who == asked_fact.who for each in statements)
     missing = set(item.gold.split(", "))
-    pet = {given.value} if given is not None else set()
+    pet = {asked_fact.value} if asked_fact is not None else set()
     return Verdict(ours and missing <= stated <= missing | pet, ", ".join(sorted(stated)) or None)
 
 
@@ -76,13 +76,13 @@ def _read(sentence: str) -> _Statement | None:
 
 def _spans(item: Item) -> tuple[Span, ...]:
     """The name and the facts in a gold text."""
-    given = _read(item.question)
-    named = {FACT: item.gold.split(", "), NAME: [given.who] if given else []}
+    asked_fact = _read(item.question)
+    named = {FACT: item.gold.split(", "), NAME: [asked_fact.who] if asked_fact else []}
     return tuple(
-        Span(*found.span(), name)
+        Span(*occurrence.span(), name)
         for name, words in named.items()
         for word in words
-        for found in re.finditer(rf"\b{re.escape(word)}\b", gold_text(item))
+        for occurrence in re.finditer(rf"\b{re.escape(word)}\b", gold_text(item))
     )
 
 
