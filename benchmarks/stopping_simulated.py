@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from lesion.statistics.sequential import within_effect
-from lesion.statistics.sequential_families import Standing
+from lesion.statistics.sequential_families import Standing, within_effect
 from lesion.studies.ablation.stopping import FIRST, baseline_of, stretched
 
 Differences = Int[np.ndarray, "cells items"]
@@ -31,7 +30,7 @@ class Rule:
         effect: the drop that counts.
         level: the false discovery rate that is allowed, or by e-Holm the family-wise error.
         by: closed e-BH or e-Holm.
-        table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
+        table: ask what the full table would say (`population` of `Standing`); else what holds beyond it.
         budget: answers of a round, at least, so that batches are full; None: as the library has it.
     """
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lesion.statistics.bets import (
     SHARES,
+    confidence_sequence,
     log_capital,
     log_capital_of_population,
     lower_limit,
@@ -138,21 +139,6 @@ def test_the_higher_the_mean_that_is_doubted_the_lower_the_capital(differences, 
 
 
 @settings(deadline=None, max_examples=30)
-@given(DIFFERENCES.map(lambda found: found[:12]), st.integers(0, 10), st.sampled_from([0.5, 0.1, 0.025]))
-def test_the_limit_of_a_population_is_the_smallest_mean_that_no_item_refuted(differences, more, error):
-    population = len(differences) + more
-    standing = [
-        total
-        for total in range(-population, population + 1)
-        if all(
-            capital_in_a_population(differences[:items], total, population) < 1 / error
-            for items in range(1, len(differences) + 1)
-        )
-    ]
-    assert lower_limit(np.array(differences), error, population) == min(standing) / population
-
-
-@settings(deadline=None, max_examples=30)
 @given(DIFFERENCES, st.sampled_from([0.5, 0.1, 0.025]))
 def test_the_limit_lies_where_the_largest_capital_so_far_crosses_the_bar(differences, error):
     limit = lower_limit(np.array(differences), error)
@@ -164,22 +150,36 @@ def test_the_limit_lies_where_the_largest_capital_so_far_crosses_the_bar(differe
 
 
 @settings(deadline=None)
-@given(DIFFERENCES, st.integers(1, 40), st.booleans())
-def test_limits_only_rise(differences, more, finite):
-    population = len(differences) + more if finite else None
+@given(DIFFERENCES)
+def test_limits_only_rise(differences):
     limits = [
-        lower_limit(np.array(differences[:items]), 0.1, population)
+        lower_limit(np.array(differences[:items]), 0.1)
         for items in sorted({1, 1 + len(differences) // 2, len(differences)})
         if items <= len(differences)
     ]
     assert limits == sorted(limits)
 
 
-def test_more_is_refuted_when_the_items_are_all_there_are():
-    differences = np.random.default_rng(0).choice([-1, 0, 1], p=[0.05, 0.75, 0.2], size=80)
-    assert (
-        lower_limit(differences, 0.025, 100) > lower_limit(differences, 0.025, 1000) > lower_limit(differences, 0.025)
-    )
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40), st.sampled_from([0.05, 0.5]))
+def test_a_confidence_sequence_holds_the_drop_is_that_of_the_gain_mirrored_and_widens_with_a_smaller_level(
+    pairs, level
+):
+    baseline, edited = np.array(pairs, dtype=bool).T
+    found, surer = (confidence_sequence(baseline, edited, each) for each in (level, level / 10))
+    assert found.value == pytest.approx(np.mean(baseline.astype(int) - edited))
+    assert -1 <= surer.low <= found.low <= found.value <= found.high <= surer.high <= 1
+    mirrored = confidence_sequence(edited, baseline, level)
+    assert (mirrored.value, mirrored.low, mirrored.high) == (-found.value, -found.high, -found.low)
+
+
+def test_a_confidence_sequence_is_whole_even_where_items_come_in_an_order_that_is_not_random():
+    edited = np.repeat([False, True], 100)
+    # First all 100 are lost, then all 100 are won: the limits of the two halves contradict each other.
+    found, differences = confidence_sequence(~edited, edited, 0.05), np.where(edited, -1, 1)
+    low, high = lower_limit(differences, 0.025), -lower_limit(-differences, 0.025)
+    assert high < low
+    assert (found.low, found.value, found.high) == (min(high, 0.0), 0.0, max(low, 0.0))
 
 
 @pytest.mark.parametrize(("down", "up"), [(0.05, 0.05), (0.02, 0.12), (0.25, 0.25), (0.0, 0.1), (0.1, 0.8)])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from lesion.statistics.bets import SHARES
 from lesion.statistics.paired import holm
-from lesion.statistics.sequential import within_effect
 from lesion.statistics.sequential_families import (
     EXCEEDS,
     NOT,
@@ -19,6 +19,8 @@ from lesion.statistics.sequential_families import (
     called,
     closed_e_bh,
     e_holm,
+    log_e_values,
+    within_effect,
 )
 
 LOG_E = st.one_of(st.floats(-5, 12), st.sampled_from([math.inf, -math.inf, math.log(20), 0.0]))
@@ -353,3 +355,83 @@ def test_by_e_holm_a_call_is_never_taken_back():
         assert (now[before != OPEN] == before[before != OPEN]).all()
         before = now
     assert (before != OPEN).sum() > 4
+
+
+# -- e-values
+
+
+DIFFERENCES = st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=40)
+
+
+def worth(differences: list[int], effect: float) -> float:
+    """The capital of gamblers against "the mean is at most the effect", with λ (D − effect) as in the literature."""
+    purses = [
+        math.prod(1 + share / (1 + effect) * (difference - effect) for difference in differences) for share in SHARES
+    ]
+    return sum(purses) / len(purses)
+
+
+@settings(deadline=None, max_examples=30)
+@given(DIFFERENCES, st.sampled_from([0.05, 0.1, 0.5]))
+def test_e_values_are_what_gamblers_have_who_bet_against_either_side_of_the_effect(differences, effect):
+    above, below = log_e_values(np.array(differences), effect)
+    assert above[-1] == pytest.approx(math.log(worth(differences, effect)), abs=1e-9)
+    assert below[-1] == pytest.approx(math.log(worth([-one for one in differences], -effect)), abs=1e-9)
+    mirrored = log_e_values(-np.array(differences), -effect)
+    np.testing.assert_array_equal((below, above), mirrored)
+
+
+@settings(deadline=None, max_examples=30)
+@given(DIFFERENCES.filter(lambda found: len(found) > 4), st.sampled_from([0.07, 0.1, 0.29, 0.5]))
+def test_when_all_items_of_the_table_are_seen_only_a_drop_over_the_effect_is_not_decided_yet(differences, effect):
+    above, below = (float(of[-1]) for of in log_e_values(np.array(differences), effect, len(differences)))
+    if Fraction(sum(differences), len(differences)) <= Fraction(str(effect)):
+        assert (above, below) == (-math.inf, math.inf)
+    else:
+        assert below == -math.inf
+
+
+@pytest.mark.parametrize("population", [10, 29, 100, 200, 1000, 1319])
+def test_how_many_items_an_effect_is_does_not_depend_on_rounding(population):
+    for percent in range(1, 100):
+        assert within_effect(percent / 100, population) == math.floor(Fraction(percent, 100) * population)
+
+
+def test_a_cell_that_exceeds_the_effect_in_the_table_by_luck_is_not_called_so():
+    """3 of 20 items are lost: more than 0.1 of the table, but no evidence on what the items were drawn from."""
+    differences = (np.arange(20) < 3).astype(np.int64)
+    above, below = (of[-1] for of in log_e_values(differences, 0.1, 20))
+    assert above == log_e_values(differences, 0.1)[0][-1] < math.log(20)
+    assert max(above, below) < math.log(20)
+
+
+def test_without_a_single_difference_some_35_items_are_enough_and_fewer_of_a_small_table():
+    def enough(population: int | None) -> int:
+        _, below = log_e_values(np.zeros(200, dtype=np.int64), 0.1, population)
+        return 1 + int((below >= math.log(20)).argmax())
+
+    # No way of betting against 0.1 makes more than 1/0.9 of a pair without a difference: log 20 / log (1/0.9) is 28.4.
+    assert 29 <= enough(1000) <= enough(None) <= 40
+    assert enough(200) < enough(1000)
+
+
+def test_with_a_population_evidence_for_exceeding_is_worth_no_more_than_1_in_the_table_and_beyond_it():
+    """Exact, stopped as it suits: all orders of every table within the effect; all draws with a mean of the effect."""
+    sequences = np.array(list(itertools.product([-1, 0, 1], repeat=7)), dtype=np.int64)
+    above, below = (np.exp(one) for one in log_e_values(sequences, 0.3, 7))
+    lost, differing = sequences.sum(axis=1), np.abs(sequences).sum(axis=1)
+    for goal in (1.05, 1.3, 2.0, math.inf):
+        stopped_above, stopped_below = (_when_reached(one, goal) for one in (above, below))
+        for table in set(zip(lost.tolist(), differing.tolist(), strict=True)):
+            orders = (lost == table[0]) & (differing == table[1])
+            within = table[0] <= 2  # of 7 items, 0.3
+            assert (stopped_above if within else stopped_below)[orders].mean() <= 1 + 1e-12
+        for differ in (0.3, 0.6, 1.0):
+            chance = np.array([(differ - 0.3) / 2, 1 - differ, (differ + 0.3) / 2])[sequences + 1].prod(axis=1)
+            assert chance @ stopped_above <= 1 + 1e-12
+
+
+def _when_reached(capital: np.ndarray, goal: float) -> np.ndarray:
+    """[sequences] the capital when it first reaches the goal, else at the end."""
+    reached = capital >= goal
+    return capital[np.arange(len(capital)), np.where(reached.any(axis=1), reached.argmax(axis=1), -1)]

@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from lesion.statistics.paired import last
+from lesion.statistics.paired import Contrast, last
 
 # Shares of the capital that are staked, as many of them below s as s² says: the density 2s. Small ones would only pay
 # after more items than studies have; with all at the top, a few pairs that differ would ruin the gambler.
 SHARES = np.sqrt((np.arange(8) + 0.5) / 8)
-# How finely a limit of the mean of an infinite population is found, in steps of bisection of −1…1.
+# How finely a limit of the mean is found, in steps of bisection of −1…1.
 _STEPS = 20
 
 
@@ -78,21 +78,27 @@ def _together(parts: Float[np.ndarray, "shares ..."]) -> NDArray[np.float64]:
     return np.asarray(np.log(np.exp(parts - largest).mean(axis=0)) + largest)
 
 
-def lower_limit(differences: Int[np.ndarray, " items"], error: float, population: int | None = None) -> float:
+def lower_limit(differences: Int[np.ndarray, " items"], error: float) -> float:
     """Lower end of a confidence sequence for the mean of D: smaller means were refuted by one of the items seen.
 
     A mean is refuted when the capital against "at most this" reached 1/error after any item; the true one ever is with
-    a chance of at most `error`. The capital falls as the mean rises, so the limit is found by bisection.
-
-    `population` is the number of items in all, for their mean; None: for the mean of what they are drawn from. Exact
-    for a finite population, else short of the limit by at most 2⁻²⁰.
+    a chance of at most `error`. The capital falls as the mean rises, so the limit is found by bisection; it is short of
+    the limit by at most 2⁻²⁰.
     """
-    bar = -math.log(error)
-    if population is None:
-        steps = 2**_STEPS
-        return last(lambda step: float(np.max(log_capital(differences, step / steps))) >= bar, -steps, steps) / steps
+    bar, steps = -math.log(error), 2**_STEPS
+    return last(lambda step: float(np.max(log_capital(differences, step / steps))) >= bar, -steps, steps) / steps
 
-    def refuted(total: int) -> bool:
-        return float(np.max(log_capital_of_population(differences, total, population))) >= bar
 
-    return (last(refuted, -population - 1, population) + 1) / population
+def confidence_sequence(
+    baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " items"], level: float
+) -> Contrast:
+    """The drop, the mean of baseline − edited, with limits that hold the true one however often one looks.
+
+    The chance that they ever err is at most `level`. They only close in, unless the mean itself drifts out of them.
+    """
+    differences = baseline.astype(np.int64) - edited.astype(np.int64)
+    drop = float(differences.mean())
+    low, high = lower_limit(differences, level / 2), -lower_limit(-differences, level / 2)
+    # The mean may drift out of the limits of earlier items, and limits that err may even cross: then the interval
+    # holds all of them. It becomes no less likely to hold the truth.
+    return Contrast(drop, min(low, high, drop), max(low, high, drop))

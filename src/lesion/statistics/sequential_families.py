@@ -5,8 +5,9 @@ item. A cell that is called, exceeding the effect or not, *rests*: it is evaluat
 e-value. A call that leaned on other cells may have to be taken back when these turn out otherwise; then the cell wakes,
 is evaluated on the items it missed, without bets, and bets again on what comes next.
 
-Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`bets`). What is
-called depends on the answers in the order of their items alone, not on how many are evaluated at a time.
+Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`bets`), and looking
+after every item costs no error. What is called depends on the answers in the order of their items alone, not on how
+many are evaluated at a time. What is critical is another question, which a full table answers (`critical`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,51 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lesion.statistics.sequential import log_e_values
+from lesion.statistics.bets import log_capital, log_capital_of_population
 
 EXCEEDS, NOT, OPEN = 1, -1, 0
+Decision = Literal["exceeds", "not", "open"]
 Rule = Literal["closed e-BH", "e-Holm"]
 FDR: Rule = "closed e-BH"
 # Logarithm from which on e-values are as good as infinite; sums of them stay finite.
 _LARGEST = 500.0
 # Sums of rounded e-values may miss a bar that they reach exactly.
 _ROUNDING = 1e-12
+
+
+def log_e_values(
+    differences: Int[np.ndarray, "*cells items"],
+    effect: float,
+    population: int | None = None,
+    bets: Bool[np.ndarray, "*cells items"] | None = None,
+) -> tuple[Float[np.ndarray, "*cells items"], Float[np.ndarray, "*cells items"]]:
+    """Log e-values against "drop ≤ effect" and against "drop ≥ effect" after every item, of baseline − edited.
+
+    With a population (the items of the full table, of which these are the first, in a seeded random order in which no
+    answer had a part) the question is what that table would say. The former is then the smaller of two, one about these
+    items, one about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not
+    by luck; −∞ where it is certain that it does not. The latter is against "drop > effect" over these very items, ∞
+    where that is refuted for certain, −∞ where it is certain. Without a population everything is about what the items
+    were drawn from; that takes more answers.
+
+    `bets` says on which items a cell bets, settled before they came; by default on all.
+    """
+    above = log_capital(differences, effect, bets)
+    if population is None:
+        return above, log_capital(-differences, -effect, bets)
+    within = within_effect(effect, population)
+    above = np.minimum(above, log_capital_of_population(differences, within, population, bets))
+    below = log_capital_of_population(-differences, -within - 1, population, bets)
+    # What is certain, whatever the items that are left will say, has no evidence against it.
+    lost = np.cumsum(differences, axis=-1)
+    left = population - np.arange(1, differences.shape[-1] + 1)
+    return np.where(lost + left <= within, -np.inf, above), np.where(lost - left > within, -np.inf, below)
+
+
+def within_effect(effect: float, population: int) -> int:
+    """The most items that may be lost, net, over a population before the drop exceeds the effect."""
+    # 0.07 · 100 is 7.000000000000001 in floating point, 0.29 · 100 is 28.999999999999996.
+    return math.floor(effect * population + 1e-9)
 
 
 def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
@@ -73,7 +110,7 @@ def e_holm(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray,
 def called(
     log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float, rule: Rule = FDR
 ) -> Int[np.ndarray, " cells"]:
-    """What a family is called on its e-values (`sequential.Evidence`): EXCEEDS, NOT or OPEN.
+    """What a family is called on its e-values (`log_e_values`): EXCEEDS, NOT or OPEN.
 
     `level` is, in each direction, that of the false discovery rate, the expected share of wrong calls, by closed e-BH;
     by e-Holm it is that of the family-wise error, the chance of any wrong call.
@@ -89,11 +126,12 @@ class Standing:
     """Where a family stands after `items` items of the order.
 
     Attributes:
-        effect, level, population: see `sequential.evidence`.
+        effect: the drop that counts; population: the items of the full table (`log_e_values`).
+        level: see `called`.
         called: EXCEEDS, NOT or OPEN.
         looked: how many items the evidence of a cell is from; fewer than `items` where it rests, or has just been
             woken.
-        log_above, log_below: its log e-values (`sequential.Evidence`).
+        log_above, log_below: its log e-values.
         bets: which items it bet on.
         rule: by which cells are called, see `called`.
     """

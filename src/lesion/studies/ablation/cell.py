@@ -19,7 +19,7 @@ from lesion.report.values import Estimate, Number, Value
 from lesion.statistics.detectable import near_guessing
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA
-from lesion.statistics.sequential import Decision
+from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, is_inner, text_of
 

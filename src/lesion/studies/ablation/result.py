@@ -23,7 +23,7 @@ from lesion.report import wording
 from lesion.report.forms import POINTS, WHOLE_SHARE, Form, decimals
 from lesion.report.rows import Row, column
 from lesion.report.values import Estimate, Number, Value
-from lesion.statistics.sequential import Decision
+from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.cell import Cell, Curve, Place, Scores, curves
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.invariance.result import Invariance

@@ -21,8 +21,7 @@ from jaxtyping import Bool
 
 from lesion.core.row import StoredAnswer
 from lesion.edits.edit import BASELINE
-from lesion.statistics.sequential import Decision
-from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Standing
+from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Decision, Standing
 from lesion.studies.ablation.study import StopPlan
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind, text_of
 

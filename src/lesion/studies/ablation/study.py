@@ -88,7 +88,7 @@ class Hypothesis(Table):
 
 
 class StopPlan(Table):
-    """When to stop asking a cell, that is an edit on a task: once it is decided (`lesion.statistics.sequential`)."""
+    """When to stop asking a cell, an edit on a task: once it is decided (`lesion.statistics.sequential_families`)."""
 
     when: Literal["decided"] = option(
         "decided",

@@ -17,6 +17,7 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
 from lesion.report.wording import counted
+from lesion.statistics.bets import confidence_sequence
 from lesion.statistics.contrasts import perplexity, perplexity_p, perplexity_ratio
 from lesion.statistics.critical import (
     POWER,
@@ -30,7 +31,6 @@ from lesion.statistics.critical import (
 )
 from lesion.statistics.paired import ALPHA, Contrast, accuracy, holm, paired_drop, sign_flip_exact
 from lesion.statistics.relative_losses import difference, p_loses_more
-from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.cell import Apart, Cell, Scores
 from lesion.studies.ablation.drops import drops, forced_baseline, forced_under, margins
 from lesion.studies.ablation.result import (
@@ -262,12 +262,12 @@ def _stopped_task(
         text = text_of(edit, task)
         count = stopping.reached[task, text]
         edited = frames[text].loc[list(ids[:count])]
-        drop = evidence(_right(unedited[count]), _right(edited), stopping.plan.effect, 1 - study.level)
+        drop = confidence_sequence(_right(unedited[count]), _right(edited), 1 - study.level)
         cells.append(
             Cell(
                 **dict(_scores(edited, study.level, stopped=True)),
                 **place_of_edit(edit, task),
-                drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
+                drop=Estimate.of(drop),
                 decided=decisions[task, text],
                 baseline=baselines[count],
             )
@@ -301,8 +301,8 @@ def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scor
     """Accuracy with Wilson's interval, or where evaluation stopped with a confidence sequence, and rates."""
     right = _right(frame)
     if stopped:
-        # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p; the effect is of no account.
-        mean = evidence(right, ~right, 0.5, 1 - level)
+        # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p.
+        mean = confidence_sequence(right, ~right, 1 - level)
         share = Contrast(float(right.mean()), (1 + mean.low) / 2, (1 + mean.high) / 2)
     else:
         share = accuracy(right, level)

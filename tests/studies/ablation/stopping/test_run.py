@@ -13,7 +13,7 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Response
 from lesion.errors import LesionError
-from lesion.statistics.sequential import evidence
+from lesion.statistics.bets import confidence_sequence
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Stopped
 from lesion.studies.ablation.study import StopPlan, Study
@@ -118,7 +118,7 @@ def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at
         baseline, accuracy = entry.baseline.accuracy, entry.accuracy
         assert (entry.baseline.items, baseline.value) == (len(ids), pytest.approx(unedited.mean()))
         assert 0 <= baseline.low <= baseline.value <= baseline.high <= 1
-        sequence = evidence(unedited, edited, 0.1, 0.1)
+        sequence = confidence_sequence(unedited, edited, 0.1)
         assert (entry.drop.low, entry.drop.high) == pytest.approx((sequence.low, sequence.high))
         assert (entry.drop.p, entry.drop.p_corrected) == (None, None)
         assert entry.critical is None, "only a full table says what is critical"
