@@ -80,6 +80,11 @@ def test_without_a_folder_the_study_goes_to_one_of_its_own(capsys, checkpoint, s
     assert str(Path(page.removeprefix("report: ")).parent) in {str(folder.relative_to(tmp_path)) for folder in folders}
 
 
+def is_answer(response) -> bool:
+    """Whether it is an answer of the study, which has a digest as its key, and no look at whether an edit acts."""
+    return len(response.key) == 64
+
+
 def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, sums, out, monkeypatch):
     from lesion.engines.transformers.engine import TransformersEngine
 
@@ -87,7 +92,7 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, s
 
     def interrupted(self, requests):
         for response in whole(self, requests):
-            if next(count) == 5:
+            if is_answer(response) and next(count) == 5:
                 raise KeyboardInterrupt
             yield response
 
@@ -150,7 +155,7 @@ def unfinished(capsys, monkeypatch, checkpoint: Path, sums: Path, out: Path, liv
 
     def dying(self, requests):
         for response in whole(self, requests):
-            if next(count) == lives:
+            if is_answer(response) and next(count) == lives:
                 raise RuntimeError("gone")
             yield response
 
