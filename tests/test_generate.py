@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import lesion
-from lesion.tasks.thinking import parted
+from lesion.tasks.style import parted
 from thinkers import OPENED, SWITCHED, thinker
 from tiny import model
 

@@ -19,9 +19,8 @@ from lesion.models.owner import observing
 from lesion.tasks.given import Given
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode
-from lesion.tasks.style import Style
+from lesion.tasks.style import Style, opening
 from lesion.tasks.task import Item
-from lesion.tasks.thinking import opening
 
 
 def generate(model: Model, prompt: str, edit: EditLike, **settings: Any) -> str:

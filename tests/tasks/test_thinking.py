@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.tasks.thinking import answer_start, opening, parted, unclosed
+from lesion.tasks.style import answer_start, opening, parted, unclosed
 from tiny import tokenizer
 
 

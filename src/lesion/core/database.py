@@ -186,7 +186,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
         )
     if not tables:
         return
-    refuse_other_schema(connection, SCHEMA, file)
+    refuse_other_schema(connection, file)
     verdict = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if verdict != "ok":
         raise damaged(file, verdict.splitlines()[-1])
@@ -249,14 +249,14 @@ def with_checksum(*values: Value) -> tuple[Value, ...]:
     return (*values, checksum(values))
 
 
-def refuse_other_schema(connection: sqlite3.Connection, schema: str, file: Path) -> None:
-    """Refuse a store that has other tables than `schema` makes, or views or triggers.
+def refuse_other_schema(connection: sqlite3.Connection, file: Path) -> None:
+    """Refuse a store that has other tables than `SCHEMA` makes, or views or triggers.
 
     Nothing in the tables is read: a view can be endless.
     """
     fresh = sqlite3.connect(":memory:")
     try:
-        fresh.executescript(schema)
+        fresh.executescript(SCHEMA)
         ours = {(str(kind), str(name)): sql for kind, name, sql in fresh.execute(_SCHEMA)}
     finally:
         fresh.close()

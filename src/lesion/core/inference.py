@@ -26,9 +26,8 @@ from lesion.tasks.harness.task import Harness
 from lesion.tasks.harness.tokens import Part
 from lesion.tasks.judges.judge import MATH, UNREAD
 from lesion.tasks.prompts import encode, resolve
-from lesion.tasks.style import Style
+from lesion.tasks.style import Style, opening, parted
 from lesion.tasks.task import Answer, Item, Task
-from lesion.tasks.thinking import opening, parted
 from lesion.tasks.wrapped import Gold
 
 # Answers are committed together when they come faster than this many seconds apart.

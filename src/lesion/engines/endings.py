@@ -9,7 +9,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from lesion.engines.engine import Request
-from lesion.tasks.thinking import CLOSE, answer_start, opening
+from lesion.tasks.style import CLOSE, answer_start, opening
 
 
 class StopStrings:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lesion.report import wording
 from lesion.report.names import Names
-from lesion.tasks.thinking import unclosed
+from lesion.tasks.style import unclosed
 
 BUDGET = 3_000_000
 """Characters of questions and answers that a page carries at most."""

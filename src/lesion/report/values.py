@@ -71,13 +71,11 @@ class Estimate(Value):
         return cls(value=contrast.value, low=contrast.low, high=contrast.high, p=p, p_corrected=p_corrected)
 
     @classmethod
-    def dropped(
-        cls, baseline: np.ndarray, edited: np.ndarray, level: float, p_corrected: float | None = None
-    ) -> Estimate:
+    def dropped(cls, baseline: np.ndarray, edited: np.ndarray, level: float) -> Estimate:
         """The drop in accuracy from one [items] array of which is right to the other, with McNemar's exact p."""
         from lesion.statistics.paired import paired_drop, paired_p
 
-        return cls.of(paired_drop(baseline, edited, level), paired_p(baseline, edited), p_corrected)
+        return cls.of(paired_drop(baseline, edited, level), paired_p(baseline, edited))
 
     @property
     def side(self) -> int:

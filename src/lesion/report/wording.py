@@ -77,9 +77,9 @@ def layer_runs(layers: Iterable[int], last: str = ",") -> str:
     return f"{last} ".join([", ".join(pieces[:-1]), pieces[-1]]) if len(pieces) > 1 else "".join(pieces)
 
 
-def numbered(noun: str, numbers: Sequence[int], last: str = " and") -> str:
+def numbered(noun: str, numbers: Sequence[int]) -> str:
     """`block 3`, `blocks 0–2 and 5`."""
-    return f"{noun}{'' if len(numbers) == 1 else 's'}{SPACE}{layer_runs(numbers, last)}"
+    return f"{noun}{'' if len(numbers) == 1 else 's'}{SPACE}{layer_runs(numbers, ' and')}"
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
 from lesion.tasks import chat
-from lesion.tasks.style import Style
+from lesion.tasks.style import OPEN, Style
 from lesion.tasks.task import Item, Task
-from lesion.tasks.thinking import OPEN
 
 if TYPE_CHECKING:
     from lesion.tasks.prompts import Speaker

@@ -11,9 +11,8 @@ from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short
 from lesion.tasks.conversation import Written, apart, forms_of, refuse_unfit, write_chat
 from lesion.tasks.source import Fields, packaged
-from lesion.tasks.style import Style
+from lesion.tasks.style import OPEN, Style
 from lesion.tasks.task import Item, Task
-from lesion.tasks.thinking import OPEN
 
 
 @runtime_checkable

@@ -27,8 +27,8 @@ from lesion.models.quiet import quiet
 from lesion.progress import Silent, Watcher
 from lesion.tasks.judges.judge import UNREAD
 from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.style import opening, parted
 from lesion.tasks.task import Answer, Item, Task, Verdict
-from lesion.tasks.thinking import opening, parted
 from lesion.training.blocks import enough_memory
 from lesion.training.resume import Point, Progress, curve, digest, resumed
 from lesion.training.schedule import order, schedule_of

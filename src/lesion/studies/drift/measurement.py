@@ -27,8 +27,8 @@ from lesion.studies.drift.token_drift import Occurrences, primer_lexicon, token_
 from lesion.tasks.catalogue import canonical, draw
 from lesion.tasks.continuations import encode_answer, encode_choices, encode_gold, encode_solved
 from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.style import opening
 from lesion.tasks.task import TRUNCATED, Item, Task
-from lesion.tasks.thinking import opening
 from lesion.tasks.wrapped import Gold
 
 
