@@ -12,6 +12,7 @@ from lesion.engines.engine import Engine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import DTYPES, Model, configuration, load
+from lesion.models.quantised import Quantisation, quantisation
 
 if TYPE_CHECKING:
     from lesion.engines.ray.cluster import Cluster
@@ -36,11 +37,8 @@ class Opened:
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
         """An engine that answers with this model."""
         self._let_go()
-        if self.choice.engine == "vllm" and model.quantisation is not None:
-            raise LesionError(
-                f"{model.name} is stored quantised ({model.quantisation}), which lesion evaluates with transformers"
-                " only: leave out --engine vllm."
-            )
+        if self.choice.engine == "vllm":
+            refuse_quantised(model.name, model.quantisation)
         if self.cluster is not None:
             from lesion.engines.ray.engine import RayEngine
 
@@ -57,6 +55,13 @@ class Opened:
     def load(self, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
         """Load a model for the engines made here: where others answer with it, it stays in main memory."""
         spread, trusted = self.choice.gpus_per_worker > 1, self.choice.trust_remote_code
+        if self.choice.engine == "vllm":
+            config = configuration(source, revision=revision, trust_remote_code=trusted)
+            refuse_quantised(str(source), quantisation(config))
+            if self.cluster is None:
+                from lesion.engines.vllm.building import look_ahead
+
+                look_ahead(source, revision, trusted)
         device_map = self.choice.device_map or ("auto" if spread and device == "auto" else None)
         if self.cluster is None and self.choice.engine == "transformers":
             return load(
@@ -77,6 +82,15 @@ class Opened:
         if self._running is not None:
             running, self._running = self._running, None
             running.close()
+
+
+def refuse_quantised(name: str, storage: Quantisation | None) -> None:
+    """Refuse a quantised model for vLLM, whose kernels round otherwise than those of transformers."""
+    if storage is not None:
+        raise LesionError(
+            f"{name} is stored quantised ({storage}), which vLLM computes with other roundings than transformers; leave"
+            " out --engine vllm, or give its full-precision checkpoint."
+        )
 
 
 def refuse_few_gpus(choice: EngineChoice) -> None:

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from transformers import XLNetConfig
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.topk import Magnitude
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.factory import Opened
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError
@@ -74,6 +77,13 @@ def test_a_head_of_its_own_is_truncated():
     with VllmEngine(model, 16, in_process=True) as engine:
         asked = generations(texts, [Truncate("head", 0.3), BASELINE], SHORT)
         assert_same(answers(engine, asked), answers(TransformersEngine(model, 16), asked))
+
+
+def test_an_architecture_that_vllm_does_not_have_is_refused_before_its_weights_are_read(tmp_path):
+    XLNetConfig(architectures=["XLNetLMHeadModel"]).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"none")
+    with pytest.raises(LesionError, match=r"vLLM does not take .*'XLNetLMHeadModel'\] are not supported for now\. Use"):
+        Opened(EngineChoice("vllm"), None).load(tmp_path, revision=None, dtype="auto", device="auto")
 
 
 def test_a_model_that_vllm_refuses(shared):

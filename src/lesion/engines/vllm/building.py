@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,7 +146,7 @@ def start(
         raise
     except Exception as error:
         running.close()
-        raise refused(model, error) from error
+        raise refused(model.name, error) from error
     if here:
         _HERE.append(running)
     return running
@@ -228,9 +229,23 @@ def _cache_bytes(model: Model, rows: int) -> int:
     return token_bytes(model) * (max(tokens, model.context) + 8 * KEPT_TOGETHER)
 
 
-def refused(model: Model, error: BaseException) -> LesionError:
+def look_ahead(source: str | Path, revision: str | None, trust_remote_code: bool) -> None:
+    """Refuse a model that vLLM does not take by its configuration, before any weights are loaded."""
+    place = as_folder(find(str(source), revision))
+    given = {"model": place.place, "revision": place.revision, "trust_remote_code": trust_remote_code}
+    try:
+        with environment(True), same_luck(), warnings.catch_warnings(), quiet():
+            warnings.simplefilter("ignore")
+            _library().EngineArgs(**given, skip_tokenizer_init=True, enforce_eager=True).create_engine_config()
+    except LesionError:
+        raise
+    except Exception as error:
+        raise refused(str(source), error) from error
+
+
+def refused(name: str, error: BaseException) -> LesionError:
     """What to say of a model that vLLM does not run."""
-    return LesionError(f"vLLM does not take {model.name}: {reason(error)} Use --engine transformers for this model.")
+    return LesionError(f"vLLM does not take {name}: {reason(error)} Use --engine transformers for this model.")
 
 
 def reason(error: BaseException) -> str:
@@ -239,5 +254,6 @@ def reason(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # A validation error of pydantic has a headline, the places, and the sentence in the middle.
     message = next((line for line in lines if line.startswith("Value error, ")), lines[0])
-    message = message.removeprefix("Value error, ").partition(" [type=")[0].rstrip(" .")
+    message = message.removeprefix("Value error, ").partition(" [type=")[0]
+    message = message.partition(" Supported architectures: ")[0].rstrip(" .")  # hundreds
     return f"{message}."

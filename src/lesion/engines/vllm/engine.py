@@ -204,7 +204,7 @@ class VllmEngine:
             jobs = [Job(prompt, 2, self.column(of_places(edit)), look=look) for edit in edits]
             done = list(self.jobs.run(jobs))
         except LesionError as error:
-            raise (refused(model, error.__cause__ or error) if unit is None else error) from error
+            raise (refused(model.name, error.__cause__ or error) if unit is None else error) from error
         there = torch.tensor([job.lookups[0].scores for job in sorted(done, key=jobs.index)], dtype=torch.float64)
         expected = torch.stack([each[likely] for each in here])
         apart, *edited = (there - expected).abs().amax(1).tolist()

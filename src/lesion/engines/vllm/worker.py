@@ -86,8 +86,9 @@ class Watch:
         self._execute: Callable[..., Any] = runner.execute_model
         runner.execute_model = self.execute
         self.model.compute_logits = self.compute_logits
-        self.model.register_forward_pre_hook(self._before_pass)
-        self.model.register_forward_hook(self._after_pass)
+        # In place of hooks on the model, which do not run where vLLM compiles all of it.
+        self._forward: Callable[..., Any] = self.model.forward
+        self.model.forward = self.forward
         self._scheduled: Any = None
 
     def describe(self) -> dict[str, str]:
@@ -113,7 +114,14 @@ class Watch:
         finally:
             self._scheduled = None
 
-    def _before_pass(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A forward pass of the whole model."""
+        self._before_pass()
+        output = self._forward(*args, **kwargs)
+        self._after_pass(output)
+        return output
+
+    def _before_pass(self) -> None:
         if self._scheduled is None:  # a trial run of vLLM's own
             self._batch, self._counts = [], np.zeros(0, dtype=np.int64)
         else:
@@ -130,7 +138,7 @@ class Watch:
         computed: np.ndarray = self.runner.input_batch.num_computed_tokens_cpu[: len(self._batch)]
         return computed
 
-    def _after_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _after_pass(self, output: Any) -> None:
         self.gates.end()
         if not any(wish is not None and wish.targets for wish in self._batch):
             return
