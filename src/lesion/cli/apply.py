@@ -57,7 +57,7 @@ def apply(
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
-    from lesion.core.preflight import blocks_of
+    from lesion.core.preflight import blocks_of, refuse_no_part
 
     ways_given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
     ways_given = {flag: value for flag, value in ways_given.items() if value is not None}
@@ -69,6 +69,7 @@ def apply(
     written = model if weights is None else weights
     blocks = blocks_of(written, revision if weights is None else None)
     refuse_no_edit(edit, {} if blocks is None else {written: blocks})
+    refuse_no_part(written, edit, revision=revision if weights is None else None)
 
     from lesion.edits.files import checkpoint
     from lesion.report import wording

@@ -16,6 +16,7 @@ from lesion.errors import UsageError, nearest
 from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.families import Architecture, BranchPaths, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
+from lesion.models.names import no_experts
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
 from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
@@ -250,12 +251,8 @@ class Anatomy:
         if mlp is not None and mlp.experts is not None:
             return mlp.experts
         if mlp is not None and mlp.neurons is not None:
-            others = [str(block.index) for block in self.blocks if block.mlp is not None and block.mlp.experts]
-            where = f" Blocks with experts: {', '.join(others)}." if others else ""
-            raise UsageError(
-                f"The MLP of block {layer} of {self.name} has no experts: every token goes through the whole of"
-                f" it.{where} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
-            )
+            others = [block.index for block in self.blocks if block.mlp is not None and block.mlp.experts]
+            raise no_experts(layer, self.name, others)
         raise self._no_part(layer, "experts", "mlp", mlp)
 
     def _no_part(self, layer: int, parts: str, name: str, branch: Branch | None) -> UsageError:

@@ -1,8 +1,9 @@
-"""Names of devices and data types: refused without PyTorch where no machine has such a thing; and the device meant."""
+"""Names of devices, data types and parts: refused without PyTorch where there is no such thing; the device meant."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lesion.errors import UsageError, nearest
@@ -28,6 +29,15 @@ def refuse_dtype(dtype: str) -> None:
         raise UsageError(
             f"There is no dtype '{short(dtype)}'{nearest(dtype, DTYPES)}; use auto, float32, bfloat16 or float16."
         )
+
+
+def no_experts(layer: int, model: str, others: Sequence[int] = ()) -> UsageError:
+    """That a block has no experts, and which blocks of the model do."""
+    where = f" Blocks with experts: {', '.join(map(str, others))}." if others else ""
+    return UsageError(
+        f"The MLP of block {layer} of {model} has no experts: every token goes through the whole of it.{where} Edit"
+        f" {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
+    )
 
 
 def device_of(device: str | int | torch.device) -> torch.device:
