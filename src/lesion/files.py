@@ -219,7 +219,7 @@ def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
     text = read_bytes(path, limit=SUMMARY_BYTES)
     with understood(path, advice):
         try:
-            value = parse_json(text.decode("utf-8"), path.name, pairs=_once)
+            value = parse_json(text.decode("utf-8"), path.name, pairs=once)
         except LesionError as error:  # here its words are the reason, and the advice is the caller's
             raise ValueError(str(error).rstrip(".")) from error
         if not isinstance(value, dict):
@@ -227,7 +227,8 @@ def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
         return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object, in which no key may stand twice."""
     table = dict(pairs)
     if len(table) != len(pairs):
         raise ValueError("a key stands in it twice")

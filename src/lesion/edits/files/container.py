@@ -22,6 +22,7 @@ from torch import Tensor
 from lesion.atomic import replace
 from lesion.edits.edit import refuse_absent
 from lesion.errors import LesionError
+from lesion.files import once
 
 KEY = "lesion"
 FORMAT = "lesion edit"
@@ -90,13 +91,6 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
     return _json(text.encode(), name)
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a name stands in it twice")
-    return values
-
-
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -109,7 +103,7 @@ def _json(data: bytes, name: str) -> dict[str, Any]:
         text = data.decode()
         if _depth(text) > DEEPEST:
             raise ValueError(f"more than {DEEPEST} brackets within brackets")
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite)
+        value = json.loads(text, object_pairs_hook=once, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise _unreadable(name, error) from error
     if not isinstance(value, dict):
