@@ -29,8 +29,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def stub_text() -> str:
     """What editors and type checkers read of this package's functions: `functions.pyi`."""
-    own = {name: method for name, method in _named().items() if method.study.__module__.startswith("lesion.studies.")}
-    return stub(str(__doc__), own)
+    ours = {name: method for name, method in _named().items() if method.study.__module__.startswith("lesion.studies.")}
+    return stub(str(__doc__), ours)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ _OWN = (
 
 def _own_methods() -> dict[str | None, Method[Any]]:
     modules = [import_module(f"lesion.studies.{room}.study") for room in _OWN]
-    own = [value for module in modules for value in vars(module).values() if isinstance(value, Method)]
-    return {method.kind: method for method in own}
+    methods_there = [value for module in modules for value in vars(module).values() if isinstance(value, Method)]
+    return {method.kind: method for method in methods_there}
 
 
 def methods() -> dict[str | None, Method[Any]]:

@@ -192,11 +192,11 @@ def _sampled(lengths: Sequence[int], draws: int, vectors: int, seed: int) -> lis
 
 def _heads(model: Model) -> dict[str, Heads]:
     """The heads of every attention that has an output matrix of its own, by the address of that matrix."""
-    own = addresses_by_matrix(model)
+    addresses = addresses_by_matrix(model)
     every = [block.attention.heads for block in model.anatomy.blocks if block.attention and block.attention.heads]
     if not every:
         model.anatomy.heads(0)  # says why
-    return {heads.address: heads for heads in every if len(own[heads.matrix.place]) == 1}
+    return {heads.address: heads for heads in every if len(addresses[heads.matrix.place]) == 1}
 
 
 class _Collector:

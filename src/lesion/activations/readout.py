@@ -60,7 +60,7 @@ class Norm:
     @classmethod
     def of(cls, module: nn.Module, like: Float[Tensor, "*some width"], model: str) -> Norm:
         """What a norm computes, found out from a few inputs of the width and on the device of a stream."""
-        own = copy.deepcopy(module).float()
+        in_float = copy.deepcopy(module).float()
         width, device = like.shape[-1], like.device
         # Mean 0 and no dimension at 0, so that the gain of both norms can be read from the output.
         probe = torch.ones(width, device=device)
@@ -68,9 +68,9 @@ class Norm:
         if width % 2:
             probe[0] = probe[2 % width] = 0.5
         with torch.inference_mode():
-            out, other, raised = (own(x[None])[0].double() for x in (probe, -probe, probe + 2.0))
+            out, other, raised = (in_float(x[None])[0].double() for x in (probe, -probe, probe + 2.0))
         centred = torch.allclose(raised, out, rtol=1e-3, atol=1e-5)
-        norm = cls(own, centred, gain=(out - other) / 2 / probe.double(), offset=(out + other) / 2)
+        norm = cls(in_float, centred, gain=(out - other) / 2 / probe.double(), offset=(out + other) / 2)
         streams = torch.randn(3, width, generator=torch.Generator().manual_seed(0)).to(device)
         norm.frozen(streams, model)
         return norm

@@ -30,8 +30,8 @@ def next_step(result: StudyResult) -> str:
     method = method_of(study)
     if check.command == method.command:
         values["out"] = str(result.folder)
-        own = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
-        return f"{typed(method, own)} {check.options}"
+        kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
+        return f"{typed(method, kept)} {check.options}"
     other = next((other for other in methods().values() if other.command == check.command), None)
     if other is None:  # a command that writes a model
         return f"{shlex.join(['lesion', check.command, _text(values['MODEL'])])} {check.options}"

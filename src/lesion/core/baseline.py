@@ -58,8 +58,8 @@ def hopeless(evaluation: Evaluation, chosen: ModelChoice, tests: int | None) -> 
         if task.kind == "score":
             continue
         items = evaluation.items_of(choice)
-        own = answers[(answers["task"] == choice.name) & answers["item"].isin([item.id for item in items])]
-        right, count, reason = int(own["correct"].sum()), len(own), None
+        unedited = answers[(answers["task"] == choice.name) & answers["item"].isin([item.id for item in items])]
+        right, count, reason = int(unedited["correct"].sum()), len(unedited), None
         if tests is not None:
             reason = too_low(chosen.name, choice.name, right, count, tests, guessing(task, items))
         elif not right:

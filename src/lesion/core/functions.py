@@ -105,7 +105,7 @@ def _alone_with(options: Mapping[str, Any]) -> Iterator[None]:
 
 def _with_names(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Given]]:
     """The options with tasks by their names, and the tasks that were given as objects."""
-    own: dict[str, Given] = {}
+    own_tasks: dict[str, Given] = {}
     objects: dict[str, Task] = {}
 
     def name_of(value: Any) -> Any:
@@ -114,14 +114,14 @@ def _with_names(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, G
         task = given(value)
         if objects.setdefault(task.name, value) is not value:
             raise UsageError(f"Two tasks are called {task.name}; give each a name of its own.")
-        own[task.name] = task
+        own_tasks[task.name] = task
         return task.name
 
     named = {
         key: [name_of(each) for each in value] if isinstance(value, list | tuple) else name_of(value)
         for key, value in options.items()
     }
-    return named, own
+    return named, own_tasks
 
 
 def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]]:
@@ -199,8 +199,8 @@ KINDS = inspect.Parameter
 
 def parameters(method: Method[Any]) -> list[inspect.Parameter]:
     """The parameters of a method's function: models, what is required, then the rest by name, its own before shared."""
-    own = set(method.study.__annotations__)
-    ordered = sorted(method.options, key=lambda option: not own.issuperset(option.path[:1]))
+    annotated = set(method.study.__annotations__)
+    ordered = sorted(method.options, key=lambda option: not annotated.issuperset(option.path[:1]))
     first = [option for option in ordered if option.argument] + [
         option for option in ordered if not option.argument and (option.required or option.first)
     ]

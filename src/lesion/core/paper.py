@@ -113,11 +113,11 @@ def _fitted(figure: Figure, target: float) -> tuple[float, str]:
 
 
 def _specified(figure: Figure, inner: float, height: int) -> Specification:
-    own: Specified = {}
-    specify(figure, own)
+    merged: Specified = {}
+    specify(figure, merged)
     panels, legends = [], []
     for panel in figure.panels:
-        charts = [_sized(_legible(own[id(chart)], inner), inner) for chart in panel.charts]
+        charts = [_sized(_legible(merged[id(chart)], inner), inner) for chart in panel.charts]
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
         panels.append({"vconcat": charts, "spacing": 3} if len(charts) > 1 else charts[0])
@@ -127,7 +127,7 @@ def _specified(figure: Figure, inner: float, height: int) -> Specification:
     if figure.legend:
         legends.append(drawing.specification(plots.legend(figure.legend, round(inner * figure.columns))))
         drawn = {"vconcat": [drawn, still(legends[-1])], "spacing": 6}
-    charts = [*own.values(), *legends]
+    charts = [*merged.values(), *legends]
     datasets = {name: rows for chart in charts for name, rows in chart.get("datasets", {}).items()}
     scales = dict.fromkeys(("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent")
     small = {"labelFontSize": TYPE, "titleFontSize": TYPE, "titlePadding": 4, "labelPadding": 3}

@@ -263,10 +263,10 @@ class OutputRows(UnitRows):
         edited, factors = self._of_rows(output)
         scaled = output.reshape(self.rows, -1, output.shape[-1]).clone()
         part = output_part(scaled, self._matrix.storage)
-        own = part.index_select(0, edited).to(factors.dtype)
+        scaled_part = part.index_select(0, edited).to(factors.dtype)
         bias = getattr(module, "bias", None)
         shift = output_part(bias, self._matrix.storage).to(factors.dtype) if isinstance(bias, Tensor) else 0.0
-        part[edited] = (scale_output(own - shift, factors[:, 0], self._ends) + shift).to(output.dtype)
+        part[edited] = (scale_output(scaled_part - shift, factors[:, 0], self._ends) + shift).to(output.dtype)
         return scaled.view(output.shape)
 
 

@@ -129,9 +129,9 @@ class Drawing:
     @classmethod
     def of(cls, figure: Figure) -> Drawing:
         """The figure with the titles of its panels and one legend, as in its files."""
-        own: Specified = {}
-        specify(figure, own)
-        specified = whole(figure, own, live=True)
+        merged: Specified = {}
+        specify(figure, merged)
+        specified = whole(figure, merged, live=True)
         specified["config"]["background"] = theme.PAPER
         return cls(json.loads(theme.in_light(json.dumps(specified))))
 

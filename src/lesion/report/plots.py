@@ -140,20 +140,20 @@ def curves(
         numbers: of their colours, where these are not 0, 1, 2, …
         guide: columns x and tip: what pointing at a place of the horizontal axis shows of all series.
     """
-    own = frame.assign(low=frame.get("low"), high=frame.get("high"))
+    with_bands = frame.assign(low=frame.get("low"), high=frame.get("high"))
     base = alt.Chart().encode(x=x(across), color=colour(series, numbers))
     layers: list[alt.Chart | alt.LayerChart] = []
     ends = {"y": y(upright, "low"), "y2": alt.Y2(field="high")}
-    if own["low"].notna().any():
+    if with_bands["low"].notna().any():
         band = base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains")
         layers.append(band.encode(**ends))
     layers.append(base.mark_line(invalid="break-paths-show-path-domains").encode(y=y(upright)))
     point = base.transform_filter("isValid(datum.y)").mark_point()
     point = point.encode(y=y(upright), shape=shape(series, numbers))
-    layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in own else point)
+    layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in with_bands else point)
     if guide is not None:
         layers.append(guides(guide, across))
-    return alt.layer(*layers, data=own)
+    return alt.layer(*layers, data=with_bands)
 
 
 @unvalidated

@@ -104,9 +104,9 @@ def _drawn(
     """
     pictures = []
     for chart in panel.charts:
-        own = specified[id(chart)]
+        specification = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        plain = still(own) | {"datasets": own["datasets"], "config": own["config"]}
+        plain = still(specification) | {"datasets": specification["datasets"], "config": specification["config"]}
         before = numbers.setdefault(id(chart), [])
         number = before[0] if before else len(carried)
         name = f"c{number}-" + "again-" * len(before)
@@ -114,7 +114,7 @@ def _drawn(
         picture = drawing.apart(drawing.svg({"width": width, **plain}), name)
         pictures.append((Markup(picture), number))
         if not before:
-            carried.append({key: value for key, value in own.items() if key != "config"})
+            carried.append({key: value for key, value in specification.items() if key != "config"})
         before.append(number)
     return Drawn(panel.title, pictures)
 

@@ -354,8 +354,8 @@ class Rows:
             return [self.records[at] for at in self.ordered[:count]]
 
         def is_claimed(record: Record) -> bool:
-            own = parts_of(record)
-            return any(all(part in own for part in parts_of(each)) for each in claimed)
+            of_record = parts_of(record)
+            return any(all(part in of_record for part in parts_of(each)) for each in claimed)
 
         def rank(at: int) -> tuple[bool, bool, float, int]:
             record = self.records[at]

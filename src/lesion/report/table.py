@@ -83,8 +83,8 @@ def _cell(shown: Shown, row: Any) -> str:
         value = Estimate(value=value, low=row[shown.low], high=row[shown.high])
     elif shown.mean:
         value = None if unknown(value) else Mean(mean=value, std=row[f"{shown.key}_std"])
-    own = shown.within(row.get("unit"))
-    return own.write(value) if own is shown else own.sentence(value)
+    form = shown.within(row.get("unit"))
+    return form.write(value) if form is shown else form.sentence(value)
 
 
 def plain_columns(*, number: bool = True, **titles: str) -> tuple[Column, ...]:
@@ -254,5 +254,5 @@ def _together(widths: Iterable[int]) -> int:
 
 
 def _own(value: Any) -> Any:
-    own = value.item() if hasattr(value, "item") else value
-    return None if unknown(own) else own
+    plain_value = value.item() if hasattr(value, "item") else value
+    return None if unknown(plain_value) else plain_value

@@ -118,10 +118,10 @@ class Alignment:
         NaN where all vectors of a side are equal.
         """
         mean = _mean(y)
-        own = self._products(y, mean, y, mean)
-        scale = math.sqrt(self.own * own)
+        with_itself = self._products(y, mean, y, mean)
+        scale = math.sqrt(self.own * with_itself)
         # Vectors that are all equal leave rounding where 0 is meant.
-        if self.own <= _noise(self.x, self.mean) or own <= _noise(y, mean):
+        if self.own <= _noise(self.x, self.mean) or with_itself <= _noise(y, mean):
             return math.nan
         return min(1.0, self._products(self.x, self.mean, y, mean) / scale)
 
@@ -141,11 +141,11 @@ class Alignment:
         for start in range(0, y.shape[1], step):
             stripe = slice(start, start + step)
             # Of XᵀX, which is symmetric, what lies below the diagonal stripe is what lies above it.
-            own = slice(start if x is y else 0, None)
-            gram: Any = np.zeros((x[:1, own].shape[1], y[:1, stripe].shape[1]))
+            columns = slice(start if x is y else 0, None)
+            gram: Any = np.zeros((x[:1, columns].shape[1], y[:1, stripe].shape[1]))
             for row in range(0, tokens, rows):
                 piece = slice(row, row + rows)
-                left = x[piece, own].astype(np.float64) - mean_x[own]
+                left = x[piece, columns].astype(np.float64) - mean_x[columns]
                 gram += left.T @ (y[piece, stripe].astype(np.float64) - mean_y[stripe])
             squares = float(np.vdot(gram, gram))
             if x is y:

@@ -73,10 +73,10 @@ def kmeans(
     kept = points.detach()
     if len(first) < len(points):
         kept = kept[torch.from_numpy(first[order]).to(kept.device)]
-    own = kept.float()
-    if not overwrite and own.data_ptr() == points.data_ptr():
-        own = own.clone()
-    cloud = Cloud.around_mean(own, torch.from_numpy(counts[order]).to(own))
+    working_copy = kept.float()
+    if not overwrite and working_copy.data_ptr() == points.data_ptr():
+        working_copy = working_copy.clone()
+    cloud = Cloud.around_mean(working_copy, torch.from_numpy(counts[order]).to(working_copy))
     best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
     centres = (best.sums / best.sizes[:, None]).float()
     return Clustering(

@@ -148,7 +148,7 @@ def _first_steps(
     weighted = inside * weights[:, None]
     moment = float((weighted * inside).double().sum())
     centres = inside[seeds.view(-1)]
-    own = (torch.arange(starts, device=inside.device) * clusters)[:, None]
+    offsets = (torch.arange(starts, device=inside.device) * clusters)[:, None]
     for step in range(FIRST_STEPS):
         # The nearest centre has the largest x·c − ‖c‖²/2; twice its weighted sum is what it takes from Σ w ‖x‖².
         half = (centres * centres).sum(1).mul_(-0.5)
@@ -157,7 +157,7 @@ def _first_steps(
         if step == FIRST_STEPS - 1:
             break
         sums, sizes = inside.new_zeros(starts * clusters, size), inside.new_zeros(starts * clusters)
-        for each in labels + own:
+        for each in labels + offsets:
             sums.index_add_(0, each, weighted)
             sizes.index_add_(0, each, weights)
         centres = _means(sums, sizes, centres)

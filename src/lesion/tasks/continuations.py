@@ -102,7 +102,7 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
     count = next((place for place, token in enumerate(ids[:-1]) if not _blank(model.tokenizer, token)), len(ids) - 1)
     space, first = ids[:count], ids[count]
     *rivals, word = others
-    own = dict.fromkeys(token for token in map(first_token, rivals) if token not in (None, first))
+    rival_tokens = dict.fromkeys(token for token in map(first_token, rivals) if token not in (None, first))
     words = map(first_token, (word, *WORDS) if rivals else (word,))
     beside = next((token for token in words if token not in (None, first)), None)
     twice = str(item.metadata.get("subject", ""))
@@ -123,7 +123,7 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
             f"tokens, and leaves no room for the white space before '{right}'; leave the item out."
         )
     every = (gold, *apart_from) if apart_from else ()
-    return Contrasted(whole, first, (*own, beside), alike, every)
+    return Contrasted(whole, first, (*rival_tokens, beside), alike, every)
 
 
 def _another_tempting(task: Task) -> str:

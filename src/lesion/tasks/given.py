@@ -103,8 +103,8 @@ def task(
     records = several(questions)
     if records is None:
         raise UsageError(f"The questions of a task are several mappings or a data frame, not {shown(questions)}.")
-    own = judge if callable(judge) else None
-    if own is None and not (isinstance(judge, str) and judge in JUDGES):
+    own_judge = judge if callable(judge) else None
+    if own_judge is None and not (isinstance(judge, str) and judge in JUDGES):
         raise UsageError(f"A judge is {', '.join(JUDGES)}, or a function of text and gold, not {shown(judge)}.")
     rows = [(number, _row(record, name, number, floats)) for number, record in enumerate(records, start=1)]
     if not rows:
@@ -112,15 +112,15 @@ def task(
     items, kind = gathered(rows)
     judged = kind == "generate"
     if judged:
-        known = _identity(own, version) if own else str(judge)
-        keep = [own is None and "judge" in row for _, row in rows]
+        known = _identity(own_judge, version) if own_judge else str(judge)
+        keep = [own_judge is None and "judge" in row for _, row in rows]
         items = [
             item if its_own else replace(item, metadata={**item.metadata, "judge": known})
             for item, its_own in zip(items, keep, strict=True)
         ]
     texts = ends(items) if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     plain = JsonLines(_named(name), tuple(items), kind=kind)
-    rule = _rule(own) if own and judged else plain.judge
+    rule = _rule(own_judge) if own_judge and judged else plain.judge
     return Given(_named(name), tuple(items), kind, max_new_tokens, texts, style or style_of(items), rule=rule)
 
 

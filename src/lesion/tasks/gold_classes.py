@@ -117,10 +117,10 @@ def classified(tokenizer: Any, ids: Sequence[int], item: Item, classes: GoldClas
     spans = classes.spans(item)
     names = []
     for empty, (start, stop) in zip(blank, pairwise(ends), strict=True):
-        own = [at for at in range(start, stop) if empty or not text[at].isspace()]
-        if not own and not empty:  # the beginning of a character that a later token ends
-            own = [start]
-        at_place = (span.name for span in spans if any(span.start <= at < span.stop for at in own))
+        shown_places = [at for at in range(start, stop) if empty or not text[at].isspace()]
+        if not shown_places and not empty:  # the beginning of a character that a later token ends
+            shown_places = [start]
+        at_place = (span.name for span in spans if any(span.start <= at < span.stop for at in shown_places))
         names.append(next(at_place, classes.rest))
     return tuple(names)
 

@@ -75,13 +75,13 @@ def beyond_random(groups: Sequence[tuple[Group, Sequence[Difference]]]) -> Itera
     alone = [group for group, _ in groups]
     for group, compared in groups:
         for matrix in group.central:
-            own = [each for each in compared if each.matrix == matrix]
-            if not own:
+            of_matrix = [each for each in compared if each.matrix == matrix]
+            if not of_matrix:
                 continue
-            largest = max(own, key=lambda each: abs(each.difference.value or 0.0))
+            largest = max(of_matrix, key=lambda each: abs(each.difference.value or 0.0))
             clear = [
                 each
-                for each in own
+                for each in of_matrix
                 if (each.difference.p_corrected or 1.0) <= wording.ALPHA and abs(each.difference.value or 0.0) >= APART
             ]
             sentences = [f"Keeping the top of {matrix} leaves {_clearly(clear)}."]
@@ -97,10 +97,10 @@ def _clearly(clear: Sequence[Difference]) -> str:
     """`clearly less of the noise than random projections at 10 % (−20.0 points …)`."""
     parts = []
     for word, sign in (("less", -1), ("more", 1)):
-        own = [each for each in clear if sign * (each.difference.value or 0.0) > 0]
-        if own:
-            strongest = max(own, key=lambda each: abs(each.difference.value or 0.0))
-            shares = wording.listed([KEPT.text(each.keep) for each in own])
+        on_side = [each for each in clear if sign * (each.difference.value or 0.0) > 0]
+        if on_side:
+            strongest = max(on_side, key=lambda each: abs(each.difference.value or 0.0))
+            shares = wording.listed([KEPT.text(each.keep) for each in on_side])
             parts.append(f"clearly {word} of the noise than random projections at {shares} (most {_text(strongest)})")
     return wording.listed(parts)
 
@@ -296,12 +296,14 @@ class TrainingResult(RecallResult):
         summary: RecallSummary = self.summary
         unused = {"momentum", "weight_decay"} if summary.recipe.optimiser == "adam" else set()
         machine, shares = summary.machine, summary.own_answers
-        own = "never" if shares is None else f"q {SHARE.text(shares.clean.trigger)}, τ {SHARE.text(shares.clean.noise)}"
+        how_often = (
+            "never" if shares is None else f"q {SHARE.text(shares.clean.trigger)}, τ {SHARE.text(shares.clean.noise)}"
+        )
         return (
             *entries(summary.recipe.model_dump(mode="json", exclude=unused)),
             ("tables", _language(summary.language)),
             ("least noisy loss", f"{summary.floor:.3f} nats"),
-            ("questions whose answer is q or τ", own),
+            ("questions whose answer is q or τ", how_often),
             ("machine", visible(f"{machine.device} ({machine.name}), torch {machine.torch}, {machine.seconds} s")),
         )
 

@@ -323,9 +323,9 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
         trainings[place] = run(
             recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name
         )
-    own = tuple(name for name in StudyTraining.model_fields if name != "folder")
+    fields = tuple(name for name in StudyTraining.model_fields if name != "folder")
     cells = [
-        StudyTraining(folder=place, **{name: getattr(trained, name) for name in own})
+        StudyTraining(folder=place, **{name: getattr(trained, name) for name in fields})
         for place, trained in trainings.items()
     ]
     summary = RecallStudySummary(

@@ -242,8 +242,8 @@ def apply(
     biases: dict[str, dict[int | None, float]] = {}
     for file in files:
         for tensor, rows in bias_factors(anatomy, network, checkpoint.entries, file.biases).items():
-            own = biases.setdefault(tensor, {})
-            own.update({row: own.get(row, 1.0) * bias_factor for row, bias_factor in rows.items()})
+            factors = biases.setdefault(tensor, {})
+            factors.update({row: factors.get(row, 1.0) * bias_factor for row, bias_factor in rows.items()})
     del network
     total = sum(rows * columns for rows, columns in shapes.values())
     refuse_full(out, checkpoint)
@@ -266,13 +266,13 @@ def apply(
                     view.copy_(edited.reshape(view.shape))
                 continue
             changes = [edit_pass.changes(address, weight, name) for edit_pass in passes]
-            together = [change for own in changes for change in own]
+            together = [change for of_edit in changes for change in of_edit]
             edited, effect = scaled(weight, together, address)
             if address not in effects:  # else it is a tied tensor under its second name
                 effects[address] = effect
-                for edit_pass, own in zip(passes, changes, strict=True):
-                    if own:
-                        edit_pass.note(address, weight, own, effect if len(own) == len(together) else None)
+                for edit_pass, of_edit in zip(passes, changes, strict=True):
+                    if of_edit:
+                        edit_pass.note(address, weight, of_edit, effect if len(of_edit) == len(together) else None)
             view.copy_(edited.reshape(view.shape))
 
     within: dict[str, list[tuple[str, StoredMatrix]]] = {}

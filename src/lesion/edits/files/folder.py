@@ -198,10 +198,10 @@ KEPT = "lesion"
 
 def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequence[AppliedEdit]) -> tuple[str, ...]:
     """Copy tokenizer, templates, licences and earlier edits, and add these edits; gives the names of what was not."""
-    own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
+    written = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
     left_out = []
     for entry in sorted(folder.iterdir()):
-        if entry.name in own:
+        if entry.name in written:
             continue
         wanted = entry.suffix in COPIED or entry.stem in COPIED_NAMES
         weights = entry.name.endswith(".index.json")  # of the formats that are left out

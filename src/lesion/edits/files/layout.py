@@ -123,8 +123,8 @@ def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) ->
             shape = (piece.stop - piece.start, matrix.shape[1])
             if entries[piece.tensor].shape != shape or storage.groups != 1 or storage.transposed:
                 raise _other_shape(matrix, piece.tensor, entries[piece.tensor].shape)
-            own = replace(storage, expert=None, start=storage.start - piece.start, stop=storage.stop - piece.start)
-            return StoredMatrix(piece.tensor, own)
+            here = replace(storage, expert=None, start=storage.start - piece.start, stop=storage.stop - piece.start)
+            return StoredMatrix(piece.tensor, here)
     raise LesionError(
         f"{matrix.address} lies in {', '.join(p.tensor for p in pieces[:3])}, in a form from which lesion cannot take "
         "it. Load the checkpoint with transformers, save it again, and give that folder."

@@ -166,13 +166,13 @@ def _write(
 def _configuration(folder: Path, config: Any, order: Order, blocks: int) -> dict[str, Any]:
     """The config.json of the model with what it says of blocks for the new order; all else as it was."""
     document = dict(read_object(inside(folder, "config.json")))
-    own = config.get_text_config(decoder=True)
+    text_config = config.get_text_config(decoder=True)
     part = document
-    if own is not config:
-        key = next(name for name in config.sub_configs if getattr(config, name, None) is own)
+    if text_config is not config:
+        key = next(name for name in config.sub_configs if getattr(config, name, None) is text_config)
         part = document[key] = dict(document.get(key) or {})
-    for key, value in settings_of(own, order, blocks).items():
-        part[own.attribute_map.get(key, key)] = value
+    for key, value in settings_of(text_config, order, blocks).items():
+        part[text_config.attribute_map.get(key, key)] = value
     return document
 
 

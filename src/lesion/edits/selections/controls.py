@@ -210,10 +210,10 @@ def _drawn(
         near |= others & short[bins]
     places = np.flatnonzero(near)
     places = places[np.lexsort((keys[places], bins[places]))]
-    own = bins[places]
-    rank = np.arange(places.size) - np.searchsorted(own, own, side="left")
+    bins_selected = bins[places]
+    rank = np.arange(places.size) - np.searchsorted(bins_selected, bins_selected, side="left")
     mask = np.zeros(bins.size, dtype=bool)
-    mask[places[rank < wanted[own]]] = True
+    mask[places[rank < wanted[bins_selected]]] = True
     return mask
 
 

@@ -298,9 +298,9 @@ def _of_frames(
     name = f"{edit}@{frames.digest}"
     cells: dict[str, PendingAnswer] = {}
     for frame in frames.frames:
-        own = [item for item in items if item.id in frame.items]
+        in_frame = [item for item in items if item.id in frame.items]
         draw = frame.draw(edit.draw) if edit.kind == "resample" else 0
-        if own:
+        if in_frame:
             edits = [made(edit, frame.reference, draw=draw, name=name)]
-            cells |= evaluation.pending(chosen, model, edits, task, {choice: own}).cells
+            cells |= evaluation.pending(chosen, model, edits, task, {choice: in_frame}).cells
     return cells

@@ -387,9 +387,9 @@ def contrasts(
     every = []
     for of_unit in places.values():
         pairs = [(by_kind, first, second) for by_kind in of_unit.values() for first, second in combinations(by_kind, 2)]
-        own = [_contrast(task, frames, by_kind, first, second, level) for by_kind, first, second in pairs]
-        corrected = holm(1.0 if each is None or each.difference.p is None else each.difference.p for each in own)
-        for each, p in zip(own, corrected, strict=True):
+        of_pairs = [_contrast(task, frames, by_kind, first, second, level) for by_kind, first, second in pairs]
+        corrected = holm(1.0 if each is None or each.difference.p is None else each.difference.p for each in of_pairs)
+        for each, p in zip(of_pairs, corrected, strict=True):
             if each is not None:
                 difference = each.difference.model_copy(update={"p_corrected": p})
                 every.append(each.model_copy(update={"difference": difference}))

@@ -129,17 +129,17 @@ def read_texts(
     style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
     results = []
     for number, items in enumerate(runs):
-        own = [] if solutions is None else [solutions[item.id] for item in items]
+        answers = [] if solutions is None else [solutions[item.id] for item in items]
         ids, prompts = [], []
         for place, item in enumerate(items):
-            prompt, solution = _read(study, model, task, item, style, str(own[place]["text"]) if own else "")
+            prompt, solution = _read(study, model, task, item, style, str(answers[place]["text"]) if answers else "")
             text = (*prompt, *solution)[: model.context]
             if not text:
                 raise LesionError(f"Item {item.id} of {task.name} has no tokens for {model.name}; leave it out.")
             ids.append(text)
             prompts.append(min(len(prompt), len(text)))
-        right = sum(bool(answer["correct"]) for answer in own) if own else None
-        truncated = sum(answer["finish"] in TRUNCATED for answer in own) if own else None
+        right = sum(bool(answer["correct"]) for answer in answers) if answers else None
+        truncated = sum(answer["finish"] in TRUNCATED for answer in answers) if answers else None
         results.append(Texts(number, tuple(item.id for item in items), tuple(ids), tuple(prompts), right, truncated))
     return results
 

@@ -133,17 +133,17 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
 
 def _kind(models: Sequence[DriftOfModel], kind: str, several: bool) -> str:
     """`an extra step of 0.08 over block 2`, `a bend at layer 3.4 [2.9, 4.2] in 2`."""
-    own = [at for model in models if (at := model.curve.departure) and at.kind == kind]
-    if not own:
+    of_kind = [at for model in models if (at := model.curve.departure) and at.kind == kind]
+    if not of_kind:
         return ""
-    count = f" in {len(own)}" if several else ""
-    size = _range([abs(at.size) for at in own if at.size is not None], SLOPE)
+    count = f" in {len(of_kind)}" if several else ""
+    size = _range([abs(at.size) for at in of_kind if at.size is not None], SLOPE)
     if kind == "step":
-        return f"an extra step of {size} over {wording.numbered('block', sorted({at.block for at in own}))}{count}"
+        return f"an extra step of {size} over {wording.numbered('block', sorted({at.block for at in of_kind}))}{count}"
     if several:
-        return f"a bend at layers {_range([at.layer for at in own], decimals(1))}{count}"
-    before, after = (SLOPE(None if slope is None else -slope) for slope in own[0].slopes)
-    place = decimals(1).cell(own[0].layer, own[0].low, own[0].high)
+        return f"a bend at layers {_range([at.layer for at in of_kind], decimals(1))}{count}"
+    before, after = (SLOPE(None if slope is None else -slope) for slope in of_kind[0].slopes)
+    place = decimals(1).cell(of_kind[0].layer, of_kind[0].low, of_kind[0].high)
     return f"a bend at layer {place}, from a fall of {before} a layer to {after}"
 
 

@@ -33,15 +33,15 @@ def curves(
     """
     results = []
     for clusters in study.clusters or ():
-        own = cells[clusters]
-        shape = find_shape(study, own, seed)
+        of_clusters = cells[clusters]
+        shape = find_shape(study, of_clusters, seed)
         at = shape.departure if shape else None
         results.append(
             Curve(
                 clusters=clusters,
-                layers=_layers(own, tokens if clusters == study.drawn else (), study.nmi),
+                layers=_layers(of_clusters, tokens if clusters == study.drawn else (), study.nmi),
                 shape=shape,
-                ceiling=np.mean([cell.ceiling for cell in own]),
+                ceiling=np.mean([cell.ceiling for cell in of_clusters]),
                 nearest=distance(at.layer, critical, shape.possible) if shape and at else None,
             )
         )
@@ -122,7 +122,7 @@ def _layers(cells: Sequence[Measured], tokens: Sequence[Int[np.ndarray, " tokens
     measures = ("nmi", "null", "null_high", *CHECKS) if tokens else ("nmi", "null", "null_high")
     columns = {measure: np.array([cell.along(measure) for cell in cells]) for measure in measures}
     if tokens:
-        by_token = [cell.by_token(own, normalisation) for cell, own in zip(cells, tokens, strict=True)]
+        by_token = [cell.by_token(ids, normalisation) for cell, ids in zip(cells, tokens, strict=True)]
         columns[BY_TOKEN] = np.array(by_token)
     labels = cells[0].layers[0].labels if tokens else ()
     layers = []

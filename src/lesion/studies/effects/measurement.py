@@ -359,11 +359,11 @@ def _score(readout: Readout, raw: Float[Tensor, "kept vocabulary"], text: Text, 
             f"Logits of {readout.model.name} are not finite{under}; load the model in bfloat16 or float32."
         )
     gold = torch.tensor(text.gold, device=raw.device)[:, None]
-    own = raw.gather(1, gold)[:, 0]
+    gold_logits = raw.gather(1, gold)[:, 0]
     other = raw.mean(1) if text.tempting is None else raw[:, text.tempting]
-    higher = (raw > own[:, None]).sum(1).double()
+    higher = (raw > gold_logits[:, None]).sum(1).double()
     return _Score(
-        logit=((own - other) * readout.factor).cpu(),
+        logit=((gold_logits - other) * readout.factor).cpu(),
         log_probability=readout.behind(raw).log_softmax(-1).gather(1, gold)[:, 0].cpu(),
         log_rank=(higher + 1).log().cpu(),
         top=(higher == 0).cpu(),

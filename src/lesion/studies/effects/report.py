@@ -116,8 +116,8 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     for task in tasks:
         parts, rows = [], []
         for side, what in ((1, f"towards {task.aim}"), (-1, "the other way")):
-            own = [head for head in task.of("head") if head.direct.side == side]
-            most = sorted(own, key=lambda head: -abs(head.direct.value or 0.0))[:NAMED]
+            on_side = [head for head in task.of("head") if head.direct.side == side]
+            most = sorted(on_side, key=lambda head: -abs(head.direct.value or 0.0))[:NAMED]
             names = [f"{head.layer}.{head.head} ({LOGITS.text(head.direct)})" for head in most]
             if most:
                 parts.append(f"most {what} {'write heads' if len(most) > 1 else 'writes head'} {wording.listed(names)}")

@@ -58,9 +58,9 @@ def by_class(
     known = sorted(set(groups))
     parts = []
     for group in known if len(known) > 1 else ():
-        own = [item for item, its in zip(sums, groups, strict=True) if its == group]
+        of_group = [item for item, its in zip(sums, groups, strict=True) if its == group]
         first = [edit for edit in edits if edit.unit == study.unit[0]]
-        parts.append(_table(study, names, own, first, group or "no group", tested=False))
+        parts.append(_table(study, names, of_group, first, group or "no group", tested=False))
     return {"classes": _table(study, names, sums, edits), "groups": tuple(parts)}
 
 
@@ -76,15 +76,15 @@ class _Class:
     def __init__(self, sample: Sample, sums: Sequence[Sums], name: str, places: Sequence[str]) -> None:
         none = dict.fromkeys(places, 0)
         empty = ClassSums(tokens=0, top=0, log_probability=0, top_without=none, loss=none)
-        own = [item.get(name, empty) for item in sums]
+        of_class = [item.get(name, empty) for item in sums]
         self.name, self._sample = name, sample
         self.tokens, self._top, self._nats = np.array(
-            [(each.tokens, each.top, each.log_probability) for each in own], dtype=float
+            [(each.tokens, each.top, each.log_probability) for each in of_class], dtype=float
         ).T
         self.items = int(np.count_nonzero(self.tokens))
-        self._without = np.array([[each.top_without[place] for place in places] for each in own], dtype=np.float64)
+        self._without = np.array([[each.top_without[place] for place in places] for each in of_class], dtype=np.float64)
         self.lost = self._top[:, None] - self._without
-        self.loss = np.array([[each.loss[place] for place in places] for each in own])
+        self.loss = np.array([[each.loss[place] for place in places] for each in of_class])
         self._drawn = sample.drawn(self.tokens[:, None])[:, 0]
 
     def _rate(self, values: Float[np.ndarray, " items"]) -> Estimate:

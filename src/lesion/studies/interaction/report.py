@@ -161,10 +161,10 @@ def how_many_can_go(summary: InteractionSummary) -> Iterable[Claim]:
     many = f"{len(summary.places)} {noun(study)}s"
     for task, about in _about_tasks(summary):
         steps = [step for step in summary.steps if step.task == task.name]
-        own = [step for step in steps if step.order == 0]
+        in_order = [step for step in steps if step.order == 0]
         if study.measure == "gold":
             total = drop_form(summary).text(summary.removal(task.name, *summary.places).drop)
-            yield Claim((f"All {many} {done(study)} cost {total}.",), (own[-1],), about)
+            yield Claim((f"All {many} {done(study)} cost {total}.",), (in_order[-1],), about)
             continue
         half = ((summary.scale(task.name).unedited or 0.0) + task.guessing) / 2
         kept, *random = (_removals_above(half, steps, number) for number in sorted({step.order for step in steps}))
@@ -173,7 +173,7 @@ def how_many_can_go(summary: InteractionSummary) -> Iterable[Claim]:
         if random:
             orders = wording.counted(len(random), "random order")
             sentences.append(f"In {orders} it is {wording.span(min(random), max(random))}.")
-        yield Claim(tuple(sentences), tuple(own[: kept + 1]), about)
+        yield Claim(tuple(sentences), tuple(in_order[: kept + 1]), about)
 
 
 def _removals_above(half: float, steps: Sequence[Step], order: int) -> int:

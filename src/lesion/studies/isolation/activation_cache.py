@@ -124,8 +124,8 @@ def read(path: Path) -> dict[str, Inputs]:
 
 
 def _entry(key: str, entry: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Inputs:
-    own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{key}/")}
-    inputs = Inputs.from_parts(entry, own)
+    vectors = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{key}/")}
+    inputs = Inputs.from_parts(entry, vectors)
     if len(inputs.provenance) != 1 or entry["seal"] != _seal(key, inputs):
         raise ValueError("its numbers are not those that were written")
     return inputs

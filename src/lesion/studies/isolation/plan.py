@@ -202,8 +202,8 @@ def _planned(
     random_of: str | None = None,
     **roles: Any,
 ) -> EditedModel:
-    own = {"edit": str(edit), "factor": _factor(edit), "random_of": random_of, **roles}
-    own |= {"samples": candidate.samples, "repeat": candidate.repeat}
+    about = {"edit": str(edit), "factor": _factor(edit), "random_of": random_of, **roles}
+    about |= {"samples": candidate.samples, "repeat": candidate.repeat}
     if not isinstance(edit, ScaleParameters):
         with applied(model, edit):
             touched = [_weights(edit, address, model.anatomy) for address in model.anatomy.scored]
@@ -213,7 +213,7 @@ def _planned(
             method="random" if random_of else "custom",
             selected=sum(touched),
             total=sum(math.prod(matrix.shape) for matrix in model.anatomy.scored.values()),
-            **own,
+            **about,
         )
     assert isinstance(candidate.edit, ScaleParameters)
     with written(model, [edit]) as effects:
@@ -232,7 +232,7 @@ def _planned(
         size=before / selected,
         total=sum(part.total for part in counts),
         achieved=math.copysign(after / before, edit.factor),
-        **own,
+        **about,
     )
 
 

@@ -401,9 +401,9 @@ def _broken(answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[Example
     """Answers that the edit that takes most broke."""
     drawn = [line for line, _ in measured if line.drawn and line.tried]
     most = max(drawn, key=lambda line: line.strength, default=None)
-    own = answers[answers["task"] == most.task] if most is not None else answers
-    if most is not None and most.edit in set(own["edit"]):
-        for row in changed(own, most.edit, right=False).head(EXAMPLES).to_dict("records"):
+    of_task = answers[answers["task"] == most.task] if most is not None else answers
+    if most is not None and most.edit in set(of_task["edit"]):
+        for row in changed(of_task, most.edit, right=False).head(EXAMPLES).to_dict("records"):
             before, after = row["answer_before"], row["answer_after"]
             yield Example(row["question"], row["gold"], before, after, most.under, most.task)
 

@@ -425,8 +425,8 @@ def _state(summary: TruncationSummary, cell: TruncatedMatrix) -> str:
 
 def _maps(summary: TruncationSummary) -> tuple[Mark, ...]:
     """Layer × keep of every matrix and side: what the search maximises first."""
-    own: dict[str, Any] = {"over": "layer", "up": "keep", "boxed": "chosen", "hue": "gain"}
-    answered: dict[str, Any] = {**own, "panel": ("task", "matrix", "side"), "only": {"collapsed": False}}
+    look: dict[str, Any] = {"over": "layer", "up": "keep", "boxed": "chosen", "hue": "gain"}
+    answered: dict[str, Any] = {**look, "panel": ("task", "matrix", "side"), "only": {"collapsed": False}}
     accuracy = Map(
         "gain", full=FULL_POINTS, name="map", **answered,
         caption="Gain in accuracy on validation items, in points; the colour is full at 20. Boxed: the chosen cut."
@@ -437,7 +437,7 @@ def _maps(summary: TruncationSummary) -> tuple[Mark, ...]:
         caption="Gain of the mean log-probability of the gold answers on validation items, in nats; full at 1.",
     )  # fmt: skip
     screen = Map(
-        "screen", full=FULL_NATS, name="map-screen", panel=("matrix", "side"), **own,
+        "screen", full=FULL_NATS, name="map-screen", panel=("matrix", "side"), **look,
         caption="What the screen saw of every cell: the log-probability of the gold answers, in nats; full at 1.",
     )  # fmt: skip
     first = (gold, accuracy) if summary.by_gold else (accuracy, gold)

@@ -63,9 +63,9 @@ def refuse_unfit_items(
 def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
     """A checkpoint whose config speaks of another shape; its weights are not read."""
     theirs = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
-    own = model.network.config.get_text_config(decoder=True)
+    text_config = model.network.config.get_text_config(decoder=True)
     for attribute, word in SHAPE.items():
-        here, there = getattr(own, attribute, None), getattr(theirs, attribute, None)
+        here, there = getattr(text_config, attribute, None), getattr(theirs, attribute, None)
         if here != there and isinstance(here, int) and isinstance(there, int):
             raise _another(chosen.name, word.format(there), name, word.format(here))
 

@@ -308,9 +308,9 @@ class TuningSummary(Summary):
             for place, seed in enumerate(self.study.seeds):
                 blocks = " ".join(map(str, arm.blocks[place]))
                 for before, task in zip(self.baseline, arm.tasks, strict=True):
-                    own = task.seeds[place]
-                    line = SeedLine(seed=seed, blocks=blocks, accuracy=own, change=task.change.seeds[place])
-                    lines.append((arm, before, line, own))
+                    of_seed = task.seeds[place]
+                    line = SeedLine(seed=seed, blocks=blocks, accuracy=of_seed, change=task.change.seeds[place])
+                    lines.append((arm, before, line, of_seed))
         return lines
 
     @property

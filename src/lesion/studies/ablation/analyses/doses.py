@@ -136,8 +136,8 @@ def half_left(rows: Sequence[HalfRow]) -> Iterable[Claim]:
     Needs: blocks that are critical under some factor of at least 3; the interval is a bootstrap over items
     """
     for model, task, unit in dict.fromkeys((row.model, row.task, row.unit) for row in rows):
-        own = [row for row in rows if (row.model, row.task, row.unit) == (model, task, unit)]
-        known = sorted((row for row in own if row.half.value is not None), key=lambda row: -(row.half.value or 0.0))
+        curve = [row for row in rows if (row.model, row.task, row.unit) == (model, task, unit)]
+        known = sorted((row for row in curve if row.half.value is not None), key=lambda row: -(row.half.value or 0.0))
         if known:
             where = [
                 f"×{HALF.text(row.half, interval=row is known[0])} of block{wording.SPACE}{row.layer}"

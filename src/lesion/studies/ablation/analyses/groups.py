@@ -87,8 +87,8 @@ def part(material: Material) -> Part | None:
     table = Rows("", rows, (GroupShare,), "Accuracy by group of items")
     figure = mark.figure(rows, "groups")
     few = figure is not None and len(figure.panels) <= FEW
-    own = () if few or figure is None else (Folded("The maps of all models and tasks", (figure,)),)
-    return Part("Accuracy by group of items", table, (mark,) if few else (), (), about, "Groups", own, wide=True)
+    folded = () if few or figure is None else (Folded("The maps of all models and tasks", (figure,)),)
+    return Part("Accuracy by group of items", table, (mark,) if few else (), (), about, "Groups", folded, wide=True)
 
 
 def natural(label: str) -> list[tuple[int, int, str]]:

@@ -47,8 +47,8 @@ class Swept(Labels):
     @classmethod
     def of(cls, curve: Curve) -> Swept:
         """That of a curve whose cells are by block and part."""
-        own = {name: getattr(curve, name) for name in ("unit", "factor", "tests", "drawable")}
-        return cls(**dict(curve.labels), **own)
+        about = {name: getattr(curve, name) for name in ("unit", "factor", "tests", "drawable")}
+        return cls(**dict(curve.labels), **about)
 
 
 def rows(material: Material) -> Rows:
@@ -115,11 +115,11 @@ def _by_margin(curve: Curve) -> str:
         return ""
     sides = []
     for sign, verb in ((1, "falls"), (-1, "rises")):
-        own = [(cell, m) for cell, m in known if sign * (m.value or 0.0) > 0 and _differs(m.p_corrected)]
-        if own:
-            cell, margin = max(own, key=lambda pair: abs(pair[1].value or 0.0))
+        on_side = [(cell, m) for cell, m in known if sign * (m.value or 0.0) > 0 and _differs(m.p_corrected)]
+        if on_side:
+            cell, margin = max(on_side, key=lambda pair: abs(pair[1].value or 0.0))
             size = MARGIN.text((margin, margin.negative)[sign < 0])
-            others = f" ({len(own)} such {wording.plural(wording.UNIT_NAMES[curve.unit])})" * (len(own) > 1)
+            others = f" ({len(on_side)} such {wording.plural(wording.UNIT_NAMES[curve.unit])})" * (len(on_side) > 1)
             sides.append(f"{verb} most without {named([cell])}, by {size}{others}")
     rival = "rival" if curve.result.forced else "tempting"
     return f"The difference log p(right) − log p({rival}) {' and '.join(sides) or 'is not shown to move'}."
