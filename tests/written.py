@@ -16,8 +16,6 @@ def write_layers(folder: Path, summary: AblationSummary, answers: pd.DataFrame, 
     return write_report(folder, summary, AblationResult(folder, summary, stored=(answers, items)).page())
 
 
-def write_isolation(
-    folder: Path, summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None
-) -> Path:
+def write_isolation(folder: Path, summary: IsolationSummary) -> Path:
     """The report of an isolation."""
-    return write_report(folder, summary, IsolationResult(folder, summary).with_answers(answers, items))
+    return write_report(folder, summary, IsolationResult(folder, summary).with_answers())

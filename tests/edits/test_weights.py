@@ -20,7 +20,6 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-families = pytest.mark.parametrize("family", tiny.FAMILIES)
 unlike = pytest.mark.parametrize("family", tiny.UNLIKE)
 LARGE, SOME = Magnitude(0.1), Random(Magnitude(0.2), 3)
 

@@ -19,7 +19,7 @@ from lesion.models.load import configuration, load, peek
 from lesion.models.source import Source, find
 
 REAL = Path(__file__).parents[3] / "shared/models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"
-F32, Q4_1, Q8_0 = GGMLQuantizationType.F32, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0
+Q4_1, Q8_0 = GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0
 
 
 def readable(kind: GGMLQuantizationType) -> bool:

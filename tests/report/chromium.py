@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -12,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -128,14 +126,6 @@ class Chromium:
         """A click with the left button."""
         for kind in ("mousePressed", "mouseReleased"):
             self._send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def picture(self, path: Path, whole: bool = True) -> None:
-        """A screenshot of the page, or of the window only."""
-        size = "[document.documentElement.clientWidth, document.documentElement.scrollHeight]"
-        width, height = self.ask(size)
-        clip = {"clip": {"x": 0, "y": 0, "scale": 1, "width": width, "height": height}} if whole else {}
-        answer = self._send("Page.captureScreenshot", captureBeyondViewport=whole, **clip)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def _send(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._count += 1

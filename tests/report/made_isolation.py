@@ -146,7 +146,7 @@ def choice() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def isolation(*, experts: bool = False) -> dict[str, Any]:
+def isolation() -> dict[str, Any]:
     """Selections of three methods at four keeps, overlaps of three keeps at four numbers of samples."""
     generator = np.random.default_rng(3)
     selections = []
@@ -156,15 +156,7 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
             for block in range(BLOCKS):
                 for name, total in SHAPES.items():
                     share = keep * (0.4 + 0.4 * generator.random()) if method == "mathneuro" else keep
-                    names = (
-                        [name.replace("mlp.", f"mlp.expert{e}.") for e in range(4)]
-                        if experts and "mlp" in name
-                        else [name]
-                    )
-                    matrices += [
-                        {"block": block, "matrix": each, "selected": int(share * total), "total": total}
-                        for each in names
-                    ]
+                    matrices.append({"block": block, "matrix": name, "selected": int(share * total), "total": total})
             matrices.append({"block": None, "matrix": "head", "selected": int(0.7 * keep * 65536), "total": 65536})
             selections.append(
                 {"method": method, "keep": keep, "samples": 100, "repeat": 0, "file": f"{method}-{keep:g}.edit",

@@ -1,4 +1,4 @@
-"""The rule of what is critical, against enumeration of the multinomial and numerical maximum likelihood."""
+"""The rules of what is critical and spared, against enumeration of the multinomial and numerical maximum likelihood."""
 
 import math
 
@@ -21,6 +21,7 @@ from lesion.statistics.critical import (
     score,
     smallest_loss,
 )
+from lesion.statistics.spared import p_spared
 
 SHARES = st.sampled_from([0.3, 0.5, 0.8])
 
@@ -49,37 +50,40 @@ def test_the_score_is_that_of_the_numerical_maximum_likelihood_fit(lost, retaine
         assert found == pytest.approx(_score_by_maximisation(lost, retained, won, 1 - share), abs=2e-4)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 14), st.data(), SHARES)
-def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(m, data, share):
-    kept = 1 - share
-    every = outcomes(m)
+RULES = [(p_critical, 1), (p_spared, -1)]
+"""With the side of its hypothesis on which a score speaks against it."""
+
+
+@pytest.mark.parametrize(("p_of", "side"), RULES)
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 14), st.data(), st.sampled_from([0.1, 0.25, 0.5, 0.8]))
+def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(p_of, side, m, data, share):
+    kept, every = 1 - share, outcomes(m)
     lost, retained, won = every[data.draw(st.integers(0, len(every) - 1))].tolist()
-    found = p_critical(Pairs(lost, retained, won), share)
-    if kept * (lost + retained) <= retained + won + 1e-9:
+    found = p_of(Pairs(lost, retained, won), share)
+    if side * (kept * (lost + retained) - (retained + won)) <= 1e-9:
         assert found == 1.0
         return
-    scores = score(*every.T, kept)
-    tail = every[scores >= score(*np.array([[lost], [retained], [won]]), kept) - 1e-9]
+    scores = side * score(*every.T, kept)
+    tail = every[scores >= side * score(*np.array([[lost], [retained], [won]]), kept) - 1e-9]
     grid = kept / (1 + kept) * np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
     largest = max(multinomial.pmf(tail, m, edge(q, kept)).sum() for q in grid)
     assert found == pytest.approx(largest, rel=2e-3)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize(("p_of", "side"), RULES)
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.8])
 @pytest.mark.parametrize("m", [6, 20, 45])
-def test_no_hypothesis_is_rejected_too_often_at_its_edge_or_inside_it(m, share):
-    kept = 1 - share
-    every = outcomes(m)
-    p = np.array([p_critical(Pairs(*outcome), share) for outcome in every.tolist()])
+def test_no_hypothesis_is_rejected_too_often_at_its_edge_or_inside_it(p_of, side, m, share):
+    kept, every = 1 - share, outcomes(m)
+    p = np.array([p_of(Pairs(*outcome), share) for outcome in every.tolist()])
     inside = [
         [lost, retained, 1 - lost - retained]
         for lost in np.linspace(0, 1, 12)
         for retained in np.linspace(0, 1 - lost, 6)
-        if retained + (1 - lost - retained) >= kept * (lost + retained)
+        if side * (kept * (lost + retained) - (1 - lost)) <= 0
     ]
-    edges = [edge(q, kept) for q in np.linspace(0, kept / (1 + kept), 60)]
-    for chances in [*edges, *inside]:
+    for chances in [*(edge(q, kept) for q in np.linspace(0, kept / (1 + kept), 60)), *inside]:
         mass = multinomial.pmf(every, m, np.array(chances) / sum(chances))
         for level in (0.05, 0.05 / 8, 0.05 / 28):
             assert mass[p <= level].sum() <= level * (1 + 1e-6)
@@ -87,10 +91,11 @@ def test_no_hypothesis_is_rejected_too_often_at_its_edge_or_inside_it(m, share):
 
 @settings(deadline=None)
 @given(st.integers(1, 30), st.integers(0, 30), st.integers(0, 30), SHARES)
-def test_a_lost_item_that_is_retained_or_won_instead_is_no_more_evidence(lost, retained, won, share):
-    found = p_critical(Pairs(lost, retained, won), share)
-    assert p_critical(Pairs(lost - 1, retained + 1, won), share) >= found * (1 - 1e-3)
-    assert p_critical(Pairs(lost - 1, retained, won + 1), share) >= found * (1 - 1e-3)
+def test_a_lost_item_that_is_retained_or_won_instead_speaks_against_a_loss_and_for_none(lost, retained, won, share):
+    for p_of, side in RULES:
+        found = p_of(Pairs(lost, retained, won), share)
+        for other in (Pairs(lost - 1, retained + 1, won), Pairs(lost - 1, retained, won + 1)):
+            assert side * p_of(other, share) >= side * found - 1e-3 * found
 
 
 def test_an_edit_that_leaves_nothing_right_has_p_in_closed_form():
@@ -150,3 +155,14 @@ def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_
     assert "whatever the number of items" in out_of_reach("a model", "a task", 0, 200, 8)
     assert out_of_reach("a model", "a task", 13, 200, 8) is None
     assert "(1 place is tested)" in out_of_reach("a model", "a task", 1, 200, 1)
+
+
+def test_much_that_is_lost_is_not_spared_and_no_item_says_nothing():
+    assert p_spared(Pairs(25, 75, 0)) == 1.0
+    assert p_spared(Pairs(0, 0, 0)) == 1.0
+    assert p_spared(Pairs(5, 95, 5)) < 1e-4
+
+
+@pytest.mark.parametrize(("lost", "right"), [(0, 30), (1, 40), (3, 50)])
+def test_the_numbers_that_the_page_on_statistics_names_pass_among_thirty_blocks(lost, right):
+    assert 30 * p_spared(Pairs(lost, right - lost, 0)) <= 0.05 < 30 * p_spared(Pairs(lost + 1, right - lost - 1, 0))

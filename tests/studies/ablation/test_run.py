@@ -62,16 +62,6 @@ def test_every_item_is_asked_once_without_an_edit_and_once_under_each(sums, tini
     assert listener.begun == [("tiny:llama", CELLS // 4, 0), ("tiny:llama", CELLS, CELLS // 4)]  # the baseline first
 
 
-def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(sums, tinies, tmp_path):
-    first = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
-    oracle, listener = Oracle(), Listener()
-    second = run(study(sums), tmp_path / "out", watcher=listener, models=tinies, make_engine=oracle)
-    assert oracle.asked == []
-    assert (second.evaluated, second.planned) == (0, CELLS)
-    assert second.summary == first.summary
-    assert listener.begun == []
-
-
 def test_only_the_rows_that_are_missing_are_asked_again(sums, tinies, tmp_path):
     first = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
     before = rows(tmp_path / "out")

@@ -1,10 +1,9 @@
 """The isolation study as a value and as a file: what it accepts, what it refuses, what makes it another one."""
 
 import pytest
-from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion.studies.isolation.study import METHODS, EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
 GIVEN = {"model": "m", "skill": "gsm8k", "controls": ["mmlu", "race"]}
 
@@ -24,26 +23,6 @@ def test_one_value_in_the_place_of_a_list_is_a_list_of_one():
     study = made(controls="mmlu", methods="wanda", share=0.1, samples=3, factor=1.5, tasks="gsm8k")
     assert (study.controls, study.methods, study.share, study.samples) == (("mmlu",), ("wanda",), (0.1,), (3,))
     assert (study.factor, study.tasks[0].name) == ((1.5,), "gsm8k")
-
-
-shares = st.lists(st.floats(1e-6, 1), min_size=1, max_size=4, unique=True)
-studies = st.fixed_dictionaries(
-    {
-        "model": st.one_of(st.just("m"), st.fixed_dictionaries({"source": st.just("m"), "dtype": st.just("bfloat16")})),
-        "skill": st.sampled_from(["gsm8k", 'ü "quoted"\n']),
-        "controls": st.lists(st.sampled_from(["mmlu", "race", "a\\b"]), min_size=1, unique=True),
-        "methods": st.lists(st.sampled_from(METHODS), min_size=1, unique=True),
-        "share": shares,
-        "samples": st.lists(st.integers(1, 9999), min_size=1, max_size=3, unique=True),
-        "repeats": st.integers(1, 9),
-        "replacement": st.booleans(),
-        "factor": st.lists(st.floats(-9, 9), min_size=1, max_size=3, unique=True),
-        "random_controls": st.integers(0, 9),
-        "title": st.one_of(st.none(), st.text(max_size=20)),
-        "tasks": st.just(["gsm8k", {"name": "mmlu", "items": 7}]),
-    },
-    optional={"seed": st.integers(0, 99)},
-)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The study file of a search: read, checked, written, and which of its values make another study."""
 
 import pytest
-from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.registry import load_study
@@ -25,15 +24,6 @@ def test_what_is_not_given_is_that_of_sharma_et_al():
 def test_a_single_value_is_a_list_of_one_and_a_model_may_be_a_table():
     study = made(keep=0.1, matrices="all", revisions="step1", model={"source": "m", "revision": "r"})
     assert (study.keep, study.matrices, study.revisions, study.model.name) == ((0.1,), ("all",), ("step1",), "m@r")
-
-
-keeps = st.lists(st.floats(0, 1), min_size=1, max_size=4, unique=True)
-screens = st.one_of(
-    st.sampled_from(["auto", "none"]),
-    st.fixed_dictionaries(
-        {"items": st.one_of(st.just("all"), st.integers(1, 99)), "best": st.integers(1, 9), "random": st.integers(0, 9)}
-    ),
-)
 
 
 def test_a_file_of_this_kind_is_one_and_a_screen_is_a_table(tmp_path):

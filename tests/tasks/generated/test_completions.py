@@ -15,7 +15,6 @@ from lesion.tasks.task import Answer
 
 NAMES = ("copying", "induction", "agreement", "greater_than")
 PLURALS = {"are": True, "were": True, "have": True, "is": False, "was": False, "has": False}
-SHAPES = {"box": "boxes", "shelf": "shelves"}
 
 
 @pytest.mark.parametrize("name", NAMES)
