@@ -2,18 +2,21 @@
 
 import os
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from lesion.cli.model import verify as command
+from lesion.edits.edit import ScaleBlock
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
 from lesion.verification import families as module
 from lesion.verification import studies, zoo
 from lesion.verification.families import COLUMNS, families, family
-from lesion.verification.verify import prompts_of
+from lesion.verification.verify import prompts_of, verified
 
 
 class Heard(Silent):
@@ -106,13 +109,38 @@ def test_a_study_that_measures_something_else_is_found_out(study, measured, faul
     assert compared(model, texts)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "mllama",  # of whose blocks some do not run over a text alone
+        "recurrent_gemma",  # whose modules keep what they read last
+        "reformer",  # which has two residual streams
+        "xlstm",
+    ],
+)
+def test_blocks_that_are_built_in_another_way_are_removed_and_scaled(kind):
+    model = wrap(zoo.made(kind), zoo.tokenizer(), kind)
+    rows = verified(model, TransformersEngine, [ScaleBlock(1), ScaleBlock(2, -4.0)])
+    assert {row.state for row in rows[:-1]} == {"exact on the simple way"}, rows
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "granitemoeshared",  # whose MLP is two modules
+        "nanochat",  # whose final norm norms what it embeds too
+    ],
+)
+def test_effects_are_those_of_plain_passes(kind):
+    model = wrap(zoo.made(kind), zoo.tokenizer(), kind)
+    assert studies.effects(model, tuple(text for text in prompts_of(model) if len(text) > 2)) == ""
+
+
 def swapped(text):
     return studies.Text(text.prompt[::-1], text.gold)
 
 
 def without_the_last(calibration):
-    from dataclasses import replace
-
     (draw,) = calibration.draws
     return replace(calibration, draws=(replace(draw, places=draw.places[:-1]),))
 

@@ -386,18 +386,18 @@ class _Place:
 
 
 def _stream_into(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor:
-    stream = args[0] if args else kwargs.get("hidden_states")
+    stream, other = args[0] if args else kwargs.get("hidden_states"), kwargs.get("prev_attn_output")
+    if isinstance(stream, Tensor) and isinstance(other, Tensor):  # the two streams of Reformer, side by side
+        return torch.cat([other, stream], -1)
     if not isinstance(stream, Tensor):
         raise LesionError("A block was called without hidden states as its first argument; it cannot be edited.")
     return stream
 
 
 def _stream_out_of(output: Any, address: str) -> Tensor:
+    if hasattr(output, "attn_output"):
+        return torch.cat([output.attn_output, output.hidden_states], -1)
     stream = output[0] if isinstance(output, tuple | list) else output
-    if hasattr(output, "_fields"):  # Reformer's reversible layers
-        raise LesionError(
-            f"{address} gives back a {type(output).__name__}, not one residual stream; it cannot be edited."
-        )
     if not isinstance(stream, Tensor):
         raise LesionError(
             f"{address} gives back a {type(stream).__name__} where a tensor is expected; it cannot be edited."
@@ -406,6 +406,9 @@ def _stream_out_of(output: Any, address: str) -> Tensor:
 
 
 def _with_stream(output: Any, stream: Tensor) -> Any:
+    if hasattr(output, "attn_output"):
+        attention, hidden = stream.chunk(2, -1)
+        return output._replace(attn_output=attention, hidden_states=hidden)
     if isinstance(output, list):
         return [stream, *output[1:]]
     return (stream, *output[1:]) if isinstance(output, tuple) else stream

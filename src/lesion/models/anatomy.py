@@ -339,18 +339,19 @@ def _branch(
 def _blocks(
     network: PreTrainedModel,
     path: str,
+    modules: Iterable[tuple[int, nn.Module]],
     plans: Iterable[tuple[Sequence[BranchPaths], Sequence[BranchPaths]]],
 ) -> tuple[Block, ...]:
-    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP."""
+    """The blocks, numbered modules of the list at a path, each by the plans of its attention and of its MLP."""
     config, quantised = network.config.get_text_config(), quantisation(network.config) is not None
     return tuple(
         Block(
             index,
             module,
-            _branch("attention", attention, module, index, f"{path}.{index}", config, quantised),
-            _branch("mlp", mlp, module, index, f"{path}.{index}", config, quantised),
+            _branch("attention", attention, module, index, f"{path}.{number}", config, quantised),
+            _branch("mlp", mlp, module, index, f"{path}.{number}", config, quantised),
         )
-        for index, (module, (attention, mlp)) in enumerate(zip(network.get_submodule(path), plans, strict=False))
+        for index, ((number, module), (attention, mlp)) in enumerate(zip(modules, plans, strict=False))
     )
 
 
@@ -368,7 +369,7 @@ def _by_family(network: PreTrainedModel, family: Architecture) -> tuple[Block, .
         with suppress(AttributeError):
             modules = network.get_submodule(path)
             if isinstance(modules, nn.ModuleList) and len(modules):
-                return _blocks(network, path, repeat((family.attention, family.mlp)))
+                return _blocks(network, path, enumerate(modules), repeat((family.attention, family.mlp)))
     raise MisfitError(f"it has no {' or '.join(family.blocks)}")
 
 
@@ -394,7 +395,8 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
     if blocks is None:
         structure = infer(network, name)
         notes, reasons = notes + structure.notes, structure.reasons
-        blocks = _blocks(network, structure.path, structure.plans)
+        modules = [(number, network.get_submodule(structure.path)[number]) for number in structure.numbers]
+        blocks = _blocks(network, structure.path, modules, structure.plans)
     storage = quantisation(network.config)
     if storage is not None and storage.activations:
         notes += (

@@ -71,12 +71,14 @@ class Structure:
 
     Attributes:
         path: dotted name of the list of decoder layers.
+        numbers: which modules of that list are blocks: those that ran.
         plans: per block, the plans of its attention and of its MLP, empty where none is certain.
         notes: sentences on what was taken for what, and what was not found.
         reasons: parameter name → why no matrix is seen in it.
     """
 
     path: str
+    numbers: tuple[int, ...]
     plans: tuple[tuple[tuple[BranchPaths, ...], tuple[BranchPaths, ...]], ...]
     notes: tuple[str, ...]
     reasons: dict[str, str]
@@ -310,6 +312,10 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         raise LesionError(
             f"{unknown}. Its structure could not be checked, since a forward pass over {TOKENS} tokens failed: {error}"
         ) from error
+    # Blocks of cross-attention (Llama 3.2 Vision) do not run where there is no picture.
+    numbers = tuple(number for number, trace in enumerate(traces) if trace.ended)
+    idle = [str(number) for number in range(len(stack)) if number not in numbers]
+    stack, traces = nn.ModuleList(stack[number] for number in numbers), [traces[number] for number in numbers]
     for index, trace in enumerate(traces):
         if not len(trace.before) or trace.before.shape != trace.after.shape:
             raise LesionError(
@@ -323,6 +329,10 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         f"are taken for the blocks, and a branch is named only where, over {TOKENS} tokens, the output "
         "of its block was its input + attention + MLP."
     ]
+    if idle:
+        notes.append(
+            f"Modules {', '.join(idle)} of {path} do not run over a text alone, and are not numbered as blocks."
+        )
     for index, (trace, following) in enumerate(itertools.pairwise(traces)):
         if not torch.equal(trace.after, following.before):
             notes.append(f"Between block {index} and block {index + 1} something else changes the residual stream.")
@@ -340,7 +350,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
             plans[branch].append(())
             for part in own.modules:
                 for parameter, _ in block.get_submodule(part).named_parameters(prefix=part):
-                    reasons[f"{path}.{index}.{parameter}"] = f"what {part} adds to the stream is not known"
+                    reasons[f"{path}.{numbers[index]}.{parameter}"] = f"what {part} adds to the stream is not known"
     for branch, word in (("attention", "attention"), ("mlp", "MLP")):
         missing = [str(index) for index, plan in enumerate(plans[branch]) if not plan]
         if missing:
@@ -352,7 +362,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         )
     if any(side.normed for own in found for side in own):
         notes.append(NORMS_IN_STREAM)
-    return Structure(path, tuple(zip(plans["attention"], plans["mlp"], strict=True)), tuple(notes), reasons)
+    return Structure(path, numbers, tuple(zip(plans["attention"], plans["mlp"], strict=True)), tuple(notes), reasons)
 
 
 _Proofs = list[tuple[tuple[Proved, Mapping[str, Stacked]], tuple[Proved, Mapping[str, Stacked]]]]

@@ -83,6 +83,8 @@ def _generated(model: Model, prompt: Sequence[int], limit: int) -> Sequence[Floa
         **{"max_new_tokens": limit, "eos_token_id": sorted(ends_of(model)) or None, "pad_token_id": 0},
         **{"disable_compile": True, "return_dict_in_generate": True, "output_logits": True},
     )
+    if hasattr(network, "_setup_cache"):  # RecurrentGemma's modules keep what they have read last
+        network._setup_cache(network.config, 1, model.device, model.dtype)
     own, network.generation_config = network.generation_config, GenerationConfig()  # without penalties that came along
     try:
         with quiet():
@@ -122,15 +124,23 @@ def _place(model: Model, part: Scale, positions: slice) -> Iterator[None]:
     before: list[Tensor] = []
 
     def remember(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        before[:] = [(args[0] if args else kwargs["hidden_states"]).clone()]
+        streams = (args[0] if args else kwargs["hidden_states"]), kwargs.get("prev_attn_output")
+        before[:] = [stream.clone() for stream in streams if stream is not None]
+
+    def multiplied(given: Tensor, start: Tensor) -> Tensor:
+        stream = given.clone().view(1, -1, given.shape[-1])
+        held = start.to(stream).view_as(stream)[:, positions] if part.unit == "block" else 0.0
+        stream[:, positions] = held + part.factor * (stream[:, positions] - held)
+        return stream.view_as(given)
 
     def multiply(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
-        given = output[0] if isinstance(output, tuple | list) else output
-        stream = given.clone().view(1, -1, given.shape[-1])
-        start = before[0].to(stream).view_as(stream)[:, positions] if part.unit == "block" else 0.0
-        stream[:, positions] = start + part.factor * (stream[:, positions] - start)
-        stream = stream.view_as(given)
-        return stream if given is output else type(output)((stream, *output[1:]))
+        if isinstance(output, Tensor):
+            return multiplied(output, before[0])
+        if part.unit == "block" and len(before) == 2:  # Reformer has two streams
+            streams = multiplied(output.hidden_states, before[0]), multiplied(output.attn_output, before[1])
+            return output._replace(hidden_states=streams[0], attn_output=streams[1])
+        parts = multiplied(output[0], before[0]), *output[1:]
+        return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
 
     branch = None if part.unit == "block" else getattr(block, part.unit)
     modules = (block.module,) if branch is None else branch.tails

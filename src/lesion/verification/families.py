@@ -6,6 +6,8 @@ Each type is worked on in a process of its own, since the code of some ends or h
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,9 +133,9 @@ def _apart(kind: str, limit: float) -> Family:
 
 
 def _work(kind: str, pipe: Connection) -> None:
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
     pipe.send(family(kind).model_dump_json())
 

@@ -183,10 +183,12 @@ class _Given(TorchFunctionMode):
     def __init__(self, matrices: Mapping[str, Matrix]) -> None:
         super().__init__()
         self.rows: dict[str, list[Tensor]] = defaultdict(list)
-        self._addresses: dict[int, list[str]] = defaultdict(list)
+        held: dict[int, dict[str, nn.Module]] = defaultdict(dict)
         for address, matrix in matrices.items():
             tensor, expert = matrix.tensor, matrix.storage.expert
-            self._addresses[(tensor if expert is None else tensor[expert]).data_ptr()].append(address)
+            held[(tensor if expert is None else tensor[expert]).data_ptr()][address] = matrix.module
+        # Blocks that share weights (Zamba 2) cannot be told apart by them.
+        self._addresses = {place: (*own,) for place, own in held.items() if len({*own.values()}) == 1}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ from typing import Literal
 import pandas as pd
 
 from lesion.arguments import several, validated
+from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import (
     BASELINE,
     Edit,
@@ -19,6 +20,8 @@ from lesion.edits.edit import (
     ScaleAttention,
     ScaleBlock,
     ScaleMlp,
+    ScaleParameters,
+    Single,
     Truncate,
     composed,
     parts,
@@ -311,14 +314,17 @@ def _neighbours(model: Model, edit: Edit) -> Iterator[Edit]:
 
 def _exported(watched: _Watched, edits: Sequence[Edit], way: State) -> Verified:
     """Whether a checkpoint saved under edits and loaded again says what is said by hand under them."""
-    model, written = watched.model, list[Edit]()
+    model, written, weights = watched.model, list[Edit](), list[Single]()
     for edit in [*[edit for edit in edits if isinstance(edit, ScaleBlock)][-1:], *reversed(edits)]:
         try:
-            as_weights(edit, model)
+            changes = [*weights, *parts(as_weights(edit, model))]
+            scaled = (part for part in changes if isinstance(part, ScaleParameters))
+            refuse_both(scaled, (part for part in changes if isinstance(part, Truncate)), model.name)
         except LesionError:
             continue
         if not any(_nested(edit, other) for other in written):  # a whole block and a head of it do not go together
             written.append(edit)
+            weights = changes
     together, origin = composed(written) if written else BASELINE, model.origin
     row = Verified(what="saved", edit=str(together), state="not testable", answers=0, note="")
     if origin is None or not written:

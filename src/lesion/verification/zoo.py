@@ -73,6 +73,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "reformer": {"axial_pos_embds": False},
     "roc_bert": {"pronunciation_vocab_size": 16, "shape_vocab_size": 16},
     "xlnet": {"max_position_embeddings": None, "d_inner": 48, "d_head": 8},
+    "xlstm": {"hidden_size": 128, "num_heads": 2},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "zamba": {
         **{"attn_layer_period": 2, "attn_layer_offset": 1, "attention_hidden_size": 64, "attention_head_dim": 16},

@@ -211,6 +211,8 @@ class _Ended(StoppingCriteria):
 @torch.inference_mode()
 def _generate(network: Any, prompts: Int[Tensor, "rows length"], limit: int, speaker: _Speaker) -> None:
     settings = GenerationConfig(max_new_tokens=limit, do_sample=False, disable_compile=True, pad_token_id=0)
+    if hasattr(network, "_setup_cache"):  # RecurrentGemma's modules keep what they have read last
+        network._setup_cache(network.config, len(prompts), prompts.device, network.dtype)
     with quiet(), _without_settings(network):
         network.generate(
             prompts,

@@ -60,7 +60,7 @@ def clean_pass(
     model = readout.model
     entered: dict[object, Tensor] = {}
     left: dict[object, Tensor] = {}
-    added: dict[object, Tensor] = {}
+    tails: dict[Any, Tensor] = {}
     inputs: dict[object, Tensor] = {}
     mixed: dict[object, Tensor] = {}
 
@@ -90,8 +90,10 @@ def clean_pass(
             stack.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(leaves(left, index, f"leaves block {index}")).remove)
             for branch in block.branches if branches else ():
-                address = f"{index}.{branch.name}"
-                stack.callback(branch.tail.register_forward_hook(leaves(added, address, f"{address} adds")).remove)
+                for number, tail in enumerate(branch.tails):
+                    address = f"{index}.{branch.name}"
+                    hook = leaves(tails, (address, number), f"{address} adds")
+                    stack.callback(tail.register_forward_hook(hook).remove)
         for index in heads:
             matrix, what = model.anatomy.heads(index).matrix.module, f"of heads of block {index}"
             giving = enters(inputs, index, "input", f"the output matrix is given {what}")
@@ -100,10 +102,13 @@ def clean_pass(
         ended = stack.enter_context(final(model, readout.module))
         ids = torch.tensor([list(read)], device=model.device)
         model.network(input_ids=ids, use_cache=False, logits_to_keep=kept)
+    added: dict[str, Tensor] = {}
+    for (address, _), stream in tails.items():
+        added[address] = added[address] + stream if address in added else stream
     _refuse_other_additions(model, entered, left, added)
     streams = [entered[0], *(left[block.index] for block in model.anatomy.blocks)]
     own = {index: (inputs[index], mixed[index]) for index in heads}
-    return CleanPass(streams, {str(address): stream for address, stream in added.items()}, own, ended[1][0, -kept:])
+    return CleanPass(streams, added, own, ended[1][0, -kept:])
 
 
 @contextmanager
@@ -112,7 +117,7 @@ def final(model: Model, norm: nn.Module) -> Iterator[list[Tensor]]:
     ended: list[Tensor] = []
 
     def enters(module: nn.Module, args: tuple[Any, ...]) -> None:
-        ended.append(args[0])
+        ended[:] = [args[0]]  # some networks norm what they embed by it too
 
     def leaves(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         ended.append(output)
