@@ -16,15 +16,12 @@ from lesion.edits.edit import (
     BASELINE,
     Compose,
     Edit,
-    Scale,
     of_places,
     of_replacements,
     of_spectra,
     of_weights,
 )
-from lesion.edits.place import UNITS, Unit
 from lesion.edits.table import Written, factors, unit_factors, with_scaled_weights
-from lesion.edits.units import how_many, scaling
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import Loop, StopStrings, closing_of
@@ -32,26 +29,18 @@ from lesion.engines.engine import Request, Response
 from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
+from lesion.engines.vllm.guard import Kind, control_of, kinds_of
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.weights import (
-    edited_on,
-    place_of,
-    probes,
-    prove,
-    tails_of,
-    touched,
-    trials_of_places,
-    trials_of_weights,
-)
+from lesion.engines.vllm.weights import edited_on, place_of, tails_of, touched
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.units import Slices
 
-# Tokens of the prompt by which vLLM and the network here are compared, how many next tokens, and by how many nats they
-# may be apart in half precision and in float32. Attention may be computed otherwise on purpose: some of transformers'
-# kernels cap no logits.
-TRIED, LIKELY, NATS = 16, 20, (1.0, 0.5)
+# Tokens of the prompt by which vLLM and the network here are compared (keys and values of 128 and more might be kept),
+# how many next tokens, and by how many nats they may be apart in half precision and in float32. Attention may be
+# computed otherwise on purpose: some of transformers' kernels cap no logits.
+TRIED, LIKELY, NATS = 160, 20, (1.0, 0.5)
 # By which share of what an edit changes they may be further apart under it, and by how many nats.
 SHARE, SLACK = 0.2, (0.1, 1e-3)
 
@@ -59,11 +48,12 @@ SHARE, SLACK = 0.2, (0.1, 1e-3)
 class VllmEngine:
     """Answers requests with a model that vLLM runs.
 
-    Scaled blocks and branches are gates: hooks in vLLM's workers scale what each token of the flattened batch adds to
-    the stream by the factor of its request's edit, so that a sweep over all blocks is one job. Edits of weights, and
-    truncations, are made one after another: computed on the network here, handed to the workers, taken back. No answer
-    counts before the effect guard (`lesion.engines.vllm.weights`) has seen that edits of its kind take hold. One
-    iterator of answers at a time.
+    Scaled blocks, branches, heads, key-value groups, neurons and experts are gates: hooks in vLLM's workers multiply
+    what belongs to each token of the flattened batch by the factor of its request's edit, so that a sweep over all of
+    them is one job. Scaled matrices, edits of weights, and truncations, are made one after another: computed on the
+    network here, handed to the workers, taken back. No answer counts before the effect guard
+    (`lesion.engines.vllm.guard`) has seen that edits of its kind act as they do here. One iterator of answers at a
+    time.
 
     In float32 answers agree with those of the transformers engine token for token, sampled ones too; in half precision
     the two round differently.
@@ -91,8 +81,8 @@ class VllmEngine:
         self.batch_size = most if batch_size == "auto" else int(batch_size)
         self._ends = ends_of(model)
         self._columns: dict[Edit, int] = {BASELINE: 0}
-        self._unproven = {"places", "weights"}
-        self._compared: set[Unit] = set()
+        self._proved: set[Kind] = set()
+        self.description = "vLLM"
         self._busy = False
         self._running = start(
             model,
@@ -146,7 +136,10 @@ class VllmEngine:
             for written in groups:
                 for matrix in touched(self.model, *written):
                     place_of(self.model, matrix)  # likewise
-            self._prove(waiting)
+            for kind in dict.fromkeys(kind for request in waiting for kind in kinds_of(request.edit)):
+                if kind not in self._proved:
+                    self._try(kind)
+                    self._proved.add(kind)
             stops = StopStrings.of(self.model.tokenizer, waiting)
             for written, group in groups.items():
                 with edited_on(self, *written) if any(written) else nullcontext():
@@ -189,56 +182,47 @@ class VllmEngine:
         self.know([places])
         return self._columns[places]
 
-    def _try(self, unit: Unit | None = None) -> None:
-        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise.
+    def _try(self, kind: Kind | None = None) -> None:
+        """Compute a prompt here and there: some models vLLM refuses only then, or computes otherwise.
 
-        With a unit, under an edit of all of its kind too, each by a factor of its own: the two must change alike.
+        With a kind of edits, under a control edit too, and once more without it.
         """
-        model, edits = self.model, [BASELINE, *([] if unit is None else [trial_of(self.model, unit)])]
+        model, here, there = self.model, list[Tensor](), list[tuple[float, ...]]()
         known = model.network.get_input_embeddings().num_embeddings
         prompt = tuple(7919 * index % known for index in range(1, min(TRIED, model.context - 1) + 1))
-        here = [_log_probabilities(model, prompt, edit) for edit in edits]
-        likely = here[0].topk(min(LIKELY, len(here[0]))).indices
-        look = Look(prompt, len(prompt) - 1, (tuple(likely.tolist()),))
-        try:
-            jobs = [Job(prompt, 2, self.column(of_places(edit)), look=look) for edit in edits]
-            done = list(self.jobs.run(jobs))
-        except LesionError as error:
-            raise (refused(model.name, error.__cause__ or error) if unit is None else error) from error
-        there = torch.tensor([job.lookups[0].scores for job in sorted(done, key=jobs.index)], dtype=torch.float64)
+        for edit in [BASELINE] if kind is None else [BASELINE, control_of(model, kind), BASELINE]:
+            with edited_on(self, of_weights(edit), ()):
+                here.append(_log_probabilities(model, prompt, of_places(edit)))
+                likely = here[0].topk(min(LIKELY, len(here[0]))).indices
+                look = Look(prompt, len(prompt) - 1, (tuple(likely.tolist()),))
+                try:
+                    (job,) = self.jobs.run([Job(prompt, 2, self.column(of_places(edit)), look=look)])
+                except LesionError as error:
+                    raise (refused(model.name, error.__cause__ or error) if kind is None else error) from error
+                there.append(job.lookups[0].scores)
         expected = torch.stack([each[likely] for each in here])
-        apart, *edited = (there - expected).abs().amax(1).tolist()
-        if not apart <= NATS[model.dtype == torch.float32]:
+        given = torch.tensor(there, dtype=torch.float64)
+        apart = (given - expected).abs().amax(1).tolist()
+        slack = SLACK[model.dtype == torch.float32]
+        if not apart[0] <= NATS[model.dtype == torch.float32]:
             raise LesionError(
                 f"vLLM does not compute what the network of {model.name} computes here: after a prompt of"
-                f" {len(prompt)} tokens, log-probabilities are up to {apart:.3g} nats apart. Has one of the two other"
-                f" weights? Use --engine transformers."
+                f" {len(prompt)} tokens, log-probabilities are up to {apart[0]:.3g} nats apart. Has one of the two"
+                f" other weights? Use --engine transformers."
             )
-        for differing in edited:
+        if not float((given[-1] - given[0]).abs().max()) <= slack:
+            raise LesionError(
+                f"The effect guard stops this study on {self.description}: after a control edit ({kind}) was taken"
+                f" back, log-probabilities of {model.name} are not those of before. Use --engine transformers."
+            )
+        for differing in apart[1:2]:
             effect = float((expected[1] - expected[0]).abs().max())
-            if not differing <= apart + SHARE * effect + SLACK[model.dtype == torch.float32]:
+            if not differing <= apart[0] + SHARE * effect + slack:
                 raise LesionError(
-                    f"The effect guard stops this study: an edit of every {unit} changes log-probabilities of"
-                    f" {model.name} by up to {effect:.3g} nats, and on vLLM they are {differing:.3g} nats apart from"
-                    " those. Use --engine transformers."
+                    f"The effect guard stops this study on {self.description}: a control edit ({kind}) changes"
+                    f" log-probabilities of {model.name} by up to {effect:.3g} nats, and those of vLLM are up to"
+                    f" {differing:.3g} nats from what they should be then. Use --engine transformers."
                 )
-
-    def _prove(self, requests: Sequence[Request]) -> None:
-        """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""
-        kinds = set()
-        if any(of_places(request.edit) != BASELINE for request in requests):
-            kinds.add("places")
-        if any(of_weights(request.edit) or of_spectra(request.edit) for request in requests):
-            kinds.add("weights")
-        for kind in sorted(kinds & self._unproven):
-            trials = trials_of_places(self) if kind == "places" else trials_of_weights(self)
-            what = f"edits of {'blocks' if kind == 'places' else 'weights'} on {self.description}"
-            prove(trials, probes(requests, self.model.context), what)
-            self._unproven.discard(kind)
-        for unit in dict.fromkeys(unit for request in requests for unit in kinds_of(request.edit)):
-            if unit not in self._compared:
-                self._try(unit)
-                self._compared.add(unit)
 
     def _group(self, group: Sequence[Request], stops: Mapping[str, StopStrings]) -> Iterator[Response]:
         missing: dict[str, int] = {}
@@ -284,34 +268,3 @@ def _log_probabilities(model: Model, prompt: Sequence[int], edit: Edit) -> Tenso
     with applied(model, edit):
         logits = model.network(torch.tensor([prompt], device=model.device)).logits[0, -1]
     return logits.double().log_softmax(-1).cpu()
-
-
-def kinds_of(edit: Edit) -> Iterator[Unit]:
-    """The kinds of units that an edit multiplies; those of a key-value group are heads."""
-    for part in of_places(edit).edits:
-        if isinstance(part, Scale):
-            yield "head" if part.unit == "group" else part.unit
-
-
-def trial_of(model: Model, unit: Unit) -> Edit:
-    """Every unit of a kind, in the first and the last block that have any, multiplied by a factor of its own."""
-    counts = {block.index: _count(model, unit, block.index) for block in model.anatomy.blocks}
-    layers = [layer for layer, count in counts.items() if count]
-    if unit in UNITS:
-        return Compose(tuple(scaling(unit, layer, place / len(layers)) for place, layer in enumerate(layers)))
-    return Compose(
-        tuple(
-            scaling(unit, layer, number / counts[layer], number)
-            for layer in dict.fromkeys((layers[0], layers[-1]))
-            for number in range(counts[layer])
-        )
-    )
-
-
-def _count(model: Model, unit: Unit, layer: int) -> int:
-    if unit in UNITS:
-        return int(unit == "block" or getattr(model.anatomy.block(layer), unit) is not None)
-    try:
-        return how_many(unit, layer, model.anatomy)
-    except UsageError:
-        return 0
