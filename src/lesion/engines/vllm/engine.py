@@ -38,9 +38,9 @@ from lesion.models.load import Model
 from lesion.models.units import Slices
 
 # Tokens of the prompt by which vLLM and the network here are compared (keys and values of 128 and more might be kept),
-# how many next tokens, and by how many nats they may be apart in half precision and in float32. Attention may be
-# computed otherwise on purpose: some of transformers' kernels cap no logits.
-TRIED, LIKELY, NATS = 160, 20, (1.0, 0.5)
+# how many next tokens, and by how many nats they may be apart: in half precision, in float32, and in float32 where the
+# logits of attention are capped, which some of transformers' kernels leave out.
+TRIED, LIKELY, NATS = 160, 20, (1.0, 0.01, 0.5)
 # By which share of what an edit changes they may be further apart under it, and by how many nats.
 SHARE, SLACK = 0.2, (0.1, 1e-3)
 
@@ -204,7 +204,8 @@ class VllmEngine:
         given = torch.tensor(there, dtype=torch.float64)
         apart = (given - expected).abs().amax(1).tolist()
         slack = SLACK[model.dtype == torch.float32]
-        if not apart[0] <= NATS[model.dtype == torch.float32]:
+        capped = getattr(model.network.config.get_text_config(), "attn_logit_softcapping", None) is not None
+        if not apart[0] <= NATS[0 if model.dtype != torch.float32 else 1 + capped]:
             raise LesionError(
                 f"vLLM does not compute what the network of {model.name} computes here: after a prompt of"
                 f" {len(prompt)} tokens, log-probabilities are up to {apart[0]:.3g} nats apart. Has one of the two"
