@@ -9,7 +9,7 @@ says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -287,3 +287,62 @@ def nested(study: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
             table = table.setdefault(part, {})
         table[key] = value
     return document
+
+
+ASKING = (
+    *("prompt_style", "system", "thinking", "template_argument", "items", "seed", "dtype", "temperature", "top_p"),
+    *("max_new_tokens", "stop", "stop_loops", "thinking_tokens"),
+)
+"""By these options a study says how its questions are put and answered."""
+
+
+def asking(study: BaseModel, otherwise: str = "") -> list[str]:
+    """How the questions of a study are put, as it is typed; what is at its default, or is `otherwise`, is left out."""
+    given = otherwise.split()
+    values = {name: value for name, value in values_of(study).items() if name in ASKING}
+    kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in given}
+    return typed(options_of(type(study)), kept)
+
+
+def values_of(study: BaseModel) -> dict[str, Any]:
+    """The options of a study, by name and `MODEL`."""
+    return {_name(option): _value(study, option) for option in options_of(type(study))}
+
+
+def typed(options: Iterable[Option], values: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command, by name and `MODEL`, which comes first; those at their default are left out."""
+    words: list[str] = []
+    for option in sorted(options, key=lambda option: not option.argument):
+        value = values.get(_name(option))
+        if value is None or value is False or value == () or (value == option.default and not option.required):
+            continue
+        texts = [_text(each) for each in (value if isinstance(value, tuple) else (value,))]
+        if option.argument:
+            words += texts
+        elif value is True:
+            words.append(option.flag)
+        else:
+            for text in texts if option.many == "repeat" else [",".join(texts)]:
+                words += [option.flag, text]
+    return words
+
+
+def _name(option: Option) -> str:
+    return option.argument or option.name
+
+
+def _value(study: BaseModel, option: Option) -> Any:
+    value: Any = study
+    for key in option.path:
+        value = getattr(value, key, None)  # of a table that is absent too
+    return value
+
+
+def _text(value: Any) -> str:
+    """A value as it is typed; of a table its first key that is no option itself, of a model with its revision."""
+    if isinstance(value, BaseModel):
+        inner = {option.path[-1] for option in options_of(type(value))}
+        first = next(name for name in type(value).model_fields if name not in inner)
+        revision = getattr(value, "revision", None)
+        return f"{getattr(value, first)}" + (f"@{revision}" if revision else "")
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("\n", "\\n")

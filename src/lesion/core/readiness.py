@@ -266,8 +266,7 @@ def remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
         return
     if chat and other is not None and other.style == "chat" and change.startswith("--"):
         yield "This is a chat model, and the prompts are not in its chat template."
-    least = "at least " if contains in change else ""  # whole words were counted, and it takes parts of words too
-    yield f"With {change} {least}{right} of {task.items} are right."
+    yield f"With {change} {right} of {task.items} are right."
 
 
 def _contains(task: str) -> str:
@@ -362,9 +361,7 @@ def _right_within(item: Item, answer: StoredAnswer) -> bool:
     """Whether whole words of an answer, judged exactly, are the gold answer or an alias."""
     if answer.correct or item.metadata.get("judge") != "exact":
         return False
-    return judge.contains(answer.text, item.gold, item.aliases).correct and judge.stands(
-        answer.text, item.gold, item.aliases
-    )
+    return judge.contains(answer.text, item.gold, item.aliases).correct
 
 
 def _plain(text: str) -> str:

@@ -42,7 +42,9 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
         yield Check("bad", f"Fewer than {FEW} items, so chance decides much: {wording.listed(few)}.")
 
 
-def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str], option: str) -> Check:
+def untried(
+    what: str, command: str, models: Iterable[str], tasks: Iterable[str], option: str, asking: Iterable[str] = ()
+) -> Check:
     """What was not tried, with the command that does it.
 
     Args:
@@ -50,15 +52,16 @@ def untried(what: str, command: str, models: Iterable[str], tasks: Iterable[str]
         command: of the command line: `ablate`.
         models, tasks: of the study.
         option: that makes the difference: `--replace mean`.
+        asking: how the questions are put, as it is typed.
     """
     tasks = list(tasks)
     if any(name.startswith(f"{GIVEN}:") for name in tasks):  # a command cannot name them
         return Check("open", f"{what} was not tried.", "", option)
-    words = ["lesion", command, *models, *flags("--task", tasks)]
+    words = ["lesion", command, *models, *flags("--task", tasks), *asking]
     return Check("open", f"{what}: `{shlex.join(words)} {option}`", command, option)
 
 
-def second_skill(what: str, command: str, own: Sequence[str], task: str) -> Check:
+def second_skill(what: str, command: str, own: Sequence[str], task: str, asking: Iterable[str] = ()) -> Check:
     """That no other skill was tried, with the command that does it, on a task that any model can be given.
 
     Args:
@@ -69,7 +72,7 @@ def second_skill(what: str, command: str, own: Sequence[str], task: str) -> Chec
     """
     common = ("primer:atlas", "primer:arithmetic") if own[0].startswith("bundled:") else ("induction", "arithmetic:add")
     second = next(name for name in common if name != task)
-    return untried(what, command, own, (), shlex.join(flags("--task", (task, second))))
+    return untried(what, command, own, (), shlex.join(flags("--task", (task, second))), asking)
 
 
 def flags(flag: str, values: Iterable[str]) -> list[str]:

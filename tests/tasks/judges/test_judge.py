@@ -18,11 +18,39 @@ def test_exact_asks_for_the_whole_answer():
 
 def test_contains_finds_the_answer_anywhere_in_any_case():
     assert judge.contains("I think it is PARIS.", "Paris").correct
-    assert judge.contains("party", "art").correct
+    assert judge.substring("party", "art").correct
     assert not judge.contains("London", "Paris", aliases=("Lutetia", "")).correct
 
 
-@pytest.mark.parametrize("rule", [judge.exact, judge.contains, judge.aliases, judge.math])
+@pytest.mark.parametrize(
+    ("text", "gold", "right"),
+    [
+        *[("the party", "art", False), ("Art, of course.", "art", True), ("it was stolen", "stole", False)],
+        *[
+            ("He stole it", "stole", True),
+            ("15 apples", "5", False),
+            ("2.5 apples", "5", False),
+            ("1,500", "500", False),
+        ],
+        *[
+            ("5 apples", "5", True),
+            ("costs $500.", "$500", True),
+            ("the end: 500.", "500", True),
+            ("C++ it is", "C++", True),
+        ],
+        *[
+            ("首都是北京。", "北京", True),
+            ("答えは東京です", "東京", True),
+            ("서울입니다", "서울", True),
+            ("a_b", "b", True),
+        ],
+    ],
+)
+def test_contains_takes_whole_words_and_numbers(text, gold, right):
+    assert judge.contains(text, gold).correct is right
+
+
+@pytest.mark.parametrize("rule", [judge.exact, judge.contains, judge.substring, judge.aliases, judge.math])
 def test_an_empty_answer_is_unparseable(rule):
     assert rule("  \n ", "Paris") == judge.UNREAD
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 from lesion.core.changes import changed
 from lesion.core.clustered_intervals import OverClusters
 from lesion.core.database import FILE as DATABASE
+from lesion.core.options import asking
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
@@ -302,7 +303,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         longest = material.answers["tokens"].max()
         longer = f"--max-new-tokens {2 * longest} --out {shlex.quote(f'{folder}-longer')}"
         text = f"Lost answers to {wording.listed(sorted(cut))} state the gold answer and are cut off; with more tokens"
-        yield checks.untried(text, "ablate", models[:1], tasks, longer)
+        yield checks.untried(text, "ablate", models[:1], tasks, longer, asking(summary.study, longer))
     elif critical:
         broken = sum(_unreadable(cell) - _unreadable(curve.baseline_of(cell)) >= READABLE for curve, cell in critical)
         share = WHOLE_SHARE.text(READABLE)
@@ -323,9 +324,10 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
         what = "Another kind of ablation, such as the mean"
         layers = f"--layers {edits.layers} " * (edits.layers != "all")
-        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean")
+        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", asking(summary.study))
     if critical and len(tasks) == 1:
-        yield checks.second_skill("Whether another skill needs these blocks too", "ablate", models, *tasks)
+        what = "Whether another skill needs these blocks too"
+        yield checks.second_skill(what, "ablate", models, *tasks, asking(summary.study))
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
+from lesion.core.options import asking
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Check, Folded, Series
@@ -360,7 +361,8 @@ class DriftResult(StudyResult[DriftSummary]):
 
     def _untried(self, what: str, option: str) -> Check:
         study = self.summary.study
-        return untried(what, "drift", [model.name for model in study.models], [study.task.name], option)
+        models = [model.name for model in study.models]
+        return untried(what, "drift", models, [study.task.name], option, asking(study, option))
 
     @override
     def parts(self) -> tuple[Part, ...]:

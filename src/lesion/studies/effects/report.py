@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 from typing_extensions import override
 
+from lesion.core.options import asking
 from lesion.core.result import StudyResult, progress_line
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
@@ -284,7 +285,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
             study = self.summary.study
             models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
             what = "A comparison with lost answers, by --study layers, after"
-            checks.append(untried(what, "ablate", models, tasks, "--out layers"))
+            checks.append(untried(what, "ablate", models, tasks, "--out layers", asking(study)))
         return checks
 
     @override

@@ -10,6 +10,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.layers import canonical_layers
+from lesion.core.options import asking
 from lesion.core.result import StudyResult
 from lesion.report import checks, wording
 from lesion.report.blocks import Check
@@ -376,7 +377,8 @@ class InteractionResult(StudyResult[InteractionSummary]):
             grounds.append(checks.untried(what, "apply", [study.model.name], (), order))
         if study.factor == 0:
             tasks = [task.name for task in study.tasks]
-            weaker = checks.untried("Weaker edits", "interact", [study.model.name], tasks, "--factor 0.5")
+            model = [study.model.name]
+            weaker = checks.untried("Weaker edits", "interact", model, tasks, "--factor 0.5", asking(study))
             grounds.append(replace(weaker, options=shlex.join(["--factor", "0.5", "--out", f"{self.folder}-0.5"])))
         return grounds
 

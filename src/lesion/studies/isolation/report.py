@@ -12,6 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.changes import changed
+from lesion.core.options import asking
 from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
@@ -148,14 +149,14 @@ class IsolationResult(StudyResult[IsolationSummary]):
         def again(what: str, option: str) -> Check:
             if isinstance(study, IsolationStudy):
                 own = [study.model.name, *flags("--skill", [study.skill]), *flags("--control", study.controls)]
-                return untried(what, "isolate", own, [task.name for task in study.tasks], option)
+                return untried(what, "isolate", own, [task.name for task in study.tasks], option, asking(study, option))
             own = [study.model.name, *flags("--edit", study.edits)]
-            return untried(what, "evaluate", own, [task.name for task in study.tasks], option)
+            return untried(what, "evaluate", own, [task.name for task in study.tasks], option, asking(study, option))
 
         grounds, tasks = list(_checks(evaluation, self.lines, again)), [task.name for task in study.tasks]
         if isinstance(study, EvaluationStudy) and len(tasks) == 1:
             own = [study.model.name, *flags("--edit", study.edits)]
-            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, *tasks))
+            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, *tasks, asking(study)))
         return grounds
 
     @property

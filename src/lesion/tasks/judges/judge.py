@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from lesion.tasks.judges.mathematics import math_answer as math
 from lesion.tasks.task import Verdict
 
-__all__ = ["MATH", "RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise", "stands"]
+__all__ = [
+    "MATH",
+    "RULES",
+    "UNREAD",
+    "aliases",
+    "contains",
+    "exact",
+    "first_line",
+    "math",
+    "normalise",
+    "stands",
+    "substring",
+]
 
 RULES = ("words", "exact", "substring")
 """What `aliases` may go by."""
@@ -28,10 +40,21 @@ def exact(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
 
 
 def contains(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
-    """Right when the gold answer or an alias stands anywhere in the answer, in any case: "art" stands in "party".
+    """Right when the gold answer or an alias stands anywhere in the answer, in any case, as whole words and numbers.
 
-    This is the rule of Nepal et al. (2025) for TriviaQA, who give it no aliases.
+    "Art" does not stand in "party", nor 5 in 15 or 2.5. Scripts without spaces between words have no whole words.
     """
+    answer = text.strip()
+    rights = [right.strip().casefold() for right in (gold, *aliases)]
+    return (
+        Verdict(any(right and _stands_whole(right, answer.casefold()) for right in rights), answer)
+        if answer
+        else UNREAD
+    )
+
+
+def substring(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
+    """As `contains`, also inside a word: the rule of Nepal et al. (2025) for TriviaQA, who give it no aliases."""
     answer = text.strip()
     rights = [right.strip().casefold() for right in (gold, *aliases)]
     return Verdict(any(right and right in answer.casefold() for right in rights), answer) if answer else UNREAD
@@ -42,10 +65,10 @@ def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: str = "word
 
     By the rule `words` the normalised answer is, or contains as consecutive whole words, a normalised right answer: "It
     was Mark Twain." counts, "party" does not contain "art". By `exact` it is one, the exact match of Joshi et al.
-    (2017). `substring` is `contains`, on the whole answer.
+    (2017). `substring` looks at the whole answer (`substring`).
     """
     if rule == "substring":
-        return contains(text, gold, aliases)
+        return substring(text, gold, aliases)
     answer = first_line(text)
     words = normalise(answer)
     if not words:
@@ -60,6 +83,20 @@ def stands(text: str, gold: str, aliases: Sequence[str] = ()) -> bool:
     """Whether the gold answer or an alias stands anywhere in a text, as whole words."""
     words = f" {normalise(text)} "
     return any(f" {right} " in words for right in map(normalise, (gold, *aliases)) if right)
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese, Chinese and Korean."""
+
+
+def _stands_whole(right: str, text: str) -> bool:
+    """Whether a text has `right` with no letter or digit of the same word or number beside it."""
+    begin, end = right[0], right[-1]
+    before = "" if not begin.isalnum() or _UNSPACED.match(begin) else r"(?<![^\W_])"
+    behind = "" if not end.isalnum() or _UNSPACED.match(end) else r"(?![^\W_])"
+    before += r"(?<!\d[.,])" * begin.isdigit()
+    behind += r"(?![.,]\d)" * end.isdigit()
+    return re.search(f"{before}{re.escape(right)}{behind}", text) is not None
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
