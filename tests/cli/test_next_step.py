@@ -79,9 +79,10 @@ def test_the_step_is_the_same_study_with_the_options_of_its_check_into_the_same_
 
 
 def test_a_step_of_another_command_takes_over_models_tasks_and_how_they_are_asked(result_of):
-    line = "drift bundled:llama-base@step1 --task primer:atlas --runs 3 --items 9 --prompt-style plain --max-new-tokens 40 --out o"
+    asked = "--task primer:atlas --prompt-style plain --max-new-tokens 40"
+    line = f"drift bundled:llama-base@step1 {asked} --runs 3 --items 9 --out o"
     result = result_of(line, Check("open", "Losses.", "ablate"))
-    expected = "lesion ablate bundled:llama-base@step1 --task primer:atlas --prompt-style plain --max-new-tokens 40"
+    expected = f"lesion ablate bundled:llama-base@step1 {asked}"
     assert sorted(shlex.split(next_step(result))) == sorted(shlex.split(expected))
     read(next_step(result))
 

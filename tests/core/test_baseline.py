@@ -83,7 +83,7 @@ def test_near_chance_a_loss_cannot_be_seen_and_a_gain_can(tmp_path: Path) -> Non
 
 
 def test_a_gain_may_be_looked_for_where_few_are_right_and_not_where_none_is(towns: Path, tmp_path: Path) -> None:
-    with pytest.raises(LesionError, match="the study stops before any edit"):
+    with pytest.raises(LesionError, match="it stops before any edit"):
         lesion.evaluate(MODEL, "1×1.1", str(towns), prompt_style="raw", progress=False)
     alone = lesion.evaluate(MODEL, (), str(towns), prompt_style="raw", progress=False)
     assert set(alone.answers["edit"]) == {"baseline"}

@@ -36,7 +36,9 @@ def test_a_time_in_words(seconds: float, text: str) -> None:
 
 def test_the_range_is_the_factor_to_either_side() -> None:
     text = Estimate("answers", 1200, 34_000, 600.0, 1.5, 2 << 20).text
-    assert text.startswith("1,200 answers to come, 34,000 tokens: about 10 min (6 min 40 s to 15 min); memory so far")
+    assert text.startswith(
+        "1,200 answers to come, 34,000 tokens with their prompts: about 10 min (6 min 40 s to 15 min); memory so far"
+    )
     assert text.endswith("disk 2.0 MiB")
 
 

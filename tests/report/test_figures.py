@@ -28,7 +28,7 @@ def curves(height=0.1):
 
 
 def figure(panels: int) -> Figure:
-    legend = (*(Series(name, number) for number, name in enumerate(MODELS)), Series("unedited", dashed=True))
+    legend = (*(Series(name, number) for number, name in enumerate(MODELS)), Series("unedited", dash=(2.0, 4.0)))
     tasks = [Panel((curves(0.1 + 0.01 * number),), f"task {number}, n = 100") for number in range(panels)]
     return Figure("drops", tuple(tasks), "What falls.", legend)
 

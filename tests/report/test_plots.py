@@ -76,7 +76,7 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
     places = [(row["y"], row["x"]) for row in data]
     assert places == sorted(places)
     assert len({row["y"] for row in data}) > 1
-    kinds = plots.legend([Series("a", dashed=True, area=0.3), Series("b", dashed=True), Series("c")], 520)
+    kinds = plots.legend([Series("a", dash=(2.0, 4.0), area=0.3), Series("b", dash=(2.0, 4.0)), Series("c")], 520)
     drawn_as = [
         {kind for kind in ("area", "line", "mark") if row[kind]} for row in drawn(kinds)["datasets"].popitem()[1]
     ]

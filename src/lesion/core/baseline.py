@@ -86,7 +86,7 @@ def stop(evaluation: Evaluation, chosen: ModelChoice, model: Model, reasons: Map
     styles = {style for choice in reasons if (style := study.prompt_style_of(chosen, choice)) is not None}
     words += ["--prompt-style", *styles] if len(styles) == 1 else []
     raise NothingToShow(
-        f"Nothing could be shown, so the study stops before any edit of {chosen.name}.",
+        f"Too few answers are right for what this study tests, so it stops before any edit of {chosen.name}.",
         *lines,
         f"What the model is sent, and how its answers are read: {shlex.join(words)}",
         f"--anyway goes on in {evaluation.run.folder} all the same; other prompts need another folder (--out).",

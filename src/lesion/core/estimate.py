@@ -81,8 +81,8 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """`11,600 answers to come, 1,200,000 tokens: about 12 min (9 min to 16 min); memory so far 1.2 GiB, …`."""
-        tokens = f", {self.tokens:,} tokens" if self.tokens else ""
+        """`11,600 answers to come, 1,200,000 tokens with their prompts: about 12 min (9 min to 16 min); memory …`."""
+        tokens = f", {self.tokens:,} tokens with their prompts" if self.tokens else ""
         low, high = duration(self.seconds / self.factor), duration(self.seconds * self.factor)
         disk = f", disk {amount(self.disk)}" if self.disk else ""
         return (

@@ -260,9 +260,9 @@ def remedy(task: CheckedTask, chat: bool) -> Iterable[str]:
         put = f"--prompt-style {other.style}"
         tried += [(other.right, put), (other.right + other.within, f"{put} and {contains}")]
     right, change = max(tried, key=lambda pair: pair[0])  # of equal ones the first, which changes least
-    if not change and task.right < task.items and task.odd_answers("cut off") >= MOST_ODD * task.items:
-        yield f"Many answers meet the limit of {task.at_limit} tokens: try more with --max-new-tokens."
-    if not change:
+    if right - task.right < MOST_ODD * task.items:  # so few that chance may make the difference
+        if task.right < task.items and task.odd_answers("cut off") >= MOST_ODD * task.items:
+            yield f"Many answers meet the limit of {task.at_limit} tokens: try more with --max-new-tokens."
         return
     if chat and other is not None and other.style == "chat" and change.startswith("--"):
         yield "This is a chat model, and the prompts are not in its chat template."

@@ -83,7 +83,7 @@ class Series:
     name: str
     index: int = 0
     colour: str = ""
-    dashed: bool = False
+    dash: tuple[float, ...] = ()
     area: float = 0.0
 
 

@@ -218,7 +218,8 @@ class Profile(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        series = [Series(label, colour=theme.SOFT, dashed=True) for label, _ in self._levels(records[:1])]
+        levels = enumerate(self._levels(records[:1]))
+        series = [Series(label, colour=theme.SOFT, dash=DASHES[at % len(DASHES)]) for at, (label, _) in levels]
         if self.filled and any(value_of(record, self.filled) for record in records):
             title = self.full or shown_of(records[0], self.filled).title.lower()
             series.insert(0, Series(title, colour=theme.TONES[0], area=FULL))
@@ -396,7 +397,7 @@ class Curves(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        lines = [Series(label, colour=theme.SOFT, dashed=True) for label in self.lines]
+        lines = [Series(label, colour=theme.SOFT, dash=plots.DASH) for label in self.lines]
         return (*(Series(name, index) for index, name in enumerate(self._names(records)) if name), *lines)
 
     def across(self, records: Sequence[Record]) -> Axis:

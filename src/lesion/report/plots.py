@@ -186,8 +186,8 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
             {"name": entry.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
             | {"colour": entry.colour or theme.tone(entry.index)}
             | {"shape": theme.SHAPES[entry.index % len(theme.SHAPES)]}
-            | {"opacity": entry.area, "area": entry.area > 0, "line": entry.dashed}
-            | {"mark": not entry.area and not entry.dashed}
+            | {"opacity": entry.area, "area": entry.area > 0, "line": bool(entry.dash)}
+            | {"mark": not entry.area and not entry.dash}
         )
         x += room
     frame = pd.DataFrame(rows)
@@ -243,7 +243,11 @@ def points(frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[st
     )
 
 
-def level(height: float, upright: Axis, *, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
+DASH = (2.0, 4.0)
+"""Of a line of reference, where there is one kind."""
+
+
+def level(height: float, upright: Axis, *, dash: tuple[float, float] = DASH) -> alt.Chart:
     """A dashed line across the plot at a height of reference."""
     rule = alt.Chart(pd.DataFrame([{"y": height}])).mark_rule(color=theme.SOFT, strokeDash=list(dash), strokeWidth=1.4)
     return rule.encode(y=y(upright))

@@ -38,10 +38,13 @@ def smallest_drop(items: int, tests: int) -> float | None:
     return float(beta.ppf(POWER, needed, items - needed + 1))
 
 
-def shows_from(items: int, tests: int) -> str:
-    """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 places are tested).`"""
+def shows_from(items: int, tests: int, most: float = 1.0) -> str:
+    """`150 items show a drop from 10.2 points on (80 % power, no item repaired, 30 places are tested).`
+
+    No drop can be larger than `most`, the accuracy of the unedited model in 0…1.
+    """
     drop = smallest_drop(items, tests)
-    shown = "no drop" if drop is None else f"a drop from {100 * drop:.1f} points on"
+    shown = "no drop" if drop is None or drop > most else f"a drop from {100 * drop:.1f} points on"
     count = "1 item shows" if items == 1 else f"{items:,} items show"
     return f"{count} {shown} ({100 * POWER:g} % power, no item repaired, {tested(tests)})."
 
@@ -53,13 +56,14 @@ def too_low(model: str, task: str, right: int, items: int, tests: int, guessing:
 
     `tests` are the cells of the largest family of the task; `guessing` is 0 where it is not known.
     """
+    shown = shows_from(items, tests, right / items if items else 0.0)
     if near_guessing(right, items, guessing):
         return (
             f"{model}, {task}: near guessing. The unedited model has {right} of {items} items right, and guessing gives"
-            f" {100 * guessing:.0f} %: what an edit takes of the skill cannot be told. {shows_from(items, tests)}"
+            f" {100 * guessing:.0f} %: what an edit takes of the skill cannot be told. {shown}"
         )
     if floor := out_of_reach(model, task, right, items, tests, guessing):
-        return f"{floor} {shows_from(items, tests)}"
+        return f"{floor} {shown}"
     return None
 
 

@@ -50,7 +50,7 @@ def test_a_task_that_falls_too_is_said_not_to_be_told_apart():
     capitals |= {**scores(0, 10), "drop": {"value": 0.9, "low": 0.6, "high": 1.0}}
     text = told(valid(summary))[0]
     assert text.startswith("Block 2 is critical for capitals.")
-    assert text.endswith("There days falls too, from 90.0 % to 30.0 %: 10 items do not tell the two apart.")
+    assert text.endswith("There days falls too, from 90.0 % to 30.0 %: whether by less than capitals cannot be told.")
 
 
 def test_a_task_that_one_model_tells_apart_is_not_said_to_be_untold_for_both():
@@ -70,7 +70,22 @@ def test_a_task_that_falls_at_another_block_than_that_of_the_example_has_its_blo
     sums[2] |= {"truncated": 0.0}
     text = told(valid(summary))[0]
     assert "Without block 2 accuracy on sums falls" in text
-    assert text.endswith("Without block 3 facts falls too, from 90.0 % to 70.0 %: 10 items do not tell the two apart.")
+    falls = "Without block 3 facts falls too, from 90.0 % to 70.0 %: whether by less than sums cannot be told."
+    assert text.endswith(falls)
+
+
+def test_a_larger_loss_whose_answers_are_cut_off_is_named_beside_the_example():
+    summary = form(models=("base",), tasks=("sums", "facts"))
+    sums, facts = (task["cells"] for task in summary["models"][0]["tasks"])
+    for cells, right, cut in ((sums, 0, 0.9), (facts, 2, 0.0)):
+        drop = {"value": 0.9 - right / 10, "low": 0.5, "high": 1.0}
+        cells[2] |= {**scores(right, 10), "critical": True, "spared": False, "drop": drop, "truncated": cut}
+    text = told(valid(summary))[0]
+    assert "Without block 2 accuracy on facts falls" in text
+    assert text.endswith(
+        "90 % of the answers to sums hit the token limit (0 % without an edit): read them before you speak of"
+        " a lost skill."
+    )
 
 
 def test_a_difference_of_the_relative_losses_is_said_of_a_task_that_is_not_spared():

@@ -76,13 +76,13 @@ def checked(
         (
             checked(1, ("right within a sentence", 8)),
             "1 of 10 answers are right; 8 are judged wrong though the gold answer stands in them."
-            " With --task 't?judge=contains' at least 9 of 10 are right.",
+            " With --task 't?judge=contains' 9 of 10 are right.",
             True,
         ),
         (
             checked(0, ("empty", 10), other=OtherStyle(style="plain", right=0, within=8)),
             "0 of 10 answers are right; 10 are empty. With --prompt-style plain and --task 't?judge=contains'"
-            " at least 8 of 10 are right.",
+            " 8 of 10 are right.",
             False,
         ),
         (

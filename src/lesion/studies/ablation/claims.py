@@ -43,7 +43,9 @@ def which_blocks(material: Material) -> Iterable[Claim]:
     Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every
     task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | It cannot be told
     for A (n of m right). | Without block L k of the n answers lost on A state the gold answer and are cut off. |
-    Without block M accuracy on A falls too: whether by more than half cannot be told.
+    Without block M accuracy on A falls too: whether by more than half cannot be told. | Without block L k % of the
+    answers to A hit the token limit (l % without an edit). | Without block L B falls too: whether by less than A cannot
+    be told.
     Needs: critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected
     over the blocks of one model and task, and the unedited model has enough right answers; answers that state the gold
     answer and were cut off count as right in it. Spares: less than a quarter is lost, by its own test. More of A than
@@ -90,7 +92,11 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
         sentences.append(_loss(*example, among) if example else _largest(able))
     untold = _untold([curve for curve in curves if curve.untold])
     sentences.append(
-        untold or _cut(able, among) or _not_told_apart(able, groups, example) or _falls(able, among, example)
+        untold
+        or _cut(able, among)
+        or _broken(able, among, example)
+        or _not_told_apart(able, groups, example)
+        or _falls(able, among, example)
     )
     return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
 
@@ -164,7 +170,8 @@ def _loss(curve: Curve, cell: Cell, among: str) -> str:
     text += _of_items(curve, cell) + f" in {curve.model}" * bool(among)
     if cut_off(curve, cell):
         ended = wording.unended(cell.looped)
-        text += f"; {WHOLE_SHARE.text(cell.truncated)} of the answers {ended}: part of the loss may be stopping"
+        before, after = WHOLE_SHARE.text(curve.baseline_of(cell).truncated), WHOLE_SHARE.text(cell.truncated)
+        text += f"; {after} of the answers {ended} ({before} without an edit): part of the loss may be stopping"
     return f"{wording.capital(text)}."
 
 
@@ -211,6 +218,21 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
     )
 
 
+def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
+    """A critical loss that is larger than the example, where answers are cut off that were not."""
+    cells = [(curve, cell) for curve in curves for cell in curve.marked if cut_off(curve, cell)]
+    worse = [(curve, cell) for curve, cell in cells if example is not None and cell.size > example[1].size]
+    if not worse:
+        return ""
+    curve, cell = max(worse, key=lambda pair: pair[1].size)
+    where = wording.capital(under(named([cell]), cell.factor)) + f" in {curve.model}" * bool(among)
+    before, after = WHOLE_SHARE.text(curve.baseline_of(cell).truncated), WHOLE_SHARE.text(cell.truncated)
+    return (
+        f"{where} {after} of the answers to {curve.task} {wording.unended(cell.looped)} ({before} without an edit):"
+        " read them before you speak of a lost skill."
+    )
+
+
 def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
     """The loss of a task that is shown, and of which it cannot be told whether it is of more than half."""
     open_losses = [
@@ -238,31 +260,30 @@ def may_be_cut(curve: Curve, cell: Cell) -> bool:
 
 
 def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: tuple[Curve, Cell] | None) -> str:
-    """A task that falls too at a block which is critical for another, where no test of its model tells the two apart.
+    """The largest loss of a task at a block which is critical for another, where no test tells that it is less.
 
     `There` is the block of the sentence before, the example; another block is named.
     """
-    for group in groups:
-        layer = group.layers[0]
-        falling = []
+    falling = []
+    for group, layer in ((group, group.layers[0]) for group in groups):
         for curve in curves:
             cell = None if curve.stopped or curve.task in group.tasks else curve.at(layer)
             if cell is None or cell.spares or cell.size <= 0:
                 continue
             harmed = [other.at(layer) for other in curves if other.model == curve.model and other.task in group.tasks]
             if not all(each and any(apart.task == curve.task for apart in each.apart) for each in harmed):
-                falling.append((curve, cell))
-        if falling:
-            curve, cell = max(falling, key=lambda pair: pair[1].size)
-            before, after = SHARE.text(curve.baseline_of(cell).accuracy.value), SHARE.text(cell.accuracy.value)
-            there = example is not None and (example[0].model, example[1].layer) == (curve.model, layer)
-            several = len({other.model for other in curves}) > 1 and not there
-            where = "there" if there else under(named([cell]), cell.factor) + f" in {curve.model}" * several
-            return (
-                f"{wording.capital(where)} {curve.task} falls too, from {before} to {after}:"
-                f" {wording.counted(cell.items, 'item')} do not tell the two apart."
-            )
-    return ""
+                falling.append((curve, cell, group))
+    if not falling:
+        return ""
+    curve, cell, group = max(falling, key=lambda each: (each[1].falls, each[1].size))
+    before, after = SHARE.text(curve.baseline_of(cell).accuracy.value), SHARE.text(cell.accuracy.value)
+    there = example is not None and (example[0].model, example[1].layer) == (curve.model, cell.layer)
+    several = len({other.model for other in curves}) > 1 and not there
+    where = "there" if there else under(named([cell]), cell.factor) + f" in {curve.model}" * several
+    return (
+        f"{wording.capital(where)} {curve.task} falls too, from {before} to {after}: whether by less than"
+        f" {wording.listed(group.tasks)} cannot be told."
+    )
 
 
 @rule
@@ -394,7 +415,7 @@ def cut_off(curve: Curve, cell: Cell) -> bool:
 
 
 def smallest_loss(material: Material) -> str:
-    """`Drops under about 11 points can be missed, and critical ones under about 50.`: the largest over tasks.
+    """`Drops under about 11 points can be missed, and critical ones under about 30 to 50.`, over tasks.
 
     Empty where evaluation stopped.
     """
@@ -409,5 +430,7 @@ def smallest_loss(material: Material) -> str:
         return ""
     known = [loss for loss in losses if loss is not None]
     # Where even the loss of all could be missed, no drop is large enough.
-    critical = f", and critical ones under about {WHOLE_POINTS(max(known, default=0.0))}" * (len(known) == len(losses))
+    least, most = (WHOLE_POINTS(end(known, default=0.0)) for end in (min, max))
+    span = most if least == most else f"{least} to {most}"
+    critical = f", and critical ones under about {span}" * (len(known) == len(losses))
     return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."

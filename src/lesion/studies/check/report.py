@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -43,12 +44,12 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
 
     Says: N of M answers are right. | N of M answers are right; K are empty. | N of M answers are right; guessing has G.
     | This is a chat model, and the prompts are not in its chat template. With --prompt-style chat K of M are right. |
-    With --task 'FILE?judge=contains' at least K of M are right. | Many answers meet the limit of L tokens: try more
+    With --task 'FILE?judge=contains' K of M are right. | Many answers meet the limit of L tokens: try more
     with --max-new-tokens. | The prompts surprise the model as random tokens would: does the tokenizer belong to these
     weights? | M questions do not tell this from guessing.
-    Needs: the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; more right
-    answers to the same questions in the other prompt style, or where a whole word in an answer counts; as many nats a
-    token of the prompts as the logarithm of the vocabulary
+    Needs: the counts; an oddity in three of ten answers; guessing within Wilson's interval of the accuracy; three of
+    ten more right answers to the same questions in the other prompt style, or where whole words in an answer count; as
+    many nats a token of the prompts as the logarithm of the vocabulary
     """
     for task in tasks:
         near = near_guessing(task.right, task.items, task.guessing) if task.guessing else task.right == 0
@@ -77,6 +78,8 @@ def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:
 
 
 INDENT = "  │ "
+FEW_LINES = 3
+"""More lines that all prompts begin with are shown once."""
 ENDS = {"stop": "ended by itself", "length": "cut off at the token limit", "loop": "stopped in a loop"}
 
 
@@ -112,15 +115,12 @@ class CheckResult(StudyResult[CheckSummary]):
         """Whether another prompt style does better, or a study can follow."""
         tasks = self.summary.tasks
         for task in tasks:
-            if task.other is not None and task.other.right > task.right:
+            if task.other is not None and task.other.right - task.right >= MOST_ODD * task.items:
                 style = task.other.style
+                text = f"{task.task}: in the prompt style {style} {task.other.right} of {task.items} are right"
                 if any(each.other is None or each.other.could < each.could for each in tasks):
-                    text = (
-                        f'{task.task}: more answers are right with "style": "{style}" in its lines, unlike other tasks.'
-                    )
-                    return [Check("bad", text)]
-                text = f"{task.task}: more answers are right with --prompt-style {style}."
-                return [Check("bad", text, "check", f"--prompt-style {style}")]
+                    return [Check("bad", f'{text}; "style": "{style}" in its lines keeps that of other tasks.')]
+                return [Check("bad", f"{text}.", "check", f"--prompt-style {style}")]
         if any(
             near_guessing(task.right, task.items, task.guessing) if task.guessing else not task.right for task in tasks
         ):
@@ -133,8 +133,9 @@ class CheckResult(StudyResult[CheckSummary]):
         for task, claim in zip(self.summary.tasks, self.claims, strict=True):
             why = "as given" if task.chosen else self._why(task)
             shown.append(Text(plain(f"{task.task}, in the prompt style {task.style} ({why})"), style="bold"))
-            for sent in task.prompts:
-                shown += [Text(plain(line)) for line in _lines(sent)]
+            shared = _shared([sent.prompt for sent in task.prompts])
+            for place, sent in enumerate(task.prompts):
+                shown += [Text(plain(line)) for line in _lines(sent, shared if place else "")]
             rest = replace(claim, sentences=claim.sentences[1:], subject="") if task is self.summary.tasks[0] else claim
             if rest.sentences:  # the first sentence of all stands above as the verdict
                 shown.append(Text(plain(rest.text.replace(wording.SPACE, " "))))
@@ -146,11 +147,22 @@ class CheckResult(StudyResult[CheckSummary]):
         return "the model has no chat template" if not self.summary.chat else "what the task asks for"
 
 
-def _lines(sent: SentPrompt) -> Iterator[str]:
+def _shared(prompts: Sequence[str]) -> str:
+    """The whole lines that all prompts begin with, solved examples say; none where they are few."""
+    same = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*prompts, strict=False))
+    begin = "".join(letters[0] for letters in same)
+    begin = begin[: begin.rfind("\n") + 1]
+    return begin if begin.count("\n") > FEW_LINES else ""
+
+
+def _lines(sent: SentPrompt, shared: str = "") -> Iterator[str]:
+    """An answer with its prompt, without what is `shared` with the first one."""
     verdict = "right" if sent.right else f"wrong, gold answer: {sent.gold}"
     how = "chosen" if sent.choices else ENDS.get(sent.finish, sent.finish)
     yield f"item {sent.item}: {verdict}; {how}"
-    yield from (f"{INDENT}{line}" for line in sent.prompt.split("\n"))
+    if shared:
+        yield f"{INDENT}(begins with the same {shared.count(chr(10))} lines)"
+    yield from (f"{INDENT}{line}" for line in sent.prompt[len(shared) :].split("\n"))
     if sent.choices:
         yield f"  chosen of {len(sent.choices)} ({' | '.join(sent.choices)}):"
     else:

@@ -156,7 +156,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
         grounds, tasks = list(_checks(evaluation, self.lines, again)), [task.name for task in study.tasks]
         if isinstance(study, EvaluationStudy) and len(tasks) == 1:
             own = [study.model.name, *flags("--edit", study.edits)]
-            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, *tasks, asking(study)))
+            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, tasks[0], asking(study)))
         return grounds
 
     @property

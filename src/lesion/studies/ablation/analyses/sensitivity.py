@@ -30,7 +30,7 @@ class Found(Labels):
     right: int = column("Right")
     fewest_right: int = column("Fewest right")
     smallest_loss: Number = column("Smallest critical loss", WHOLE_SHARE)
-    critical: dict[str, str] = column("Critical at {}")
+    critical: dict[str, str] = column("Blocks critical at {}")
 
 
 def part(material: Material) -> Part | None:
@@ -39,7 +39,7 @@ def part(material: Material) -> Part | None:
         Found(
             model=model, task=result.task, unit=reach.unit, factor=reach.factor, right=reach.right,
             fewest_right=reach.fewest_right, smallest_loss=reach.smallest_loss,
-            critical={WHOLE_SHARE.text(at.share): wording.layer_runs(at.critical) for at in reach.shares},
+            critical={WHOLE_SHARE.text(at.share): wording.layer_runs(at.critical) or "none" for at in reach.shares},
         )
         for model, result in material.summary.results
         for reach in result.sensitivity
