@@ -44,12 +44,12 @@ def study(
     """
     plan = source if isinstance(source, StudyFile) else load_study(source)
     method = method_of(plan)
-    with watching(watcher, progress) as watching_run:
+    with watching(watcher, progress) as reporter:
         if not method.distributed:
-            return method.run(plan, Path(out), watcher=watching_run)
+            return method.run(plan, Path(out), watcher=reporter)
         engine = getattr(plan, "engine", None) or "transformers"
-        with opened(replace(workers or EngineChoice(), engine=engine), watching_run) as make_engine:
-            return method.run(plan, Path(out), watcher=watching_run, make_engine=make_engine)
+        with opened(replace(workers or EngineChoice(), engine=engine), reporter) as make_engine:
+            return method.run(plan, Path(out), watcher=reporter, make_engine=make_engine)
 
 
 @validated

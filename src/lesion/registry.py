@@ -36,8 +36,8 @@ _OWN = (
 
 def _own_methods() -> dict[str | None, Method[Any]]:
     modules = [import_module(f"lesion.studies.{room}.study") for room in _OWN]
-    methods_there = [value for module in modules for value in vars(module).values() if isinstance(value, Method)]
-    return {method.kind: method for method in methods_there}
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Method)]
+    return {method.kind: method for method in declared}
 
 
 def methods() -> dict[str | None, Method[Any]]:

@@ -61,8 +61,8 @@ def _forms(name: str, names: Iterable[str]) -> Iterator[str]:
         ends = [FILES.sub("", "/".join(parts[-count:])) for count in range(1, len(parts) + 1)]
         tails = ends if kind in QUESTIONS else [kind, *(f"{kind}:{end}" for end in ends)]
     of_head = [set(other.partition("?")[2].split("&")) for other in names if other.partition("?")[0] == head]
-    telling = [option for option in options.split("&") if option and any(option not in each for each in of_head)]
-    query = f"?{'&'.join(telling)}" if telling else ""
+    differing = [option for option in options.split("&") if option and any(option not in each for each in of_head)]
+    query = f"?{'&'.join(differing)}" if differing else ""
     for tail in tails:
         short = tail if tail == head else f"{wrapped['wrapped']}{tail}"
         yield from (short, f"{short}{rest}", f"{short}{rest}{query}")

@@ -58,12 +58,12 @@ def judge(item: Item, answer: Answer) -> Verdict:
 
     `a` before a vowel counts as `an`; the pet may be named again. What was read are the values that are stated.
     """
-    asked_fact = _read(item.question)
+    known_fact = _read(item.question)
     statements = [_read(sentence) for sentence in _SENTENCE.findall(answer.text.strip())]
     stated = {each.value for each in statements if each is not None}
-    ours = all(each is not None and asked_fact is not None and each.who == asked_fact.who for each in statements)
+    ours = all(each is not None and known_fact is not None and each.who == known_fact.who for each in statements)
     missing = set(item.gold.split(", "))
-    pet = {asked_fact.value} if asked_fact is not None else set()
+    pet = {known_fact.value} if known_fact is not None else set()
     return Verdict(ours and missing <= stated <= missing | pet, ", ".join(sorted(stated)) or None)
 
 
@@ -76,8 +76,8 @@ def _read(sentence: str) -> _Statement | None:
 
 def _spans(item: Item) -> tuple[Span, ...]:
     """The name and the facts in a gold text."""
-    asked_fact = _read(item.question)
-    named = {FACT: item.gold.split(", "), NAME: [asked_fact.who] if asked_fact else []}
+    known_fact = _read(item.question)
+    named = {FACT: item.gold.split(", "), NAME: [known_fact.who] if known_fact else []}
     return tuple(
         Span(*occurrence.span(), name)
         for name, words in named.items()
