@@ -19,6 +19,7 @@ from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
 from lesion.engines.ray.units import Unit, cut
 from lesion.engines.ray.worker import Failure, Part, Ready, WorkerInfo, WorkUnit
+from lesion.engines.vllm.weights import without_matrices
 from lesion.errors import LesionError
 from lesion.models.load import Model
 
@@ -176,9 +177,10 @@ class Call:
 
     def _in_weights(self, request: Request) -> Hashable:
         """What of a request's edit is the same for all rows of a batch."""
-        edit = request.edit
-        by_row = self.order.engine == "transformers"
-        return in_weights(edit, self.model.anatomy) if by_row else (of_weights(edit), of_spectra(edit))
+        if self.order.engine == "transformers":
+            return in_weights(request.edit, self.model.anatomy)
+        edit = without_matrices(request.edit, self.model)
+        return of_weights(edit), of_spectra(edit)
 
     def _part(self, worker: Worker, part: Part) -> list[Response]:
         fresh = []

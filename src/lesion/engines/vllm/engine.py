@@ -21,7 +21,7 @@ from lesion.edits.edit import (
     of_spectra,
     of_weights,
 )
-from lesion.edits.table import Written, factors, unit_factors, with_scaled_weights
+from lesion.edits.table import Written, factors, unit_factors
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import Loop, StopStrings, closing_of
@@ -31,7 +31,7 @@ from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fi
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.guard import Kind, control_of, kinds_of
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.weights import edited_on, place_of, tails_of, touched
+from lesion.engines.vllm.weights import edited_on, place_of, tails_of, touched, without_matrices
 from lesion.engines.vllm.wishes import Look, looks, scored
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -121,7 +121,10 @@ class VllmEngine:
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Responses as they are finished, in any order; every request gets exactly one."""
-        waiting = [replace(request, edit=self._by_row(request.edit)) for request in requests]
+        waiting = list(requests)
+        # Scaled matrices as multiplied weights: vLLM fuses several into one.
+        edits = {edit: without_matrices(edit, self.model) for edit in {request.edit for request in waiting}}
+        waiting = [replace(request, edit=edits[request.edit]) for request in waiting]
         check_requests(self.model, waiting)
         if self._busy:
             raise LesionError(
@@ -147,10 +150,6 @@ class VllmEngine:
                         yield replace(response, engine=self.description)
         finally:
             self._busy = False
-
-    def _by_row(self, edit: Edit) -> Edit:
-        """The same edit, its scaled matrices as multiplied weights: vLLM fuses several into one."""
-        return with_scaled_weights(edit, self.model.anatomy, lambda _: False)
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
         """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker."""

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from lesion.edits.edit import Compose, ScaleParameters, Truncate
-from lesion.edits.table import tabulate
+from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
+from lesion.edits.table import tabulate, with_scaled_weights
 from lesion.edits.weights import written
 from lesion.engines.vllm.slices import HEAD
 from lesion.errors import LesionError, UsageError
@@ -43,6 +43,11 @@ def edited_on(
     with written(model, weights, truncations):
         with handed(engine, [place_of(model, matrix) for matrix in touched(model, weights, truncations)]):
             yield
+
+
+def without_matrices(edit: Edit, model: Model) -> Edit:
+    """The same edit, with scaled matrices as multiplied weights."""
+    return with_scaled_weights(edit, model.anatomy, lambda _: False)
 
 
 def touched(model: Model, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]) -> list[Matrix]:
