@@ -49,6 +49,7 @@ _OF_KINDS: dict[str, dict[str, object]] = {
     },
     "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_linear": {"groups": 4, "experts": EXPERTS},
     "granitemoe granitemoehybrid": {"experts": "block_sparse_moe.experts"},
+    "llama4_text": {"experts": "feed_forward.experts"},
     "falcon_h1": {"neurons": "feed_forward.down_proj"},
 }
 FAMILIES = {kind: names for kinds, names in _OF_KINDS.items() for kind in kinds.split()}

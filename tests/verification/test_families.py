@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import pytest
 from lesion.cli.model import verify as command
 from lesion.edits.edit import ScaleBlock
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
 from lesion.verification import families as module
@@ -134,6 +135,23 @@ def test_blocks_that_are_built_in_another_way_are_removed_and_scaled(kind):
 def test_effects_are_those_of_plain_passes(kind):
     model = wrap(zoo.made(kind), zoo.tokenizer(), kind)
     assert studies.effects(model, tuple(text for text in prompts_of(model) if len(text) > 2)) == ""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "deepseek_v2",  # whose latent attention gives its keys an axis of one head
+        "falcon",  # which writes into what its matrices gave
+        "llama4_text",  # which gives every token to every expert
+        "nemotron_h",  # whose experts have no gate
+        "zamba2",  # whose blocks share weights
+    ],
+)
+def test_what_flows_into_matrices_is_summed_up(kind):
+    model = wrap(zoo.made(kind), zoo.tokenizer(), kind)
+    texts = tuple(text for text in prompts_of(model) if len(text) > 2)
+    with nullcontext() if kind != "zamba2" else pytest.raises(LesionError, match="4 of 28"):  # adapters of others
+        assert studies.isolate(model, texts) == ""
 
 
 def swapped(text):

@@ -78,18 +78,15 @@ class Experts:
         self, args: tuple[object, ...], kwargs: Mapping[str, object], batch: Batch
     ) -> Iterator[tuple[str, TextSums]]:
         """The sums of every input over the tokens of every text that were routed to its expert."""
-        call = _call(args, kwargs)
         rows, width = len(batch.lengths), batch.width
-        if call is None or call[0].shape[0] != rows * width:
+        count, routed = self._routed(args, kwargs)
+        if count != rows * width:
             return
-        hidden, index, _ = call
-        real = batch.mask(hidden.device).reshape(-1)
-        for number, expert in enumerate(self.members):
-            token = torch.nonzero((index == number).any(-1) & real)[:, 0]
-            row = token // width
-            given = hidden[token]
+        for expert, (token, given, _) in zip(self.members, routed, strict=True):
+            real = batch.mask(given.device).reshape(-1)[token]
+            row, given = token[real] // width, given[real]
             active, product = self._inside(expert, given)
-            tokens = torch.zeros(rows, dtype=torch.float64, device=hidden.device)
+            tokens = torch.zeros(rows, dtype=torch.float64, device=given.device)
             tokens.index_add_(0, row, torch.ones_like(row, dtype=torch.float64))
             yield expert.first[0][0], TextSums(_added(given.double().square_(), row, rows), tokens, None)
             counts = None if active is None else _added((active > 0).double(), row, rows)
@@ -97,18 +94,33 @@ class Experts:
 
     def explains(self, args: tuple[object, ...], kwargs: Mapping[str, object], output: object) -> bool:
         """Whether the module gave what is computed here from what it was given."""
-        call = _call(args, kwargs)
-        if call is None or not isinstance(output, Tensor) or output.numel() != call[0].numel():
+        count, routed = self._routed(args, kwargs)
+        if not count or not isinstance(output, Tensor) or output.numel() % count:
             return False
-        hidden, index, weights = call
-        total = torch.zeros_like(hidden, dtype=torch.float64)
-        for number, expert in enumerate(self.members):
-            token, place = torch.nonzero(index == number, as_tuple=True)
-            _, product = self._inside(expert, hidden[token])
-            last = _linear(product, expert.last[1])
-            total.index_add_(0, token, last.double() * weights[token, place, None].double())
-        error = float((total - output.reshape(total.shape).double()).abs().max())
+        total = torch.zeros(count, output.shape[-1], dtype=torch.float64, device=output.device)
+        for expert, (token, given, weights) in zip(self.members, routed, strict=True):
+            _, product = self._inside(expert, given)
+            total.index_add_(0, token, _linear(product, expert.last[1]).double() * weights.double())
+        # Experts side by side give what each makes of its tokens.
+        error = float((total - output.reshape(-1, *total.shape).double().sum(0)).abs().max())
         return error <= ERROR * float(total.abs().max()) + 1e-30
+
+    def _routed(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[int, list[tuple[Tensor, Tensor, Tensor]]]:
+        """How many tokens came, and for every expert which of them it was given, as what, and the weights of each."""
+        if (call := _call(args, kwargs)) is not None:
+            hidden, index, weights = call
+            chosen = [torch.nonzero(index == number, as_tuple=True) for number in range(len(self.members))]
+            return len(hidden), [(token, hidden[token], weights[token, place, None]) for token, place in chosen]
+        given = _incoming(args, kwargs)
+        if given is None or given.shape[:-1].numel() % len(self.members):
+            return 0, []
+        by_expert = given.reshape(len(self.members), -1, given.shape[-1])
+        tokens = [own.any(-1).nonzero()[:, 0] for own in by_expert]  # others came times 0
+        return by_expert.shape[1], [
+            (t, own[t], own.new_ones(len(t), 1)) for t, own in zip(tokens, by_expert, strict=True)
+        ]
 
     def _inside(self, expert: Expert, given: Tensor) -> tuple[Tensor | None, Tensor]:
         """What act gives, where it can be counted, and what the last matrix is given."""

@@ -271,14 +271,16 @@ class OutputRows(UnitRows):
 
 
 class ExpertRows(UnitRows):
-    """The routing weights of experts."""
+    """The routing weights of experts; of those that stand side by side, what they give."""
 
     def __init__(self, site: Experts) -> None:
         super().__init__(site)
-        self._module = site.module
+        self._module, self._side_by_side = site.module, site.side_by_side
 
     def hang(self) -> RemovableHandle:
-        """Put the hook before the module of all experts."""
+        """Put the hook before the module of all experts, or behind it."""
+        if self._side_by_side:
+            return self._module.register_forward_hook(self.scale_given)
         return self._module.register_forward_pre_hook(self.scale, with_kwargs=True)
 
     def scale(
@@ -303,6 +305,16 @@ class ExpertRows(UnitRows):
         scaled = scaled.view(weights.shape)
         swapped = (scaled if arg is weights else arg for arg in args)
         return tuple(swapped), {name: scaled if arg is weights else arg for name, arg in kwargs.items()}
+
+    def scale_given(self, module: nn.Module, args: object, output: Tensor) -> Tensor | None:
+        """A forward hook of experts side by side: what they give, [experts · rows · length, width]."""
+        if not self.active:
+            return None
+        edited, factors = self._of_rows(output)
+        scaled = output.reshape(self.count, self.rows, -1, output.shape[-1]).clone()
+        for number, own in enumerate(factors.expand(len(edited), -1).T):
+            scaled[number, edited] = scale_output(scaled[number].index_select(0, edited), own, self._ends)
+        return scaled.view(output.shape)
 
 
 def unit_rows(site: Site, vectors: Vectors, positions: Positions) -> UnitRows:

@@ -315,7 +315,8 @@ def _branch(
             # Expert by expert, so that gate, up and down of one expert stand together.
             matrices.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
             by_name = {matrix.name: matrix for matrix in matrices}
-            experts, proved = experts_of(by_name), plan.proved
+            proved = plan.proved
+            experts = experts_of(by_name, proved is not None and proved.side_by_side)
             if proved is None:
                 if name == "attention":
                     return Branch(name, tail, by_name, heads=heads_of(by_name, config), why=UNEVEN)

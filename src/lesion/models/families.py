@@ -39,6 +39,7 @@ class Proved:
         heads: of an attention, how many of them that map reads.
         groups: in how many groups they share keys and values.
         why: why nothing more is proved, as the end of a sentence.
+        side_by_side: whether its experts are given their tokens one after the other, not a router's choice.
     """
 
     ends: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Proved:
     heads: int = 0
     groups: int = 0
     why: str = ""
+    side_by_side: bool = False
 
 
 @dataclass(frozen=True)

@@ -429,39 +429,43 @@ class Stacked:
         last: the name of the parameter with the last matrix of each.
         transposed: whether it holds [in, out] of each.
         gated: the name of the parameter with the gate and, behind it, the linear part of each; empty where none has.
+        side_by_side: whether each is given all tokens, those that it was not chosen for times 0 (Llama 4).
     """
 
     count: int
     last: str
     transposed: bool
     gated: str = ""
+    side_by_side: bool = False
 
 
-def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stacked | None:
-    """The experts of a module that was called with the numbers and weights of those that a router chose.
+def stacked_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stacked | None:
+    """The experts of a module that was called with the numbers and weights of those that a router chose, or with the
+    tokens of all experts one after the other.
 
-    Proved are: what the module gives is a sum over the chosen experts, each multiplied by its weight; which matrix of
-    an expert makes what it gives: without numbers in its first row, the first number of the output alone is lost; and
-    which is a gate with a linear part: its second half doubled, and not its first, doubles all that the expert gives.
+    Proved are: what the module gives is a sum over the chosen experts, each multiplied by its weight, or what each
+    gives of its own tokens; which matrix of an expert makes what it gives: without numbers in its first row, the first
+    number of the output alone is lost; and which is a gate with a linear part: its second half doubled, and not its
+    first, doubles all that the expert gives.
     """
     routed = routing(args, kwargs)
     stacked = {name: p for name, p in module.named_parameters(recurse=False) if p.dim() == 3}
-    if routed is None or len({len(parameter) for parameter in stacked.values()}) != 1:
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    if len({len(parameter) for parameter in stacked.values()}) != 1 or (routed is None and len(tensors) != 1):
         return None
-    _, weights = routed
-    part = weights * (torch.arange(weights.shape[1], device=weights.device) % 2 == 0)
-    part[::2] = weights[::2] - part[::2]
+    start = tensors[0] if routed is None else routed[1]
 
     def given(put: Tensor, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
-        swapped = [put if arg is weights else arg for arg in args]
-        named = {key: put if arg is weights else arg for key, arg in kwargs.items()}
+        swapped = [put if arg is start else arg for arg in args]
+        named = {key: put if arg is start else arg for key, arg in kwargs.items()}
         output = first_tensor(functional_call(module, dict(parameters or {}), tuple(swapped), named))
         return torch.empty(0) if output is None else output.reshape(-1, output.shape[-1])
 
     with torch.no_grad():
-        whole, one, other = (given(put) for put in (weights, part, weights - part))
-        tolerance = 16 * torch.finfo(whole.dtype).eps * float(whole.abs().max())
-        if not len(whole) or float((one.double() + other - whole).abs().max()) > tolerance or torch.equal(one, whole):
+        whole = given(start)
+        tolerance = 16 * torch.finfo(whole.dtype).eps * float(whole.abs().max()) if len(whole) else 0.0
+        count = len(next(iter(stacked.values())))
+        if not (_side_by_side_given(given, start, count) if routed is None else _weighted(given, start, tolerance)):
             return None
         for name, axis in itertools.product(stacked, (1, 2)):
             parameter = stacked[name]
@@ -469,14 +473,14 @@ def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
                 continue
             silent = parameter.clone()
             silent.select(axis, 0).fill_(torch.nan)
-            lost = given(weights, {name: silent}).isnan()
+            lost = given(start, {name: silent}).isnan()
             if not bool(lost[:, 0].all()) or bool(lost[:, 1:].any()):
                 continue
 
             def from_double(fused: str, half: int, axis: int = axis) -> float:
                 doubled = stacked[fused].clone()
                 doubled.chunk(2, axis)[half].mul_(2)
-                return float((given(weights, {fused: doubled}).double() - 2 * whole).abs().max())
+                return float((given(start, {fused: doubled}).double() - 2 * whole).abs().max())
 
             # In half precision a gate, too, is nearly linear for small numbers; doubling is exact.
             gated = ""
@@ -484,8 +488,39 @@ def weighted_experts(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
                 if fused != name and stacked[fused].shape[axis] % 2 == 0:
                     gate, linear = from_double(fused, 0), from_double(fused, 1)
                     gated = fused if linear <= tolerance and linear < gate / 4 else gated
-            return Stacked(len(parameter), name, axis == 2, gated)
+            return Stacked(count, name, axis == 2, gated, routed is None)
     return None
+
+
+def _weighted(given: Callable[[Tensor], Tensor], weights: Tensor, tolerance: float) -> bool:
+    """Whether what a module gives is a sum over experts, each multiplied by its weight."""
+    part = weights * (torch.arange(weights.shape[1], device=weights.device) % 2 == 0)
+    part[::2] = weights[::2] - part[::2]
+    whole, one, other = (given(put) for put in (weights, part, weights - part))
+    apart = float((one.double() + other - whole).abs().max()) if len(whole) else torch.inf
+    return apart <= tolerance and not torch.equal(one, whole)
+
+
+def _side_by_side_given(given: Callable[[Tensor], Tensor], tokens: Tensor, count: int) -> bool:
+    """Whether the tokens of two rows are given to each of so many experts, one after the other, in one order.
+
+    Those of all experts are the same but for a number each; the rows are alike behind their first token (`traced`);
+    where the tokens of some experts are lost, all that the module gives for these is lost, and nothing else.
+    """
+    by_expert = tokens.reshape(count, 2, TOKENS, -1)  # fails where there are others
+    largest = by_expert.norm(dim=-1, keepdim=True).argmax(0, keepdim=True)
+    direction = nn.functional.normalize(by_expert.take_along_dim(largest, 0), dim=-1)
+    along = (by_expert * direction).sum(-1, keepdim=True) * direction
+    close = 1e-4 if tokens.dtype == torch.float32 else 0.02
+    if not torch.allclose(along, by_expert, rtol=0, atol=close * float(tokens.abs().max())):
+        return False
+    if not torch.allclose(by_expert[:, 0, 1:], by_expert[:, 1, 1:], rtol=close, atol=close):
+        return False
+    for silent in _patterns(count).to(tokens.device):
+        lost = given(by_expert.masked_fill(silent[:, None, None, None], torch.nan).view_as(tokens)).isnan()
+        if not torch.equal(lost.reshape(count, -1), silent[:, None].expand(count, lost.numel() // count)):
+            return False
+    return True
 
 
 def routing(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Tensor, Tensor] | None:

@@ -32,8 +32,8 @@ from lesion.models.probe import (
     read_by_parameter,
     read_side_by_side,
     sole_ways,
+    stacked_experts,
     traced,
-    weighted_experts,
 )
 from lesion.models.quantised import quantisation
 
@@ -60,7 +60,7 @@ NORMS_IN_STREAM = (
     "The norms of a block stand in the residual stream itself: removing both branches of a block leaves its norms,"
     " removing the block removes them too."
 )
-NO_UNITS = "no single matrix ends its MLP, and a router's choice of experts with their weights reaches no one module"
+NO_UNITS = "no single matrix ends its MLP, and no one module has experts with what a router gives each of them"
 FAILURES = (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError, AttributeError, KeyError)
 """What the code of an unknown architecture may raise on a few tokens."""
 
@@ -419,7 +419,8 @@ def _proved(
         alone = not experts and len(of_mlp) == len(mlp.tails)
         widest = max(of_mlp, key=partial(_inputs, block), default="") if alone else ""
         why = "" if widest else NO_UNITS
-        proofs.append(((of_heads, {}), (Proved(tuple(of_mlp), widest, why=why), experts)))
+        aside = any(stacked.side_by_side for stacked in experts.values())
+        proofs.append(((of_heads, {}), (Proved(tuple(of_mlp), widest, why=why, side_by_side=aside), experts)))
     return proofs
 
 
@@ -439,7 +440,7 @@ def _no_heads(ends: Sequence[str], calls: Sequence[tuple[int, int]]) -> str:
 
 
 def _experts(block: nn.Module, trace: Trace, mlp: _Found, alike: dict[object, Stacked | None]) -> dict[str, Stacked]:
-    """The experts of an MLP, where a router's choice reaches one module; empty where none or several do so.
+    """The experts of an MLP, where they lie in one module; empty where they lie in none or several.
 
     What is proved of one module holds for the same code with weights of the same shapes (`alike`), which may be large.
     """
@@ -450,7 +451,7 @@ def _experts(block: nn.Module, trace: Trace, mlp: _Found, alike: dict[object, St
         if inside(path, mlp.modules) and kind not in alike:
             alike[kind] = None
             with suppress(*FAILURES):
-                alike[kind] = weighted_experts(module, args, kwargs)
+                alike[kind] = stacked_experts(module, args, kwargs)
         if inside(path, mlp.modules) and (stacked := alike[kind]) is not None:
             experts[path] = stacked
     return experts if len(experts) == 1 else {}

@@ -86,9 +86,11 @@ class Experts:
 
     Attributes:
         outputs: the last matrix of each expert.
+        side_by_side: whether each is given all tokens, one expert after the other, times the router's weights.
     """
 
     outputs: tuple[Matrix, ...]
+    side_by_side: bool = False
 
     @property
     def count(self) -> int:
@@ -98,7 +100,7 @@ class Experts:
     @property
     def module(self) -> nn.Module:
         """The module of all experts: given hidden states [tokens, width], the numbers of the experts that the router
-        chose [tokens, chosen] and their weights [tokens, chosen].
+        chose [tokens, chosen] and their weights [tokens, chosen]; or, side by side, [experts · tokens, width].
         """
         return self.outputs[0].module
 
@@ -139,10 +141,10 @@ def neurons_of(matrices: Mapping[str, Matrix]) -> Slices | None:
     return None if matrix is None else Slices(matrix, matrix.shape[1], 1)
 
 
-def experts_of(matrices: Mapping[str, Matrix]) -> Experts | None:
+def experts_of(matrices: Mapping[str, Matrix], side_by_side: bool = False) -> Experts | None:
     """The experts of an MLP with these matrices; None where none lie in one parameter, as the table says of them."""
     last = {matrix.storage.expert: matrix for matrix in matrices.values() if matrix.storage.expert is not None}
-    return Experts(tuple(last[number] for number in sorted(last))) if last else None
+    return Experts(tuple(last[number] for number in sorted(last)), side_by_side) if last else None
 
 
 def site_of_matrix(matrix: Matrix) -> Slices | OutputPart:

@@ -178,7 +178,7 @@ def _puts(values: Tensor, positions: Sequence[int]) -> Callable[..., Any]:
 class _Given(TorchFunctionMode):
     """Collects by address what is multiplied by each matrix, [rows, in], in whatever module that happens."""
 
-    PRODUCTS = (nn.functional.linear, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, torch.addmm)
+    PRODUCTS = (nn.functional.linear, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, torch.bmm, torch.addmm)
 
     def __init__(self, matrices: Mapping[str, Matrix]) -> None:
         super().__init__()
@@ -195,8 +195,10 @@ class _Given(TorchFunctionMode):
     ) -> Any:
         if func in self.PRODUCTS:
             given, weight = args[1:3] if func is torch.addmm else args[:2]
-            for address in self._addresses.get(weight.data_ptr(), ()) if weight.dim() == 2 else ():
-                self.rows[address].append(given.reshape(-1, given.shape[-1]))
+            pairs = zip(given, weight, strict=True) if func is torch.bmm else [(given, weight)]
+            for rows, matrix in pairs:
+                for address in self._addresses.get(matrix.data_ptr(), ()) if matrix.dim() == 2 else ():
+                    self.rows[address].append(rows.reshape(-1, rows.shape[-1]))
         return func(*args, **(kwargs or {}))
 
 
