@@ -47,7 +47,9 @@ class StandIn:
             if finished:
                 del self.requests[name]
             outputs.append(
-                SimpleNamespace(request_id=name, outputs=[SimpleNamespace(token_ids=new)], finished=finished)
+                SimpleNamespace(
+                    request_id=name, outputs=[SimpleNamespace(token_ids=new, logprobs=None)], finished=finished
+                )
             )
         return outputs
 
