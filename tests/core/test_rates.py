@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commandline import questions
-from lesion.core.row import loops, rates, truncated
+from lesion.core.rates import loops, rates, truncated
 from lesion.engines.endings import LEAST
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lesion.core.row import loops
+from lesion.core.rates import loops
 from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import wilson
 from lesion.studies.tuning.result import TuningSummary

@@ -12,7 +12,6 @@ from lesion.cli.commands import Device, DeviceMap, Dtype, Model, Revision, Trust
 from lesion.cli.terminal import Bar, Terminal, say
 from lesion.core.fields import MODEL
 from lesion.core.options import HARDWARE
-from lesion.core.preflight import refuse_no_part
 from lesion.engines.config import EngineChoice, opened
 from lesion.errors import UsageError
 from lesion.models.gguf_checkpoint import pending
@@ -79,6 +78,8 @@ def verify(
         raise UsageError("Say which model to verify: lesion verify MODEL; or --all-families.")
     refuse_device(device)
     refuse_dtype(dtype)
+    from lesion.core.preflight import refuse_no_part  # help need not wait for the catalogue of tasks
+
     refuse_no_part(model, edit or (), revision=revision)
     choice = EngineChoice(engine=engine, workers=workers, trust_remote_code=trust_remote_code)
     from lesion.edits.files.artefact import edit_for

@@ -382,7 +382,7 @@ def p_text(estimate: Estimate) -> str:
 
 
 class Endings(Row):
-    """How answers ended, as shares of them (`lesion.core.row`).
+    """How answers ended, as shares of them (`lesion.core.rates`).
 
     Attributes:
         truncated: at the token limit or in a loop; looped: the latter among them.

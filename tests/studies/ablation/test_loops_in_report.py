@@ -7,7 +7,7 @@ from typing import Any
 
 import made
 
-from lesion.core.row import loops
+from lesion.core.rates import loops
 from lesion.report import browser
 from lesion.report.publishing import html
 from lesion.studies.ablation import claims

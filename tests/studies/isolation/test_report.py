@@ -10,7 +10,7 @@ import pytest
 from page_checks import inflated
 from rich.console import Console
 
-from lesion.core.row import loops
+from lesion.core.rates import loops
 from lesion.report.publishing import html
 from lesion.report.table import Table
 from lesion.studies.isolation.report import IsolationResult

@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.row import loops, rates
+from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lesion.core.preflight import refuse_unfit_styles
-from lesion.core.row import loops
+from lesion.core.rates import loops
 from lesion.core.run import Evaluation, Run
 from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from lesion.core.row import loops, rates
+from lesion.core.rates import loops, rates
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
 from lesion.report.rows import Endings

@@ -125,7 +125,7 @@ class EditedModel(Row):
 
 
 class Rates(Value):
-    """How answers ended, as shares in 0…1 (`lesion.core.row`); None for running text."""
+    """How answers ended, as shares in 0…1 (`lesion.core.rates`); None for running text."""
 
     truncated: Number = None
     looped: Number = None

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.core.apart import validation_count
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.row import loops, rates
+from lesion.core.rates import loops, rates
 from lesion.core.store import Store
 from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import BASELINE, MatchedIn

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lesion.core.cached_answers import Answers
-from lesion.core.row import loops
+from lesion.core.rates import loops
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra

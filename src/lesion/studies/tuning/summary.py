@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from lesion.core.row import loops, rates
+from lesion.core.rates import loops, rates
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
 from lesion.statistics import paired
