@@ -129,7 +129,7 @@ def studies() -> dict[str, Callable[[str], Any]]:
         "drift": lambda device: (
             lesion.drift(
                 base, "primer:arithmetic", clusters=8, runs=1, items=6, starts=2, device=device, **silent
-            ).table
+            ).table_full
         ),
         "isolate": lambda device: _selected(device, ["mathneuro", "wanda", "magnitude", "lape"]),
         "evaluate": lambda device: _evaluated(device),
@@ -143,23 +143,23 @@ def studies() -> dict[str, Callable[[str], Any]]:
                 items=10,
                 device=device,
                 **silent,
-            ).table
+            ).table_full
         ),
         "effects": lambda device: (
             lesion.effects(
                 base, "primer:atlas", items=3, unit=["block", "attention", "mlp", "head"], device=device, **silent
-            ).table
+            ).table_full
         ),
-        "patch": lambda device: lesion.patch(base, "induction", items=2, layers=[2], device=device, **silent).table,
+        "patch": lambda device: lesion.patch(base, "induction", items=2, layers=[2], device=device, **silent).table_full,
         "interact": lambda device: (
             lesion.interact(
                 base, "primer:arithmetic", items=6, layers=[1, 3, 5], anyway=True, device=device, **silent
-            ).table
+            ).table_full
         ),
         "optimal": lambda device: (
             lesion.ablate(
                 base, "primer:arithmetic", items=3, layers=[3], replace="optimal", anyway=True, device=device, **silent
-            ).table
+            ).table_full
         ),
     }
 
@@ -173,7 +173,7 @@ def _isolation(device: str, methods: Sequence[SelectionMethod]) -> Any:
 
 def _selected(device: str, methods: Sequence[SelectionMethod]) -> Any:
     """How many weights each method selects in each matrix."""
-    return _isolation(device, methods).table
+    return _isolation(device, methods).table_full
 
 
 def _evaluated(device: str) -> Any:
@@ -187,7 +187,7 @@ def _evaluated(device: str) -> Any:
         return lesion.evaluate(
             "bundled:llama-base", edit, "primer:arithmetic", factor=[0.0, 1.1], random_controls=1, items=6,
             device=device, dtype=DTYPE, progress=False,
-        ).table  # fmt: skip
+        ).table_full  # fmt: skip
 
 
 def difference(some: Any, other: Any) -> dict[str, Any]:

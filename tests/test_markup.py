@@ -50,13 +50,13 @@ def test_a_result_shows_verdict_chart_and_a_few_rows(tiny_model, tmp_path):
     file.write_text('{"prompt": "<b>2 + 2</b> =", "answer": "4", "judge": "contains"}\n')
     factors = [0.0, 0.25, 0.5, 0.75, 0.9, 1.1]
     result = lesion.ablate(tiny_model, str(file), layers="all", max_new_tokens=2, factor=factors)
-    assert len(result.table) > 12
+    assert len(result.table_full) > 12
     html = result._repr_html_()
     refuse_what_acts(html)
     assert "made &lt;b&gt;here" in html
     assert html.count("<svg") == 1
     assert html.count("<tr>") == 1 + 12
-    assert f"and {len(result.table) - 12} rows more" in html
+    assert f"and {len(result.table_full) - 12} rows more" in html
     first = markup.seen(result.verdict)
     assert first in html
 

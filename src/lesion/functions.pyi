@@ -330,7 +330,7 @@ def evaluate(
 
     Example:
         >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])
-        >>> result.table[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
+        >>> result.table_full[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
 
     Raises:
         UsageError: a task does not exist, or a value is wrong.

@@ -38,8 +38,8 @@ def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path
     result = library.drift(
         model("llama"), str(sums), clusters=[4, 3], runs=2, items=6, starts=1, max_new_tokens=4, out=tmp_path / "out"
     )
-    assert len(result.table) == 2 * 4
-    drawn = result.table[result.table["clusters"] == 4]
+    assert len(result.table_full) == 2 * 4
+    drawn = result.table_full[result.table_full["clusters"] == 4]
     assert drawn["nmi"].iloc[0] == 1
     assert {"null", "cosine", "cka", "nmi with token class", "nmi with token"} <= set(drawn.columns)
     assert drawn["cka"].notna().all()

@@ -52,7 +52,7 @@ def test_a_long_table_has_the_marked_rows_and_says_so(result: StudyResult, monke
     monkeypatch.setattr(paper, "MOST_ROWS", 5)
     text, caption = paper.table(result)
     rows = text.splitlines()[4:-2]
-    frame = result.table
+    frame = result.table_full
     assert len(rows) == frame["critical"].sum() < 5
     assert caption.endswith(f"{len(rows)} rows of 8: critical only.")
 

@@ -112,7 +112,7 @@ def test_the_final_answer_alone_is_judged_and_thinking_that_stays_open_is_an_out
     assert all(text.startswith("<think>\n") for text in baseline["text"])
     scores = done.summary.models[0].tasks[0].baseline
     assert (scores.accuracy.value, scores.truncated, scores.unclosed, scores.unparsed) == (0.25, 0.25, 0.25, 0.25)
-    assert set(done.table["unclosed"]) == {0.25}
+    assert set(done.table_full["unclosed"]) == {0.25}
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"][0]["tasks"][0]["baseline"]["unclosed"]
 
 

@@ -53,7 +53,7 @@ def test_page_file_terminal_and_verdict_come_from_its_rows_and_claims(result):
     assert all(claim.rows and claim.rule == "least" for claim in result.claims)
     with (result.folder / "block-influence.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    assert [float(row["influence"]) for row in rows] == result.table["influence"].tolist()
+    assert [float(row["influence"]) for row in rows] == result.table_full["influence"].tolist()
     console = Console(file=io.StringIO(), width=80)
     console.print(result.text())
     assert "Block" in console.file.getvalue()

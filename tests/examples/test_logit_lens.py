@@ -121,7 +121,7 @@ def test_the_intervals_of_log_probabilities_are_bootstrap_intervals_and_never_ex
 def test_the_last_layer_is_the_model_as_it_is(folder):
     result = lesion.ablate("bundled:llama-base", ["primer:arithmetic"], items=4, layers="0")
     last = summary(folder)["tasks"][0]["layers"][-1]
-    table = result.table
+    table = result.table_full
     assert last["accuracy"]["value"] == pytest.approx(float(table["baseline_accuracy"].iloc[0]))
 
 
@@ -157,7 +157,7 @@ def test_python_runs_it_and_a_notebook_shows_it(known, folder):
         name="logit-lens", models=["bundled:llama-base"], tasks=["primer:arithmetic"], items=4
     )
     result = lesion.study(study, folder)
-    assert len(result.table) == 9
+    assert len(result.table_full) == 9
     assert (
         result.summary.tasks[0].layers[-1].accuracy.value
         == summary(folder)["tasks"][0]["layers"][-1]["accuracy"]["value"]

@@ -169,3 +169,17 @@ def test_columns_that_do_not_fit_a_terminal_are_left_out_where_it_says_how_to_se
     assert "column 1" in text
     assert "column 11" not in text
     assert text.count("a long cell") == text.count("column ")
+
+
+def test_the_columns_that_people_need_are_twelve_at_most_and_intervals_stand_whole():
+    names = [f"n{number}" for number in range(10)]
+    frame = pd.DataFrame({"model": ["a"], "empty": [None], **{name: [1.0] for name in (*names, "low", "high")}})
+    columns = [
+        Column("model", "Model", number=False),
+        Column("empty", "Nothing"),
+        *(Column(name, name) for name in names),
+    ]
+    assert list(Table("", frame, (*columns,)).essential(("n3",)).columns) == ["model", "n3", *names[:3], *names[4:]]
+    columns[3] = Column("n1", "n1", ends=("low", "high"))  # 11 columns so far: both ends would make 13
+    assert len(Table("", frame, (*columns,)).essential().columns) == 11
+    assert list(Table("", frame, (*columns[:5],)).essential().columns) == ["model", "n0", "n1", "low", "high", "n2"]

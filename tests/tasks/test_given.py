@@ -86,7 +86,7 @@ def test_a_folder_goes_on_with_the_same_questions_and_judge_only(llama, tmp_path
     assert ablated(lesion.task("sums", list(SUMS), judge=length_is_even)).evaluated == 0
     with pytest.raises(lesion.LesionError, match=r"(?s)data (that )?has changed"):
         ablated(other)
-    assert lesion.result(tmp_path / "study").table["items"].tolist() == [4]
+    assert lesion.result(tmp_path / "study").table_full["items"].tolist() == [4]
 
 
 def test_only_the_call_that_was_given_it_knows_it(tmp_path):

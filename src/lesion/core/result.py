@@ -45,6 +45,7 @@ class StudyResult(Generic[S]):
         SUMMARY: the class of the summary.
         EYEBROW: the kind of study, above the title of its page.
         READING: how to read the page, a subject a sentence or two.
+        FIRST: columns of `table` that stand behind the labels, before others.
         TESTED: how its claims are tested, and what p are corrected over; `{level}` is that of its intervals.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
@@ -55,6 +56,7 @@ class StudyResult(Generic[S]):
     SUMMARY: ClassVar[type[Summary]]
     EYEBROW: ClassVar[str] = ""
     READING: ClassVar[tuple[str, ...]] = ()
+    FIRST: ClassVar[tuple[str, ...]] = ()
     TESTED: ClassVar[str] = ""
 
     folder: Path
@@ -198,7 +200,12 @@ class StudyResult(Generic[S]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The main table."""
+        """The main table with the columns that people need, twelve at most."""
+        return self.shown().essential(self.FIRST)
+
+    @property
+    def table_full(self) -> pd.DataFrame:
+        """The main table with all columns, as its CSV has them."""
         return self.shown().frame
 
     @property
@@ -256,7 +263,7 @@ class StudyResult(Generic[S]):
         """
         path = Path(path)
         try:
-            self.table.to_parquet(path, index=False)
+            self.table_full.to_parquet(path, index=False)
         except OSError as error:
             raise LesionError(f"{path} cannot be written: {error.strerror or error}; give another path.") from error
         return path

@@ -24,6 +24,8 @@ from lesion.report.names import Names
 from lesion.report.rows import Rows, Shown, flat
 from lesion.report.values import Estimate, Mean
 
+MOST_COLUMNS = 12
+"""Of `Table.essential`."""
 MOST_ROWS = 1500
 """A page shows at most so many rows of a table; its file has them all."""
 
@@ -38,6 +40,7 @@ class Column:
         form: how a value is written.
         row: how a whole row is written in this column, in place of `form`: `0.52 ± 0.01` is made of two columns.
         number: whether it stands right-aligned, and is sorted as a number.
+        ends: the columns of the data frame with its interval or spread.
     """
 
     key: str
@@ -45,6 +48,7 @@ class Column:
     form: Write = plain
     row: Callable[[Any], str] | None = None
     number: bool = True
+    ends: tuple[str, ...] = ()
 
     def write(self, row: Any) -> str:
         """The text of the cell of a row, one of `Table.records`."""
@@ -67,7 +71,8 @@ def _columns(shown: Shown, frame: pd.DataFrame) -> list[Column]:
     if not shown.estimate and not shown.mean and not isinstance(shown.form, ByUnit):
         text = frame[shown.key].map(lambda value: isinstance(value, str | bool)).any()
         return [Column(shown.key, shown.heading, shown.form, number=not shown.label and not text)]
-    columns = [Column(shown.key, shown.heading, row=lambda row: _cell(shown, row))]
+    ends = (shown.low, shown.high) if shown.estimate else (f"{shown.key}_std",) if shown.mean else ()
+    columns = [Column(shown.key, shown.heading, row=lambda row: _cell(shown, row), ends=ends)]
     corrected = f"{shown.p}_corrected"
     if shown.p and shown.corrected and frame[corrected].notna().any():
         columns.append(Column(corrected, "Corrected p", wording.p_value))
@@ -124,6 +129,23 @@ class Table:
     marked: str = ""
     order: Sequence[int] = ()
     kind: str = field(default="table", init=False)
+
+    def essential(self, first: Sequence[str] = ()) -> pd.DataFrame:
+        """The columns that people need, `MOST_COLUMNS` at most, unrounded: those that they see, with intervals.
+
+        Args:
+            first: columns that stand behind the labels, before all others.
+        """
+        labels = [column.key for column in self.columns if not column.number and column.key not in first]
+        numbers = [column for column in self.columns if column.number]
+        wanted = dict.fromkeys([*labels, *first, *(column.key for column in numbers)])
+        keys = [key for key in wanted if key in self.frame and self.frame[key].notna().any()][:MOST_COLUMNS]
+        for column in numbers:
+            ends = [end for end in column.ends if end not in keys]
+            if column.key in keys and len(keys) + len(ends) <= MOST_COLUMNS:
+                place = keys.index(column.key) + 1
+                keys[place:place] = ends
+        return self.frame[keys]
 
     @classmethod
     def of(cls, rows: Rows) -> Table:

@@ -179,7 +179,7 @@ def test_sizes_that_the_sweep_leaves_out_are_named():
 
 
 def test_every_truncation_has_one_row_everything_and_nothing_once(summary):
-    table = result_of(summary).table
+    table = result_of(summary).table_full
     assert len(table) == 4 + 3 + 3 + 1  # the largest, the smallest, random; nothing kept
     assert list(table["rank"]).count(4) == list(table["rank"]).count(0) == 1
     (best,) = table.index[table["best"]]

@@ -55,7 +55,7 @@ def test_every_kind_is_an_ordinary_checkpoint_whose_addresses_exist(kind, tmp_pa
 
 def test_layer_ablation_names_the_compiled_blocks_and_no_others(compiled):
     task = f"jsonl:{compiled / SKILL}.jsonl"
-    table = library.ablate(str(compiled / MODEL), task, items=24, dtype="float32", progress=False).table
+    table = library.ablate(str(compiled / MODEL), task, items=24, dtype="float32", progress=False).table_full
     assert tuple(table.loc[table["critical"].astype(bool), "layer"]) == read_truth(compiled).blocks
 
 

@@ -45,7 +45,7 @@ def texts(made) -> list[str]:
 
 
 def test_the_table_has_every_replacement_with_its_numbers_the_writing_matrix_first(training, study):
-    table = TrainingResult(NO_FOLDER, training).table
+    table = TrainingResult(NO_FOLDER, training).table_full
     kept = [row for row in training.truncated if row.control != "random"]
     assert len(table[table["kind"] != "random projection"]) == len(kept)
     assert set(table["matrix"][:4]) == {"F2.out"}
@@ -58,7 +58,7 @@ def test_the_table_has_every_replacement_with_its_numbers_the_writing_matrix_fir
     random = table[(table["matrix"] == "F2.in") & (table["kind"] == "random projection") & (table["keep"] == 0.5)]
     assert list(random["p_noise"]) == [pytest.approx(sum(draws) / 2)]
     group = study.groups[1]
-    whole = RecallResult(NO_FOLDER, study).table
+    whole = RecallResult(NO_FOLDER, study).table_full
     deleted = whole[(whole["noise"] == 0.6) & (whole["matrix"] == "F2.out") & (whole["kind"] == "deleted")]
     spread = group.cut("F2.out", "deletion").p_noise
     assert (deleted["p_noise"].item(), deleted["p_noise_std"].item()) == (spread.mean, spread.std)

@@ -71,7 +71,7 @@ def test_a_smaller_study_shows_its_part_asks_nothing_and_corrects_for_all_that_w
     alone = run(study(SMALL), tmp_path / "alone", models=models, make_engine=Oracle())
     assert oracle.asked == []
     shown = ["layer", "accuracy", "drop", "p_critical"]
-    assert part.table[shown].equals(alone.table[shown])
+    assert part.table_full[shown].equals(alone.table_full[shown])
     [(_, result)] = part.summary.results
     # Blocks 0 to 2 were switched off, and two of them are shown.
     assert [reach.tests for reach in result.sensitivity] == [3]

@@ -68,7 +68,7 @@ def test_perplexities_are_those_of_plain_forward_passes(bundled, tmp_path):
         assert cell.ratio.value == pytest.approx(edited / unedited, rel=1e-3)
         assert cell.ratio.low < cell.ratio.value < cell.ratio.high
     assert result.summary.models[0].tasks == ()
-    assert result.table.empty
+    assert result.table_full.empty
     assert list(result.perplexity["ratio"]) == [cell.ratio.value for cell in text.cells]
 
 

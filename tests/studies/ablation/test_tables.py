@@ -17,9 +17,9 @@ def shown(summary, width=120, *, every=True) -> str:
 
 
 def test_a_study_without_any_answer_gives_an_empty_table_with_all_columns():
-    table = AblationResult(Path("nowhere"), valid(form((), ()))).table
+    table = AblationResult(Path("nowhere"), valid(form((), ()))).table_full
     assert table.empty
-    assert list(table.columns) == list(AblationResult(Path("nowhere"), study()[0]).table.columns)
+    assert list(table.columns) == list(AblationResult(Path("nowhere"), study()[0]).table_full.columns)
 
 
 def test_the_terminal_marks_critical_blocks_and_shows_few_rows_unless_all_are_wanted():

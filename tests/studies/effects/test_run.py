@@ -23,7 +23,9 @@ def test_heads_have_maps_and_rows_of_their_own(tmp_path):
     llama, task = model("llama"), str(questions(tmp_path / "sums.jsonl", 3))
     result = library.effects(llama, task, unit=["head"], out=tmp_path / "out")
     blocks, heads = len(llama.anatomy.blocks), llama.network.config.num_attention_heads
-    assert result.table[["layer", "head"]].to_numpy().tolist() == [[b, h] for b in range(blocks) for h in range(heads)]
+    assert result.table_full[["layer", "head"]].to_numpy().tolist() == [
+        [b, h] for b in range(blocks) for h in range(heads)
+    ]
     result.report()
     assert {"effects-heads.svg", "lens.svg"} <= {path.name for path in (tmp_path / "out" / "figures").iterdir()}
     assert set(result.classes["head"]) == set(range(heads))
@@ -39,7 +41,7 @@ def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
     second = library.effects(llama, task, out=tmp_path / "out", watcher=listener)
     assert second.evaluated == 1
     assert [note for note in listener.notes if "kept cells are not as they were written" in note]
-    pd.testing.assert_frame_equal(first.table, second.table, rtol=1e-3)
+    pd.testing.assert_frame_equal(first.table_full, second.table_full, rtol=1e-3)
 
 
 def test_a_contrast_is_measured_against_its_tempting_token():

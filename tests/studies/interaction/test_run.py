@@ -43,7 +43,7 @@ def test_every_set_is_evaluated_once(result, accuracies):
 
 
 def test_pairs_are_what_plain_accuracies_say(result, accuracies):
-    table = result.table[result.table["design"] == "pairs"].set_index("places")
+    table = result.table_full[result.table_full["design"] == "pairs"].set_index("places")
     assert len(table) == 6
     for first, second in itertools.combinations(LAYERS, 2):
         row = table.loc[f"{first},{second}"]
@@ -56,7 +56,7 @@ def test_pairs_are_what_plain_accuracies_say(result, accuracies):
 
 
 def test_a_window_is_a_run_of_blocks_that_are_named(result):
-    assert list(result.table[result.table["design"] == "windows"]["places"]) == ["3,4"]
+    assert list(result.table_full[result.table_full["design"] == "windows"]["places"]) == ["3,4"]
 
 
 def test_shapley_values_of_all_orders_are_exact_and_add_up(result, accuracies):
@@ -104,7 +104,7 @@ def test_a_rerun_evaluates_nothing_and_a_further_place_only_what_it_adds(result,
 def test_log_probabilities_of_gold_answers_add_in_nats(llama):
     result = lesion.interact(llama, "primer:atlas", layers=(3, 4), measure="gold", factor=0.5, items=6)
     scores = result.answers.groupby("edit")["scores"].agg(lambda each: np.mean([one[0] for one in each]))
-    (row,) = result.table.to_dict("records")
+    (row,) = result.table_full.to_dict("records")
     alone = scores["3×0.5"] + scores["4×0.5"]
     assert row["beyond"] == pytest.approx(alone - scores["baseline"] - scores["3×0.5 + 4×0.5"])
     golds = result.answers.drop_duplicates("item")["gold"]
@@ -121,7 +121,7 @@ def test_places_of_any_unit_are_removed_together_and_multiplied(llama):
         llama, "primer:atlas", places=named, design=("pairs", "shapley"), measure="gold", factor=-1, items=4
     )
     scores = result.answers.groupby("edit")["scores"].agg(lambda each: np.mean([one[0] for one in each]))
-    table = result.table.set_index("places")
+    table = result.table_full.set_index("places")
     head, mlp, both = "3.attention.head.1×-1", "3.mlp×-1", "3.attention.head.1×-1 + 3.mlp×-1"
     assert table.loc["3.attention.head.1,3.mlp", "beyond"] == pytest.approx(
         scores[head] + scores[mlp] - scores["baseline"] - scores[both]

@@ -44,11 +44,11 @@ def test_a_study_measures_counts_what_it_leaves_out_and_goes_on(model, rows, tmp
     assert grown.evaluated == grown.planned - first.planned
     recalled = lesion.result(tmp_path)
     assert recalled.summary == grown.summary
-    pd.testing.assert_frame_equal(recalled.table, grown.table)
+    pd.testing.assert_frame_equal(recalled.table_full, grown.table_full)
 
 
 def test_the_last_block_at_the_last_token_holds_everything(model, rows):
-    table = lesion.patch(model, rows, progress=False).table
+    table = lesion.patch(model, rows, progress=False).table_full
     whole = table[(table.place == "block") & (table.layer == 2) & (table.position == "last")]
     assert whole.effect.tolist() == pytest.approx([1.0, 1.0], abs=1e-4)
     assert not ((table.place == "block") & (table.position == "all")).any()
@@ -57,7 +57,7 @@ def test_the_last_block_at_the_last_token_holds_everything(model, rows):
 def test_heads_are_patched_one_by_one_and_have_maps_and_a_table(model, rows, tmp_path):
     lesion.patch(model, rows, layers=[1], unit="attention", position="last", out=tmp_path, progress=False)
     result = lesion.patch(model, rows, layers=[1], unit="head", position=["last", "all"], out=tmp_path, progress=False)
-    table = result.table
+    table = result.table_full
     count = model.network.config.num_attention_heads
     assert table["head"].tolist() == [head for _ in range(2) for head in range(count) for _ in range(2)]
     assert set(table["position"]) == {"last", "all"}

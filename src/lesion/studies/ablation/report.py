@@ -93,6 +93,7 @@ class AblationResult(StudyResult[AblationSummary]):
 
     SUMMARY = AblationSummary
     EYEBROW = "layer ablation"
+    FIRST = ("items", "accuracy", "low", "high", "drop", "p_corrected", "p_critical_corrected", "critical")
 
     stored: tuple[pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -102,11 +103,10 @@ class AblationResult(StudyResult[AblationSummary]):
         _, summary, answers, items = recall(folder)
         return cls(folder, summary, stored=(answers, items))
 
-    @property
     @override
-    def table(self) -> pd.DataFrame:
+    def shown(self) -> Table:
         """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
-        return Table.of(cells(self.material)).frame
+        return Table.of(cells(self.material))
 
     @property
     def perplexity(self) -> pd.DataFrame:

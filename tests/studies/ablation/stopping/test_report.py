@@ -40,7 +40,7 @@ def test_the_first_screen_says_what_exceeds_and_the_page_how_to_get_the_full_tab
 
 
 def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
-    table = AblationResult(Path("nowhere"), stopped()[0]).table
+    table = AblationResult(Path("nowhere"), stopped()[0]).table_full
     for row in table.to_dict("records"):
         assert row["items"] == ASKED[row["layer"]]
         assert row["baseline_items"] == row["items"]
@@ -52,7 +52,7 @@ def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
     assert table["critical"].isna().all(), "only a full table says what is critical"
     assert [decided["facts", layer] for layer in (0, 1)] == ["open", "not"]
     assert dict(zip(table["layer"], table["baseline_accuracy"], strict=True)) == {0: 0.9, 1: 1.0, 2: 1.0, 3: 1.0}
-    full = AblationResult(Path("nowhere"), study()[0]).table
+    full = AblationResult(Path("nowhere"), study()[0]).table_full
     assert full["decided"].isna().all()
     assert set(full["items"]) == set(full["baseline_items"]) == {10}
 
