@@ -150,7 +150,9 @@ def studies() -> dict[str, Callable[[str], Any]]:
                 base, "primer:atlas", items=3, unit=["block", "attention", "mlp", "head"], device=device, **silent
             ).table_full
         ),
-        "patch": lambda device: lesion.patch(base, "induction", items=2, layers=[2], device=device, **silent).table_full,
+        "patch": lambda device: (
+            lesion.patch(base, "induction", items=2, layers=[2], device=device, **silent).table_full
+        ),
         "interact": lambda device: (
             lesion.interact(
                 base, "primer:arithmetic", items=6, layers=[1, 3, 5], anyway=True, device=device, **silent
