@@ -10,6 +10,7 @@ import pytest
 
 from lesion.cli.model import verify as command
 from lesion.edits.edit import ScaleBlock
+from lesion.edits.units import ScaleMatrix
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
@@ -152,6 +153,13 @@ def test_what_flows_into_matrices_is_summed_up(kind):
     texts = tuple(text for text in prompts_of(model) if len(text) > 2)
     with nullcontext() if kind != "zamba2" else pytest.raises(LesionError, match="4 of 28"):  # adapters of others
         assert studies.isolate(model, texts) == ""
+
+
+def test_a_matrix_that_several_blocks_share_is_edited_in_none_of_them_alone():
+    model = wrap(zoo.made("zamba"), zoo.tokenizer(), "zamba")
+    row = verified(model, TransformersEngine, [ScaleMatrix(3, "attention.shared_transf.self_attn.q_proj")])[1]
+    assert row.state == "refused"
+    assert "are one matrix" in row.note
 
 
 def swapped(text):

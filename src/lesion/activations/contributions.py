@@ -19,7 +19,7 @@ from lesion.activations.calibration import Calibration
 from lesion.activations.readers import stopped_at_head
 from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
-from lesion.edits.gates import addresses_by_matrix, addresses_by_module
+from lesion.edits.gates import addresses_by_module, same_weights
 from lesion.edits.place import address
 from lesion.edits.reference import Reference
 from lesion.edits.replace import ReplacedUnit, place_of
@@ -192,11 +192,11 @@ def _sampled(lengths: Sequence[int], draws: int, vectors: int, seed: int) -> lis
 
 def _heads(model: Model) -> dict[str, Heads]:
     """The heads of every attention that has an output matrix of its own, by the address of that matrix."""
-    addresses = addresses_by_matrix(model)
+    addresses = same_weights(model)
     every = [block.attention.heads for block in model.anatomy.blocks if block.attention and block.attention.heads]
     if not every:
         model.anatomy.heads(0)  # says why
-    return {heads.address: heads for heads in every if len(addresses[heads.matrix.place]) == 1}
+    return {heads.address: heads for heads in every if len(addresses[heads.matrix.address]) == 1}
 
 
 class _Collector:

@@ -79,7 +79,7 @@ class Gates:
         self._active: list[_Place | LowRank | UnitRows] = []
         self._handles: list[RemovableHandle] = []
         self._shared = addresses_by_module(model)
-        self._matrices_of = addresses_by_matrix(model)
+        self._same_weights = same_weights(model)
         self._set(tabulate([BASELINE], self._anatomy), everywhere=True)
         for runner in {model.network, self._anatomy.trunk(model.network)}:  # a pass may be started from either
             self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
@@ -227,7 +227,7 @@ class Gates:
         return self._units[site]
 
     def _refuse_shared(self, matrix: Matrix) -> None:
-        if len(same := self._matrices_of[matrix.place]) > 1:
+        if len(same := self._same_weights[matrix.address]) > 1:
             raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
 
     def _count_rows(self, hung: LowRank | UnitRows) -> None:
@@ -425,9 +425,12 @@ def addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
     return addresses
 
 
-def addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, str, Storage], list[str]]:
-    """The addresses of each matrix: more than one where a network runs a module several times."""
-    addresses: dict[tuple[nn.Module, str, Storage], list[str]] = defaultdict(list)
+def same_weights(model: Model) -> Mapping[str, list[str]]:
+    """By the address of each matrix, all addresses of it: several where a network runs a module several times, or where
+    several of its modules hold one parameter.
+    """
+    together: dict[tuple[int, Storage], list[str]] = defaultdict(list)
     for address, matrix in model.anatomy.scored.items():
-        addresses[matrix.place].append(address)
-    return addresses
+        held = matrix.module if matrix.packed else getattr(matrix.module, matrix.attribute)
+        together[id(held), matrix.storage].append(address)
+    return {address: several for several in together.values() for address in several}

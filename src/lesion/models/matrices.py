@@ -70,11 +70,6 @@ class Matrix:
     packed: bool = False
 
     @property
-    def place(self) -> tuple[nn.Module, str, Storage]:
-        """Where it lies; two addresses of one place are one matrix."""
-        return self.module, self.attribute, self.storage
-
-    @property
     def device(self) -> torch.device:
         """Where the module that holds the matrix lies."""
         held = getattr(self.module, self.attribute, None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import sys
 import warnings
 from collections import Counter, defaultdict
@@ -44,6 +45,7 @@ _STUDIES: dict[str, Callable[[Model, studies.Texts], str]] = {
 }
 COLUMNS = ("show", *dict.fromkeys(_KINDS.values()), *_STUDIES)
 _MARKS = {"verified": "✓", "exact on the simple way": "✓ˢ", "not testable": "?", "": "–"}
+_STUDY_NEEDS = re.compile(r"; (effects|patching) needs keys and values of every block.*")
 _WORST = ("wrong", "refused", "exact on the simple way", "verified", "not testable")
 
 
@@ -116,6 +118,8 @@ def _apart(kind: str, limit: float) -> Family:
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     context.set_forkserver_preload([__name__])
+    # What the libraries lock stays with the server, which nobody misses.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
     there, here = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(kind, here), daemon=True)
     process.start()
@@ -236,14 +240,16 @@ def table(done: Sequence[Family]) -> str:
         f"| {state or 'the anatomy has none'} | {' | '.join(str(counts[column][state] or '') for column in COLUMNS)} |"
         for state in (*_WORST, "")
     ]
-    reasons: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    reasons: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = defaultdict(lambda: ({}, {}))
     for each in tried:
         for column, note in each.notes.items():
-            text = " ".join(note.replace(each.type, "MODEL").split())
-            reasons[each.states[column], column, text].append(each.type)
+            # Effects and patching need the same.
+            text = _STUDY_NEEDS.sub("", " ".join(note.replace(each.type, "MODEL").split()))
+            columns, types = reasons[each.states[column], text]
+            columns[column], types[each.type] = None, None
     said = [
-        f"- {state}, {column}: {', '.join(types)}: {text}"
-        for (state, column, text), types in sorted(reasons.items(), key=lambda pair: _WORST.index(pair[0][0]))
+        f"- {state}, {' and '.join(columns)}: {', '.join(types)}: {text}"
+        for (state, text), (columns, types) in sorted(reasons.items(), key=lambda pair: _WORST.index(pair[0][0]))
     ]
     untried = [f"- {each.type}: {' '.join(each.notes[''].split())}" for each in done if not each.states]
     return (
