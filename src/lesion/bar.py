@@ -115,7 +115,8 @@ class Bar:
         self._task = self._bar.add_task(plain(f"{model}, {what}"), total=total, completed=stored, pace="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
-            self.say(f"{model}: {total:,} {what}{already}")
+            counted = f"{total:,} {what}" if total != 1 else f"1 {what.removesuffix('s')}"
+            self.say(f"{model}: {counted}{already}")
 
     def answered(self, count: int) -> None:
         """So many more answers are stored."""

@@ -37,8 +37,8 @@ def test_the_folder_answers_token_for_token_as_the_edit_in_memory(capsys, base, 
     assert want != generated(model.network, model.tokenizer)
     network = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert generated(network, hf.AutoTokenizer.from_pretrained(tmp_path / "out")) == want
-    assert "magnitude-0.3" in done.out
-    assert "achieved factor 0.5" in done.out
+    assert "magnitude-0.3 × 0.5: " in done.out
+    assert "achieved" not in done.out
     size = sum(len(tensor.tobytes()) for tensor in load_file(tmp_path / "out" / "model.safetensors").values())
     assert f"model: {tmp_path / 'out'} ({size / 1e6:,.1f} MB)" in done.out
 
@@ -59,7 +59,7 @@ def test_the_bundled_model_is_edited_by_its_name(capsys, tmp_path):
 def test_a_factor_may_be_given_for_all_edits(capsys, base, edit, tmp_path):
     done = lesion(capsys, "apply", base, "--edit", edit, "--factor", 0, "--out", tmp_path / "out")
     assert done.code == 0, done.err
-    assert "achieved factor 0\n" in done.out
+    assert " × 0: " in done.out
 
 
 @pytest.mark.parametrize(

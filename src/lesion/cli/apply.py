@@ -82,9 +82,12 @@ def apply(
         name = each.file.label
         if each.achieved is not None:
             anew = ", its selection made anew on these weights" if each.afresh else ""
+            factor = "" if name.endswith((f"x{each.factor}", f"×{each.factor}")) else f" × {each.factor}"
+            achieved = f"{each.achieved:.6g}"
+            rounded = "" if achieved == each.factor else f", achieved factor {achieved}"
             say(
-                f"{name} × {each.factor}: {each.selected:,} of {done.total:,} weights "
-                f"selected ({each.selected / done.total:.4%}), achieved factor {each.achieved:.6g}{anew}"
+                f"{name}{factor}: {each.selected:,} of {done.total:,} weights selected"
+                f" ({each.selected / done.total:.4%}){rounded}{anew}"
             )
         elif each.afresh:
             say(f"{name} was made for other weights; it is these that were truncated")
