@@ -363,3 +363,8 @@ def test_every_shipped_study_loads_by_its_name_and_survives_writing(name):
     assert study.name == name
     assert study.title
     assert type(study).parse(study.to_toml()) == study
+
+
+def test_contributions_are_replaced_on_transformers_alone():
+    with pytest.raises(UsageError, match="contributions are replaced on transformers only"):
+        Study.make(models=["bundled:llama-base"], tasks=["primer:atlas"], engine="vllm", edits={"replace": ["mean"]})

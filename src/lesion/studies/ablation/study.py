@@ -145,6 +145,15 @@ class Study(Questions):
     hypotheses: tuple[Hypothesis, ...] = key((), "tables [[hypotheses]]", identity=NOT_IN_IDENTITY)
 
     @model_validator(mode="after")
+    def _scaled_elsewhere(self) -> Study:
+        if self.engine is not None and self.edits.replace:
+            raise ValueError(
+                f"engine is {self.engine}; contributions are replaced on transformers only, so leave engine or replace"
+                " out."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _evaluated(self) -> Study:
         if self.hypotheses and self.stop is not None:
             raise ValueError("hypotheses are tested on the full table; leave out stop.")
