@@ -36,6 +36,8 @@ SOON = 30.0
 """What takes fewer seconds needs no further estimate."""
 FULL = 0.4
 """An answer in a full batch takes at least this share of what one of those takes that went first."""
+LATER = 2.0
+"""Answers of later work take so much longer: few edits at a time, some of them written into the weights."""
 PAGE = 3.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
@@ -151,7 +153,7 @@ def of_answers(
         for row in rows:
             of_items[row.item] += prompts[row.item] + row.tokens
         spread = statistics.stdev(of_items.values()) / statistics.fmean(of_items.values()) if len(of_items) > 1 else 0.0
-        seconds += of_task * each
+        seconds += (of_left[task] + LATER * later.get(task, 0)) * each
         tokens += share * sum(of_items.values())
         disk += share * sum(ROW_BYTES + len(row.text) for row in rows)
         variance += (of_task * each * spread / math.sqrt(len(of_items))) ** 2
