@@ -38,7 +38,7 @@ FULL = 0.4
 """An answer in a full batch takes at least this share of what one of those takes that went first."""
 LATER = 2.0
 """Answers of later work take so much longer: few edits at a time, some of them written into the weights."""
-PAGE = 3.0
+PAGE = 2.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
