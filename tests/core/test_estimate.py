@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commandline import lesion as command
-from lesion.core.estimate import LATER, PAGE, DryRun, Estimate, Estimating, first_items, of_answers
+from lesion.core.estimate import FULLER, LATER, PAGE, DryRun, Estimate, Estimating, first_items, of_answers
 from lesion.plain import duration
 from lesion.progress import Silent
 
@@ -112,7 +112,7 @@ def estimated(seconds: Callable[[int], float], later: int = 0) -> Estimate:
 
 def test_a_batch_that_takes_time_to_fill_and_empty_is_not_taken_for_slow_answers() -> None:
     estimate = estimated(lambda answers: 6 + 0.5 * answers)
-    assert estimate.seconds == pytest.approx(6 + 0.5 * estimate.count + PAGE)
+    assert estimate.seconds == pytest.approx(6 + FULLER * 0.5 * estimate.count + PAGE)
     assert 350 > estimate.count > 300
 
 
@@ -124,5 +124,5 @@ def test_a_slow_start_makes_no_answer_free() -> None:
 def test_what_follows_counts_in_the_estimate_and_not_in_the_bar() -> None:
     alone, both = estimated(float), estimated(float, later=1000)
     assert both.count == alone.count + 1000
-    assert both.seconds == pytest.approx(alone.seconds + LATER * 1000)
+    assert both.seconds == pytest.approx(alone.seconds + FULLER * LATER * 1000)
     assert both.now == pytest.approx(alone.now) == pytest.approx(alone.seconds - PAGE)

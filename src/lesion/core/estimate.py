@@ -42,8 +42,10 @@ PAGE = 2.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
+FULLER = 0.85
+"""An answer among all that are left takes this share of the time, since batches are fuller."""
 WITHIN = 1.2
-"""A range is at least this factor wide to either side: what comes later may run in fuller batches."""
+"""A range is at least this factor wide to either side."""
 
 
 class DryRun(LesionError):  # noqa: N818 (it is none)
@@ -145,6 +147,7 @@ def of_answers(
         if len(large) > len(small):
             each = min(each, max((took - soon) / (len(large) - len(small)), FULL * each))
         start = max(start, took - each * len(rows))
+        each *= FULLER
         of_task = of_left[task] + later.get(task, 0)
         now += of_left[task] * each
         known, share = known + of_task, of_task / len(rows)
