@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from lesion.core.inference import PendingAnswer
     from lesion.core.row import StoredAnswer
 
-SHARE, LEAST = 0.03, 4
+SHARE, LEAST = 0.06, 8
 """Of the items of a task that go first, and how many at least."""
+SHARE_OF_OTHERS, FEW_OTHERS = 0.03, 5
+"""The same of work that comes one by one, texts say."""
 WORTH = 60
 """Of fewer answers none go first: they are soon given."""
 ROW_BYTES = 600
@@ -185,7 +187,7 @@ class Estimating:
     def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """A loop begins."""
         self._left, self._done, self._what = total - stored, 0, what
-        self._wanted = max(LEAST + 1, math.ceil(SHARE * self._left))
+        self._wanted = max(FEW_OTHERS, math.ceil(SHARE_OF_OTHERS * self._left))
         self.inner.begin(model, total, stored, what)
 
     def answered(self, count: int) -> None:
