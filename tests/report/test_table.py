@@ -179,7 +179,13 @@ def test_the_columns_that_people_need_are_twelve_at_most_and_intervals_stand_who
         Column("empty", "Nothing"),
         *(Column(name, name) for name in names),
     ]
-    assert list(Table("", frame, (*columns,)).essential(("n3",)).columns) == ["model", "n3", *names[:3], *names[4:]]
+    assert list(Table("", frame, (*columns,)).essential(("n3", "empty")).columns) == [
+        "n3",
+        "empty",
+        "model",
+        *names[:3],
+        *names[4:],
+    ]
     columns[3] = Column("n1", "n1", ends=("low", "high"))  # 11 columns so far: both ends would make 13
     assert len(Table("", frame, (*columns,)).essential().columns) == 11
     assert list(Table("", frame, (*columns[:5],)).essential().columns) == ["model", "n0", "n1", "low", "high", "n2"]

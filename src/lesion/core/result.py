@@ -45,7 +45,7 @@ class StudyResult(Generic[S]):
         SUMMARY: the class of the summary.
         EYEBROW: the kind of study, above the title of its page.
         READING: how to read the page, a subject a sentence or two.
-        FIRST: columns of `table` that stand behind the labels, before others.
+        FIRST: columns of `table` that stand before all others, whatever they hold.
         TESTED: how its claims are tested, and what p are corrected over; `{level}` is that of its intervals.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.

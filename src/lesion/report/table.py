@@ -134,12 +134,13 @@ class Table:
         """The columns that people need, `MOST_COLUMNS` at most, unrounded: those that they see, with intervals.
 
         Args:
-            first: columns that stand behind the labels, before all others.
+            first: columns that stand before all others, whatever they hold.
         """
-        labels = [column.key for column in self.columns if not column.number and column.key not in first]
+        labels = [column.key for column in self.columns if not column.number]
         numbers = [column for column in self.columns if column.number]
-        wanted = dict.fromkeys([*labels, *first, *(column.key for column in numbers)])
-        keys = [key for key in wanted if key in self.frame and self.frame[key].notna().any()][:MOST_COLUMNS]
+        wanted = dict.fromkeys([*first, *labels, *(column.key for column in numbers)])
+        there = (key for key in wanted if key in self.frame and (key in first or self.frame[key].notna().any()))
+        keys = list(there)[:MOST_COLUMNS]
         for column in numbers:
             ends = [end for end in column.ends if end not in keys]
             if column.key in keys and len(keys) + len(ends) <= MOST_COLUMNS:

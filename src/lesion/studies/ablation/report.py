@@ -93,7 +93,10 @@ class AblationResult(StudyResult[AblationSummary]):
 
     SUMMARY = AblationSummary
     EYEBROW = "layer ablation"
-    FIRST = ("items", "accuracy", "low", "high", "drop", "p_corrected", "p_critical_corrected", "critical")
+    FIRST = (
+        *("model", "task", "unit", "factor", "layer", "accuracy", "low", "high", "drop"),
+        *("p_corrected", "p_critical_corrected", "critical"),
+    )
 
     stored: tuple[pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 

@@ -157,6 +157,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
     """
 
     SUMMARY = PatchingSummary
+    FIRST = ("direction", "place", "layer", "position", "effect", "p_corrected")
     EYEBROW = "activation patching"
     READING = READING
     TESTED = (
