@@ -314,7 +314,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         behind = f"Behind {broken} of the {len(critical)} losses, {share} of the answers or more"
         read = f"{behind} are cut off or unreadable that were not: read them before you speak of a lost skill."
         unread = {curve.task for curve, cell in critical if _unreadable(curve.baseline_of(cell)) >= HALF}
-        good = Check("good", "The answers behind the losses can still be read.")
+        good = Check("good", "The answers behind the losses are not cut off and can be judged; read some.")
         if unread:
             tasks_so = wording.listed(sorted(unread))
             text = f"Most unedited answers are cut off or unreadable already, so losses may be of any kind: {tasks_so}."
