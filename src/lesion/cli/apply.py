@@ -82,11 +82,11 @@ def apply(
         name = each.file.label
         if each.achieved is not None:
             anew = ", its selection made anew on these weights" if each.afresh else ""
-            factor = "" if name.endswith((f"x{each.factor}", f"×{each.factor}")) else f" × {each.factor}"
+            times = "" if name.endswith((f"x{each.factor}", f"×{each.factor}")) else f" × {each.factor}"
             achieved = f"{each.achieved:.6g}"
             rounded = "" if achieved == each.factor else f", achieved factor {achieved}"
             say(
-                f"{name}{factor}: {each.selected:,} of {done.total:,} weights selected"
+                f"{name}{times}: {each.selected:,} of {done.total:,} weights selected"
                 f" ({each.selected / done.total:.4%}){rounded}{anew}"
             )
         elif each.afresh:
