@@ -207,7 +207,6 @@ def _arguments(places: Places) -> Iterator[Case]:
         ["--nosuch"],
         ["\x00"],
         ["ablate", str(places.model)],
-        ["lm-eval", "run", "--tasks", "nosuch", "--model_args", "pretrained=nowhere"],
     ):
         yield Case(f"bare {line}"[:60], tuple(line))
     for model in (

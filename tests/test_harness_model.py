@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 import lesion
-from commandline import lesion as command
 from harnesstasks import hushed, write_tasks
-from lesion.cli.harness import with_model
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.errors import LesionError, UsageError
 from lesion.harness_entry import register
@@ -250,13 +248,6 @@ def test_arguments_of_the_model_come_before_those_of_the_command():
     assert made.engine.work.batch_size == 5
 
 
-def test_the_command_line_is_given_the_model_where_it_names_none():
-    assert with_model(["--tasks", "arc"]) == ["--tasks", "arc", "--model", "lesion"]
-    assert with_model(["run", "--tasks", "arc"]) == ["run", "--tasks", "arc", "--model", "lesion"]
-    for arguments in (["--model", "hf"], ["--model=hf"], ["-M", "hf"], ["--config", "it.yaml"], ["ls", "tasks"], []):
-        assert with_model(arguments) == arguments
-
-
 def test_importing_torch_does_not_import_the_harness():
     code = "import sys, torch, lesion.harness_entry as e; e.register(); print('lm_eval' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -279,42 +270,27 @@ ALONE = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["lm_eval", "lesion lm-eval"])
-def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tmp_path, way, capsys, monkeypatch):
-    """With an edit by the harness's own command, without one by ours."""
+def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tmp_path):
     names = ("local_gsm8k", "local_arc", "local_lambada")
-    asked = [
-        *("--include_path", str(folder), "--tasks", ",".join(names)),
-        *("--log_samples", "--output_path", str(tmp_path)),
-    ]
-    if way == "lm_eval":
-        if "lesion" not in {entry.name for entry in entry_points(group="torch.backends")}:
-            pytest.skip("lesion was installed before it had this entry point: pip install -e '.[harness]'")
-        edit = ScaleBlock(0)
-        told = subprocess.run(
-            [
-                *(sys.executable, "-c", f"{ALONE}; from lm_eval.__main__ import cli_evaluate; cli_evaluate()"),
-                *("run", "--model", "lesion", "--model_args", "model=bundled:llama-base,edit=0×0", *asked),
-            ],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        )
-        assert told.returncode == 0, told.stderr[-3000:]
-    else:
-        from lm_eval.tasks import TaskManager
-
-        edit = BASELINE
-        monkeypatch.setattr(TaskManager, "__init__", TaskManager.__init__)  # put back afterwards
-        exec(ALONE)
-        with hushed():
-            done = command(capsys, "lm-eval", "run", "--model_args", "model=bundled:llama-base", *asked)
-        assert done.code == 0, done.err
+    if "lesion" not in {entry.name for entry in entry_points(group="torch.backends")}:
+        pytest.skip("lesion was installed before it had this entry point: pip install -e '.[harness]'")
+    told = subprocess.run(
+        [
+            *(sys.executable, "-c", f"{ALONE}; from lm_eval.__main__ import cli_evaluate; cli_evaluate()"),
+            *("run", "--model", "lesion", "--model_args", "model=bundled:llama-base,edit=0×0"),
+            *("--include_path", str(folder), "--tasks", ",".join(names)),
+            *("--log_samples", "--output_path", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    assert told.returncode == 0, told.stderr[-3000:]
     ours = {"samples": {}}
     for name in names:
         (file,) = tmp_path.rglob(f"samples_{name}_*.jsonl")
         ours["samples"][name] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    with lesion.applied(model, edit):
+    with lesion.applied(model, ScaleBlock(0)):
         theirs = evaluated(harness_model(model), folder, names)
     mine, yours = replies(ours), replies(theirs)
     assert mine.keys() == yours.keys()

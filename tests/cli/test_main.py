@@ -76,8 +76,6 @@ def test_every_help_has_panels_in_one_order_examples_that_parse_and_no_types(cap
     panels = ("What", "Training", "Statistics", "Decoding", "Hardware", "Help")
     known = dict(leaves(_command()))
     for path, command in known.items():
-        if path == ("lm-eval",):  # its arguments and its help are those of the harness
-            continue
         said = lesion(capsys, *path, "--help").out
         titles = [line.split()[1] for line in said.splitlines() if line.startswith("╭─")]
         assert [title for title in titles if title != "Arguments"] == [title for title in panels if title in titles]

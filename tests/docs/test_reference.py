@@ -31,7 +31,7 @@ def test_every_command_is_listed_with_every_option(pages):
         section = text.split(f"## lesion {method.command}\n")[1].split("\n## ")[0]
         for option in options_of(method.study):
             assert f"| `{option.argument or option.flag}` |" in section
-    for command in ("demo", "show", "apply", "run", "report", "lm-eval", "edit show", "lab lineage"):
+    for command in ("demo", "show", "apply", "run", "report", "edit show", "lab lineage"):
         assert f"## lesion {command}\n" in text
 
 

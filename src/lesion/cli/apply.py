@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,12 +33,6 @@ def apply(
             help="In place of an edit: the blocks from first to last, repeated or left out: 0-13,10-29.",
         ),
     ] = None,
-    reorder: Annotated[
-        str | None, typer.Option(metavar="BLOCKS", help="In place of an edit: an order that has every block once.")
-    ] = None,
-    swap: Annotated[
-        str | None, typer.Option(metavar="BLOCK,BLOCK", help="In place of an edit: two blocks that change places.")
-    ] = None,
     factor: Annotated[
         str | None,
         typer.Option(metavar="FLOAT", help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
@@ -59,12 +53,16 @@ def apply(
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
     from lesion.core.preflight import blocks_of, refuse_no_part
 
-    ways_given = {"--edit": edit or None, "--order": order, "--reorder": reorder, "--swap": swap}
-    ways_given = {flag: value for flag, value in ways_given.items() if value is not None}
-    if len(ways_given) != 1 or edit is None:
+    if order is not None and not edit:
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
-        _reordered(model, ways_given, [flag for flag, value in unfit.items() if value], revision, out)
+        _reordered(model, order, [flag for flag, value in unfit.items() if value], revision, out)
         return
+    if order is not None or not edit:
+        several = "--edit and --order are given" if edit else "Nothing to write is given"
+        raise UsageError(
+            f"{several}; give one of the two. An edit and an order are two commands, the second on the folder that the"
+            " first has written."
+        )
     number = None if factor is None else _one(factor)
     written = model if weights is None else weights
     blocks = blocks_of(written, revision if weights is None else None)
@@ -99,27 +97,19 @@ def apply(
     say(f"model: {done.folder} ({_saved(done.folder)})")
 
 
-def _reordered(model: str, given: Mapping[str, Any], unfit: Sequence[str], revision: str | None, out: Path) -> None:
-    """Write the model with its blocks in another order, given by one of three options."""
-    if len(given) != 1:
-        several = f"{' and '.join(given)} are given" if given else "Nothing to write is given"
-        raise UsageError(
-            f"{several}; give one of --edit, --order, --reorder and --swap. An edit and an order are two commands, the"
-            " second on the folder that the first has written."
-        )
+def _reordered(model: str, order: str, unfit: Sequence[str], revision: str | None, out: Path) -> None:
+    """Write the model with its blocks in another order."""
     if unfit:
-        raise UsageError(f"{unfit[0]} belongs to --edit; leave it out with {next(iter(given))}.")
+        raise UsageError(f"{unfit[0]} belongs to --edit; leave it out with --order.")
     from lesion.core.preflight import blocks_of
 
     if (blocks := blocks_of(model, revision)) is None:
         from lesion.models.load import peek
 
         blocks = peek(model, revision=revision)
-    from lesion.models.order import order_text, parse_order, permutation, swapped
+    from lesion.models.order import order_text, parse_order
 
-    ((flag, text),) = given.items()
-    ways = {"--order": parse_order, "--reorder": permutation, "--swap": swapped}
-    numbers = ways[flag](text, blocks or 0, model)
+    numbers = parse_order(order, blocks or 0, model)
 
     from lesion.edits.files.reordering import RECIPE, save_reordered
 

@@ -47,32 +47,6 @@ def parse_order(order: str | Sequence[int], blocks: int, name: str) -> Order:
     return tuple(numbers)
 
 
-def permutation(order: str | Sequence[int], blocks: int, name: str) -> Order:
-    """An order in which every block stands once."""
-    numbers = parse_order(order, blocks, name)
-    missing = sorted(set(range(blocks)) - set(numbers))
-    twice = sorted({number for number in numbers if numbers.count(number) > 1})
-    if missing or twice:
-        wrong = [f"leaves out {order_text(missing)}"] if missing else []
-        wrong += [f"repeats {order_text(twice)}"] if twice else []
-        raise UsageError(
-            f"A reordering has every block of {name} once, and this one {' and '.join(wrong)}; give --order to leave"
-            " out or repeat blocks."
-        )
-    return numbers
-
-
-def swapped(pair: str, blocks: int, name: str) -> Order:
-    """The order in which two blocks have changed places, given as `3,7`."""
-    numbers = parse_order(pair, blocks, name)
-    if len(numbers) != 2 or numbers[0] == numbers[1]:
-        raise UsageError(f"'{short(pair)}' is no pair of blocks; write two different ones, such as 3,7.")
-    order = list(range(blocks))
-    first, second = numbers
-    order[first], order[second] = second, first
-    return tuple(order)
-
-
 def runs(order: Sequence[int]) -> list[tuple[int, int]]:
     """The order as ranges (first, last) of consecutive blocks; none of an empty one."""
     if not order:

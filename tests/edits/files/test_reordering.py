@@ -81,8 +81,8 @@ def test_a_checkpoint_with_further_blocks_and_a_folder_in_use_are_refused(sharde
         save_reordered(sharded, "1,0", tmp_path)
 
 
-def test_the_command_writes_a_swap(sharded, capsys, tmp_path):
-    done = command(capsys, "apply", sharded, "--swap", "0,2", "--out", tmp_path / "out")
+def test_the_command_writes_an_order(sharded, capsys, tmp_path):
+    done = command(capsys, "apply", sharded, "--order", "2,1,0", "--out", tmp_path / "out")
     assert done.code == 0
     assert "3 blocks in the order 2,1,0" in done.out
     assert load(tmp_path / "out").fingerprint == reordered(load(sharded), [2, 1, 0]).fingerprint

@@ -31,7 +31,7 @@ _NAMED = re.compile(
 )
 
 
-def need_harness() -> None:
+def _need_harness() -> None:
     """Raise `UsageError` where lm-evaluation-harness is not installed."""
     if importlib.util.find_spec("lm_eval") is None:
         raise UsageError(
@@ -95,7 +95,7 @@ def loaded(name: HarnessName) -> dict[str, HarnessTask]:
     A task of the folder comes before a packaged one of the same name. The same seeds as those of the harness's command
     stand behind what a task draws while it loads and behind its few-shot examples.
     """
-    need_harness()
+    _need_harness()
     with at_work(), seeded():
         built = _built(name)
         for title, task in built.items():
