@@ -53,16 +53,6 @@ def hub(*passages):
     ]
 
 
-def problems(passage):
-    """The row of `EleutherAI/race`: one passage, its problems as the text of a Python literal."""
-    return {
-        "article": passage["article"],
-        "problems": repr(
-            [{key: row[key] for key in ("question", "answer", "options")} for row in hub(passage)],
-        ),
-    }
-
-
 def test_every_question_of_a_passage_is_asked_with_its_passage_and_its_options(tmp_path):
     items = find(f"race:{write(tmp_path / 'x.txt', FLOOD)}").load()
     assert [item.id for item in items] == ["high1.txt:0", "high1.txt:1", "high1.txt:2", "high1.txt:3"]
@@ -107,13 +97,6 @@ def test_a_file_and_the_hub_give_the_same_items(tmp_path, monkeypatch, form):
     assert find(f"race:{tmp_path / 'x.parquet'}?form={form}").load() == local
 
 
-def test_passages_with_problems_in_a_literal_are_read_too(tmp_path):
-    path = write(tmp_path / "x.jsonl", problems(FLOOD), problems(SUN))
-    items, known = find(f"race:{path}").load(), find(f"race:{write(tmp_path / 'y.jsonl', FLOOD, SUN)}").load()
-    assert [(item.question, item.gold) for item in items] == [(item.question, item.gold) for item in known]
-    assert len({item.id for item in items}) == 5
-
-
 def test_from_the_hub_calibration_takes_the_training_split(monkeypatch):
     splits = {"test": [FLOOD], "train": [SUN]}
     monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda task, repository, subset, split: hub(*splits[split]))
@@ -150,9 +133,6 @@ def without(*fields):
         (FLOOD | {"answers": ["A", "B", "E", "D"]}, r"question 2: the answer is 'E'; it must be a letter from A to D"),
         (FLOOD | {"options": [*FLOOD["options"][:3], ["a", "b", "c"]]}, r"question 3: the answer is 'D'; .* A to C"),
         (FLOOD | {"options": [["a"]] * 4}, r"question 0: there must be 2 to 26 options, not 1"),
-        ({"article": "a", "problems": "[{'question': 'q'}]"}, r"no field 'options'"),
-        ({"article": "a", "problems": "__import__('os')"}, r"'problems' is no list of questions"),
-        ({"article": "a", "problems": "[" * 5000}, r"'problems' is no list of questions"),
     ],
 )
 def test_a_malformed_passage_is_told_with_its_file_and_place(tmp_path, passage, says):

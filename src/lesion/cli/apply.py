@@ -60,8 +60,8 @@ def apply(
     if order is not None or not edit:
         several = "--edit and --order are given" if edit else "Nothing to write is given"
         raise UsageError(
-            f"{several}; give one of the two. An edit and an order are two commands, the second on the folder that the"
-            " first has written."
+            f"{several}; give --edit or --order. An edit and an order are two commands, the second on the folder that"
+            " the first has written."
         )
     number = None if factor is None else _one(factor)
     written = model if weights is None else weights

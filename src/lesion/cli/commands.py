@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from lesion.cli import running
-from lesion.cli.parsing import number, numbers, whole
+from lesion.cli.parsing import numbers, whole
 from lesion.cli.terminal import say
 from lesion.core.fields import MODEL
 from lesion.core.method import Method
@@ -182,7 +182,7 @@ def _value(option: Option, value: Any) -> Any:
         return value
     if float in option.kinds:
         try:
-            return number(value, float)
+            return float(value)
         except ValueError:
             return value
     return whole(value)

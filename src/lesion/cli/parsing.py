@@ -1,15 +1,14 @@
-"""What people type on a command line, read strictly: numbers in ASCII digits, lists by commas, usable paths."""
+"""What people type on a command line: lists by commas, usable paths, and how help shows both."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from typer.models import OptionInfo, ParameterInfo
 
@@ -20,26 +19,14 @@ from lesion.plain import short
 
 PANELS = (WHAT, TRAINING, STATISTICS, DECODING, HARDWARE)
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-Number = TypeVar("Number", int, float)
-# Python reads more: 1_0, and the digits of every script.
-_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
 
 
-def number(text: str, kind: type[Number]) -> Number:
-    """A number in ASCII digits, spaces around it allowed."""
-    text = text.strip()
-    if len(text) > 100 or not (_WHOLE if kind is int else _REAL).fullmatch(text):
-        raise ValueError(f"'{short(text)}' is not a number")
-    return kind(text)
-
-
-def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
+def numbers(text: str, kind: type[int] | type[float], option: str) -> list[Any]:
     """Numbers by commas."""
     values: list[Any] = []
     for piece in text.split(","):
         try:
-            values.append(number(piece, kind))
+            values.append(kind(piece))
         except ValueError:
             what = "whole numbers" if kind is int else "numbers"
             raise UsageError(f"{option} takes {what} by commas; '{short(piece.strip())}' is none.") from None
@@ -49,13 +36,13 @@ def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
 def whole(text: str) -> int | str:
     """Digits as a number; anything else as it is, for the study's own validation to judge."""
     try:
-        return number(text, int)
+        return int(text)
     except ValueError:
         return text
 
 
 def checked(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for typer, its paths read by `lesion.files.named` and its numbers by `number`.
+    """The command for typer, its paths read by `lesion.files.named`.
 
     Its help has a panel for every subject, in the order of `PANELS`, and a placeholder for what an option takes.
     A path is expanded (`~`); one that is empty, broken or cannot be followed is wrong use before anything begins.
@@ -63,7 +50,7 @@ def checked(command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     parameters = [
         parameter.replace(
-            annotation=_shown(parameter.name, _strict(parameter.name, parameter.annotation)),
+            annotation=_shown(parameter.name, _usable(parameter.name, parameter.annotation)),
             kind=inspect.Parameter.KEYWORD_ONLY,
         )
         for parameter in signature.parameters.values()
@@ -80,22 +67,15 @@ def checked(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _strict(name: str, annotation: Any) -> Any:
-    """The annotation with a parser, where it is one of a path or a number."""
+def _usable(name: str, annotation: Any) -> Any:
+    """The annotation with a parser, where it is one of a path."""
     information = _information(annotation)
-    if information is None or information.parser is not None:
+    kind = annotation if information is None else get_args(annotation)[0]
+    if information is None or information.parser is not None or _inner(kind) is not Path:
         return annotation
-    kind = get_args(annotation)[0]
-    inner = _inner(kind)
     option = f"--{name.replace('_', '-')}" if isinstance(information, OptionInfo) else information.metavar or name
-    if inner is Path:
-        parser: Callable[[Any], Any] = functools.partial(_path, option)
-    elif inner in (int, float):
-        parser = functools.partial(_number, option, inner, information.min)
-    else:
-        return annotation
     changed = copy.copy(information)
-    changed.parser, changed.min = parser, None
+    changed.parser = lambda text: named(text, option) if isinstance(text, str) else text
     return Annotated[kind, changed]
 
 
@@ -129,20 +109,3 @@ def _inner(kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         return _inner(next(part for part in get_args(kind) if part is not type(None)))
     return _inner(get_args(kind)[0]) if get_origin(kind) is list else kind
-
-
-def _path(option: str, text: Any) -> Any:
-    return named(text, option) if isinstance(text, str) else text
-
-
-def _number(option: str, kind: type[int] | type[float], least: int | float | None, text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        value = number(text, kind)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"'{option}' takes {what}, not '{short(text)}'.") from None
-    if least is not None and value < least:
-        raise UsageError(f"'{option}' takes a number from {least:g}, not {short(text)}.")
-    return value

@@ -254,20 +254,6 @@ class StudyResult(Generic[S]):
 
         return changed(self.answers, edit, right=True, task=task, model=model)
 
-    @validated
-    def to_parquet(self, path: str | Path) -> Path:
-        """Write the main table as parquet, with the types that its columns have; the path.
-
-        Raises:
-            LesionError: the file cannot be written.
-        """
-        path = Path(path)
-        try:
-            self.table_full.to_parquet(path, index=False)
-        except OSError as error:
-            raise LesionError(f"{path} cannot be written: {error.strerror or error}; give another path.") from error
-        return path
-
     def shown(self) -> Table:
         """The main table with the columns that people see."""
         from lesion.report.rows import Rows
@@ -341,25 +327,21 @@ class StudyResult(Generic[S]):
         return Drawing.of(figures[chosen])
 
     @validated
-    def export(self, out: str | Path, formats: Sequence[str] = ()) -> list[Path]:
+    def export(self, out: str | Path) -> list[Path]:
         """Write what a paper takes of the result: figures at 85 and 178 mm, a table, a paragraph, BibTeX.
 
         Args:
             out: a folder, made when absent.
-            formats: of `pdf`, `svg`, `png`, `latex` and `paragraph`; empty: all.
 
         Returns:
             The files.
 
         Raises:
-            UsageError: there is no such format.
             LesionError: the folder cannot be written.
         """
         from lesion.core import paper
 
-        if unknown := next((each for each in formats if each not in paper.FORMATS), None):
-            raise UsageError(f"There is no format '{short(unknown)}'; there are {', '.join(paper.FORMATS)}.")
-        return paper.export(self, Path(out), formats or paper.FORMATS)
+        return paper.export(self, Path(out))
 
     def chapter(self) -> Chapter | None:
         """What the study adds to a page over several studies; None: nothing."""

@@ -22,8 +22,8 @@ from lesion.models.structure import infer
 from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
 from lesion.reprs import described
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 def _names_by_tensor(network: PreTrainedModel) -> dict[int, list[str]]:
@@ -91,9 +91,6 @@ def uncovered(
         parts.append((name, f"{reason}, tied to {', '.join(others)}" if others else reason))
     return tuple(parts)
 
-
-if TYPE_CHECKING:  # their library takes seconds to load
-    from transformers import PreTrainedConfig, PreTrainedModel
 
 HEAD = "head"
 NOT_APART = "which module it is could not be told apart"

@@ -13,9 +13,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 EVERY_BYTE_UP_TO = 1_000_000_000  # bytes of weights

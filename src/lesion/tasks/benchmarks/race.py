@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -16,7 +15,6 @@ from lesion.tasks.task import Item
 
 ENDINGS = (".txt", ".json", ".jsonl")
 LEVELS = ("high", "middle")
-LONGEST_LITERAL = 1_000_000
 COLUMNS = {"questions": "question", "options": "options", "answers": "answer"}
 
 
@@ -26,8 +24,7 @@ class Race(Choice):
     Local is a file or a folder, with all folders in it, of files `.txt`, `.json` or `.jsonl` that hold passages as
     the original data does: one JSON object `{"id", "article", "questions": […], "options": [[…], …], "answers":
     ["A", …]}` a file, a list of them, or one a line. The rows of the hub are read from a local file too, one question
-    each (`ehovy/race`) or one passage with its `problems` (`EleutherAI/race`, the last questions of whose passages
-    lm-evaluation-harness asks, after the others with their answers).
+    each.
 
     Every question is an item, and is asked alone: "Article: …", "Question: …", "Answer:". A blank that an option is
     to fill, written `_`, stays as it is. lm-evaluation-harness scores as form `text` does. The group is `high` or
@@ -79,38 +76,20 @@ class Race(Choice):
 
 
 def _questions(row: SourceRow) -> list[SourceRow]:
-    """Every question of a row in any of its forms, with `question`, `options` and `answer`."""
+    """Every question of a row in either form, with `question`, `options` and `answer`."""
     if "question" in row:
         return [row]
-    if "problems" in row:
-        problems = _literal(row)
-    else:
-        columns = {field: row[field] for field in COLUMNS}
-        for field, column in columns.items():
-            if not isinstance(column, list):
-                raise row.fault(f"'{field}' must be a list with an entry for each question.")
-        lengths = [len(column) for column in columns.values()]
-        if len({*lengths}) > 1:
-            raise row.fault(
-                f"there are {lengths[0]} questions, options for {lengths[1]} and {lengths[2]} answers; there must be "
-                f"as many of each."
-            )
-        problems = [
-            dict(zip(COLUMNS.values(), entries, strict=True)) for entries in zip(*columns.values(), strict=True)
-        ]
+    columns = {field: row[field] for field in COLUMNS}
+    for field, column in columns.items():
+        if not isinstance(column, list):
+            raise row.fault(f"'{field}' must be a list with an entry for each question.")
+    lengths = [len(column) for column in columns.values()]
+    if len({*lengths}) > 1:
+        raise row.fault(
+            f"there are {lengths[0]} questions, options for {lengths[1]} and {lengths[2]} answers; there must be "
+            f"as many of each."
+        )
+    problems = [dict(zip(COLUMNS.values(), entries, strict=True)) for entries in zip(*columns.values(), strict=True)]
     if not problems:
         raise row.fault("the passage has no questions.")
     return [SourceRow(problem, f"{row.where}, question {number}") for number, problem in enumerate(problems)]
-
-
-def _literal(row: SourceRow) -> list[dict[str, object]]:
-    """The problems of a passage, which `EleutherAI/race` keeps as the text of a Python literal."""
-    problems = row["problems"]
-    if isinstance(problems, str) and len(problems) <= LONGEST_LITERAL:
-        try:
-            problems = ast.literal_eval(problems)
-        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-            raise row.fault("'problems' is no list of questions.") from error
-    if not isinstance(problems, list) or not all(isinstance(problem, dict) for problem in problems):
-        raise row.fault("'problems' is no list of questions.")
-    return problems
