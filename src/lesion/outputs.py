@@ -159,7 +159,7 @@ def refuse_links(folder: Path) -> None:
     """
     for path in _entries(folder):
         status = path.lstat()
-        if stat.S_ISLNK(status.st_mode) or _is_junction(path):
+        if stat.S_ISLNK(status.st_mode):
             what = "a link; a study writes only into its own folder"
         elif stat.S_ISDIR(status.st_mode):
             if not path.name.endswith(_FILES):
@@ -198,8 +198,3 @@ def _entries(folder: Path) -> Iterator[Path]:
             raise LesionError(
                 f"{place} cannot be read: {error.strerror or error}; give another folder with --out."
             ) from error
-
-
-def _is_junction(path: Path) -> bool:
-    """Whether it is a junction, Windows' other kind of link; Python tells from 3.12 on."""
-    return bool(getattr(os.path, "isjunction", lambda _: False)(path))

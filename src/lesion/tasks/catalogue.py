@@ -65,9 +65,9 @@ def find(name: str) -> Task:
     """The task that `name` names.
 
     Args:
-        name: `gsm8k`, `math500`, `triviaqa`, `nq_open`, `mmlu`, `race` (from the hub), the same with `:PATH` (from
-            local files of the same form: one file; for `mmlu` also a folder or a pattern, for `race` also a
-            folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
+        name: `gsm8k`, `math500`, `triviaqa`, `nq_open`, `mmlu`, `race` (from the hub), the same with `:PATH` (a
+            local file of the same form; of `mmlu` and `race` also a folder),
+            `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions; also `.json`, `.csv`, `.tsv` and `.parquet`, each also
             `.gz`; `…?judge=exact|math|contains` in place of what lines name),
@@ -193,10 +193,14 @@ def source(name: str) -> str:
 
     `gold:primer:atlas` and `primer:atlas` have the same items, and so have the two forms of mmlu.
     """
-    name = canonical(name)
+    return unwrapped(canonical(name)).partition("?")[0]
+
+
+def unwrapped(name: str) -> str:
+    """A name without what stands before the task: `primer:atlas` of `gold:fewshot:4:primer:atlas`."""
     while (head := name.partition(":")[0]) in BEFORE:
         name = name.split(":", 2 if head == "fewshot" else 1)[-1]
-    return name.partition("?")[0]
+    return name
 
 
 def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) -> list[Item]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lesion.tasks.benchmarks import BENCHMARKS
-from lesion.tasks.catalogue import BEFORE, source
+from lesion.tasks.catalogue import source, unwrapped
 from lesion.tasks.given import HEAD as GIVEN
 from lesion.tasks.question_files import is_question_file
 from lesion.tasks.task import Item
@@ -57,10 +57,7 @@ def shared(task: str, items: pd.DataFrame) -> Shared | None:
     """
     if not {"question", "gold", "group"} <= set(items) or items.empty:
         return None
-    name = task
-    while (head := name.partition(":")[0]) in BEFORE:
-        name = name.split(":", 2 if head == "fewshot" else 1)[-1]
-    what, cluster = _rule(name)
+    what, cluster = _rule(unwrapped(task))
     if not what:
         return None
     texts = (items[column].fillna("").astype(str) for column in ("question", "gold", "group"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,8 @@ class Mmlu(Choice):
 
     Local are the CSV files of the original data, one a subject, rows of question, four options and the letter of the
     answer without a header (`marketing_test.csv`, of the subject marketing); a folder of them, of which every
-    `*_test.csv` is read; a pattern such as `data/*_dev.csv`; or JSON Lines, JSON or Parquet files with the fields of
-    the hub: `question`, `subject`, `choices` and `answer`, a number from 0 or a letter.
+    `*_test.csv` is read; or a JSON Lines, JSON or Parquet file with the fields of the hub: `question`, `subject`,
+    `choices` and `answer`, a number from 0 or a letter.
 
     Form `letter` asks as lm-evaluation-harness does, form `text` as its "continuation" variant. No examples stand
     before the question in either. The group is the subject. A model is observed on the 1,816 questions of `validation`
@@ -43,21 +42,13 @@ class Mmlu(Choice):
         return "answer" if self.setting == "letter" else "plain"
 
     def files(self, path: str) -> list[Path]:
-        """The files that a path, a folder or a pattern names, in the order of their names."""
+        """The files that a path or a folder names, in the order of their names."""
         place = named(path, "path of mmlu")
-        if place.is_dir():
-            files = sorted(place.glob("*_test.csv"))
-            if not files:
-                raise UsageError(
-                    f"There is no file *_test.csv in the folder {path}; give a file of it, or a pattern: "
-                    f"'mmlu:{place / '*.csv'}'."
-                )
-            return files
-        if place.exists() or not glob.has_magic(path):
+        if not place.is_dir():
             return super().files(path)
-        files = [Path(name) for name in sorted(glob.glob(str(place))) if Path(name).is_file()]
+        files = sorted(place.glob("*_test.csv"))
         if not files:
-            raise UsageError(f"There is no file that the pattern {path} describes.")
+            raise UsageError(f"There is no file *_test.csv in the folder {path}; give a file of it.")
         return files
 
     def rows(self, file: Path) -> Iterable[SourceRow]:
