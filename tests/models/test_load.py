@@ -206,7 +206,7 @@ def test_weights_that_cannot_be_read_are_refused(folder, damage):
         path.unlink()
     if damage == "pickled":
         torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(LesionError, match=r"(safetensors|The weights in the folder .*) cannot be read"):
+    with pytest.raises(LesionError, match=r"The weights in the folder .* cannot be read"):
         load(folder)
 
 
@@ -352,10 +352,6 @@ def test_weights_stored_as_codes_without_a_quantization_config_are_refused_by_na
 def test_a_config_that_names_another_file_of_weights_is_refused(folder):
     configure(folder, transformers_weights="other.safetensors.index.json")
     assert "transformers_weights" in refusal(folder)
-
-
-def test_a_configuration_of_more_blocks_than_tensors_is_refused_before_a_network_is_built(folder):
-    assert "states 1000000 blocks, and there are 30 tensors" in refusal(configure(folder, num_hidden_layers=1_000_000))
 
 
 @pytest.mark.parametrize("architectures", [5, [5]])

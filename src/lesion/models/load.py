@@ -27,7 +27,7 @@ from lesion.models.owner import refuse_edited
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import INDEX, files, header, listing, refuse_packed
+from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
 from lesion.plain import short
 from lesion.threads import warn_of_spinning
@@ -298,8 +298,6 @@ def load(
         settle_outputs(config)
         storage = quantisation(config)  # transformers takes it out of the configuration where it dequantises
         folder = _looked_at(place, typed)
-        if folder is not None:
-            _refuse_too_deep(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         reads = _reader(config, typed)
         reads = reads if storage is None else _quantised(storage, reads, typed)
@@ -372,17 +370,6 @@ def _quantised(storage: Quantisation, reader: Callable[..., Any], typed: str) ->
 
 class _UnloadableError(LesionError):
     """A quantised checkpoint that its package refuses, for instance without an accelerator."""
-
-
-def _refuse_too_deep(config: PretrainedConfig, folder: Path, typed: str) -> None:
-    """Refuse a configuration of more blocks than there are tensors: a network is built before its weights are read."""
-    blocks = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
-    tensors = sum(len(header(folder / shard)) for shard in files(folder, typed)[0])
-    if isinstance(blocks, int) and blocks > tensors:
-        raise LesionError(
-            f"The weights of {short(typed, 200)} do not fit its config.json: it states {short(blocks)} blocks, and"
-            f" there are {tensors:,} tensors. One of the two belongs to another model."
-        )
 
 
 def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel, typed: str) -> None:

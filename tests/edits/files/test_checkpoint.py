@@ -279,6 +279,17 @@ def test_a_matrix_that_is_not_on_disk_is_refused(base, tmp_path):
     refused(tmp_path, source, [edit], "1.mlp.up", "model.layers.1.mlp.up_proj.weight")
 
 
+@pytest.mark.parametrize("place", ["../elsewhere.safetensors", "/elsewhere.safetensors", "sub/a.safetensors", ".."])
+def test_an_index_that_names_a_file_outside_the_folder_is_refused(shards, place, tmp_path):
+    source, edit = shards
+    index = source / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    first = next(iter(listed["weight_map"]))
+    listed["weight_map"][first] = place
+    index.write_text(json.dumps(listed))
+    refused(tmp_path, source, [edit], "refused")
+
+
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(base, tmp_path):
     source, edit = base
     (tmp_path / "secret.json").write_text("{}")
