@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,27 @@ def test_what_is_no_json_object_is_one_error_with_the_file(text, says, tmp_path)
 def test_whole_surrogate_pairs_are_characters(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"a": "😀"}))
     assert files.read_object(tmp_path / "x.json") == {"a": "😀"}
+
+
+DEEP = ".".join(["a"] * 20_000)
+
+
+@pytest.mark.parametrize(
+    "text", [f"{DEEP} = 1", f"[{DEEP}]", f"[[ {DEEP} ]]", f"x = {{ {DEEP} = 1 }}", DEEP.replace("a", "'a b'")]
+)
+def test_a_key_of_very_many_parts_is_refused_at_once(text, tmp_path):
+    file = tmp_path / "x.toml"
+    file.write_text(f"kind = 'layers'\n{text}\n")
+    begun = time.process_time()
+    with pytest.raises(UsageError, match=r"x\.toml is not a study: it is nested too deeply"):
+        files.read_toml(file)
+    assert time.process_time() - begun < 2
+
+
+def test_dots_in_texts_are_no_parts_of_a_key(tmp_path):
+    file = tmp_path / "x.toml"
+    file.write_text(f'a.b."c d" = "{DEEP}"\n')
+    assert files.read_toml(file) == {"a": {"b": {"c d": DEEP}}}
 
 
 @pytest.mark.parametrize("text", ["a = ", "a = " + "9" * 5000, "a = " + "[" * 50_000, 'a = "\x00"'])

@@ -260,8 +260,8 @@ replace(Path(sys.argv[1]), "half")
 @pytest.mark.parametrize(
     "name",
     [
-        "../../../x", "/x", "a/b", "a\\b", "..", ".", ".hidden", "con", "NUL.txt",
-        "com1",        "x" * 101, "é" * 101, "語" * 90, " x", "x ",
+        "../../../x", "/x", "a/b", "a\\b", "..", ".", ".hidden", "a\0b", "a\nb", "\x1b[31m", "con", "NUL.txt",
+        "com1",        "x" * 101, "é" * 101, "語" * 90, " x", "x ", "\ud800",
     ],
 )  # fmt: skip
 def test_a_name_that_is_no_plain_name_makes_no_folder(name):

@@ -235,8 +235,14 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}", re.MULTILINE)
+
+
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The tables of TOML text."""
+    if _DEEP_KEY.search(text):  # tomllib takes time and memory that grow with the square of its parts
+        raise UsageError(f"{where} is not a study: it is nested too deeply.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from lesion.atomic import is_leftover, keep
 from lesion.errors import LesionError, UsageError
 from lesion.files import parse_json, read_text, understood
-from lesion.plain import short
+from lesion.plain import short, unruly
 
 MARK = "lesion.json"
 """Names the kind of study that a folder belongs to."""
@@ -63,6 +63,8 @@ def default_folder(name: str, identity: str) -> Path:
     """
     if re.search(r"[/\\]", name):
         fault = "holds a separator of folders"
+    elif unruly(name):
+        fault = "holds control characters or broken text"
     elif name.startswith(".") or name != name.strip():
         fault = "begins with a dot, or begins or ends with a space"
     elif _RESERVED.fullmatch(name):

@@ -79,23 +79,24 @@ def test_a_store_of_no_study_or_of_two_says_so_and_names_the_way_out(folder, sta
 @pytest.mark.parametrize(
     ("statement", "fault"),
     [
-        ("ALTER TABLE study ADD COLUMN note TEXT", "table 'study' is not as lesion makes it"),
-        ("ALTER TABLE answers DROP COLUMN engine", "table 'answers' is not as lesion makes it"),
-        ("CREATE TABLE notes (text)", "table 'notes' is not as lesion makes it"),
-        ("CREATE VIEW more AS SELECT * FROM answers", "view 'more' is not as lesion makes it"),
-        (
-            "CREATE TRIGGER more AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
-            "trigger 'more' is not as lesion makes it",
-        ),
-        ("CREATE INDEX more ON answers (edit)", "index 'more' is not as lesion makes it"),
+        ("ALTER TABLE study ADD COLUMN note TEXT", "table 'study' has a column 'note' too many"),
+        ("ALTER TABLE answers DROP COLUMN engine", "table 'answers' lacks the column 'engine'"),
+        ("ALTER TABLE models RENAME COLUMN name TO label", "has a column 'label' too many and lacks the column 'name'"),
+        ("CREATE TABLE notes (text)", "table 'notes' is none that lesion makes"),
         ("DROP TABLE study", "table 'study' is missing"),
     ],
 )
-def test_a_store_that_another_program_changed_is_refused_by_what_it_changed(folder, statement, fault):
+def test_a_table_that_another_program_changed_is_named_with_its_columns(folder, statement, fault):
     change(folder, "PRAGMA foreign_keys = OFF", statement)
     for opening in openings(folder):
         with pytest.raises(LesionError, match=rf"{fault}\. Another program .*{WAY_OUT}"):
             opening()
+
+
+def test_a_table_with_the_right_columns_in_another_form_is_named(folder):
+    change(folder, "ALTER TABLE study RENAME TO old", "CREATE TABLE study AS SELECT * FROM old", "DROP TABLE old")
+    with pytest.raises(LesionError, match="table 'study' has the right columns in another form"):
+        Store.read(folder)
 
 
 def test_what_is_damaged_and_the_way_out_are_named(folder):
@@ -123,6 +124,21 @@ def test_answers_whose_item_or_model_is_gone_are_refused_and_not_left_out(folder
             opening()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW more AS SELECT * FROM answers",
+        "CREATE TRIGGER more AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
+        "CREATE INDEX more ON answers (edit)",
+    ],
+)
+def test_a_store_with_another_schema_is_refused(folder, statement):
+    change(folder, "PRAGMA foreign_keys = OFF", statement)
+    for opening in openings(folder):
+        with pytest.raises(LesionError, match="not a store as lesion makes it"):
+            opening()
+
+
 def test_a_store_whose_answers_are_an_endless_view_is_refused_at_once(folder):
     change(
         folder,
@@ -130,7 +146,9 @@ def test_a_store_whose_answers_are_an_endless_view_is_refused_at_once(folder):
         "CREATE VIEW answers AS WITH RECURSIVE n (key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT * FROM n",
     )
     for opening in openings(folder):
-        with pytest.raises(LesionError, match=r"its (table|view) 'answers' is (missing|not as lesion makes it)"):
+        with pytest.raises(
+            LesionError, match=r"its table 'answers' is missing|its view 'answers' is none that lesion makes"
+        ):
             opening()
 
 

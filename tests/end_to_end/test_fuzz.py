@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from commandline import coarse_figures, questions, save, write
 from lesion.cli.main import code
+from lesion.cli.parsing import numbers, whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.edits.edit import ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.files.artefact import read_edit, save_edit
@@ -99,6 +100,14 @@ def test_text_forms_of_edits(text):
 def test_layers(text):
     held(canonical_layers, text)
     held(parse_layers, text, 8, "a model")
+
+
+@few(60)
+@given(damaged_texts(("0.5,0.25", "1e-3", "10", "100,200")))
+def test_numbers(text):
+    held(numbers, text, float, "--keep")
+    held(numbers, text, int, "--samples")
+    held(whole, text)
 
 
 @few(80)

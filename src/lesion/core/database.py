@@ -264,11 +264,30 @@ def refuse_other_schema(connection: sqlite3.Connection, file: Path) -> None:
     differing = [entry for entry in (*theirs, *ours) if theirs.get(entry, 0) != ours.get(entry, 0)]
     if differing:
         kind, name = differing[0]
-        fault = "is not as lesion makes it" if differing[0] in theirs else "is missing"
+        if differing[0] not in theirs:
+            fault = "is missing"
+        elif differing[0] not in ours:
+            fault = "is none that lesion makes"
+        elif str(theirs[differing[0]]).upper().startswith("CREATE TABLE"):
+            fault = _other_columns(connection, name)
+        else:  # a virtual table, whose columns only its own code knows
+            fault = "is none that lesion makes"
         raise LesionError(
-            f"{file} is no store any more: its {short(kind)} '{short(name)}' {fault}. Another program has changed the"
-            " file. Nothing in it was read; take the file from a copy, or run the study into another folder."
+            f"{file} is not a store as lesion makes it: its {short(kind)} '{short(name)}' {fault}. Another program has"
+            " changed the file. Nothing in it was read; take the file from a copy, or run the study into another"
+            " folder."
         )
+
+
+def _other_columns(connection: sqlite3.Connection, table: str) -> str:
+    """How the columns of one of our tables differ from those that lesion makes, as the end of a sentence."""
+    ours = [*(column.strip('"') for column in TABLES.get(table, ())), "checksum"]
+    # `pragma_table_xinfo` reads the schema, not the rows.
+    theirs = [str(name) for _, name, *_ in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (table,))]
+    more = [f"'{short(name, 40)}'" for name in theirs if name not in ours]
+    fewer = [f"'{name}'" for name in ours if name not in theirs]
+    faults = [*(f"has a column {name} too many" for name in more[:3]), *(f"lacks the column {name}" for name in fewer)]
+    return " and ".join(faults) or "has the right columns in another form (other types, order or constraints)"
 
 
 _SCHEMA = "SELECT type, name, sql FROM sqlite_master"

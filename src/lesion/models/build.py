@@ -53,14 +53,22 @@ class Build:
         )
 
     def _difference(self, now: Build) -> str:
-        kinds: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
-        kinds = (("module", self.modules, now.modules), ("parameter", self.parameters, now.parameters))
-        return next(
-            f"the {kind} {name or 'of all'} is another, tied otherwise, gone or new"
-            for kind, before, after in kinds
-            for name in (*before, *after)
-            if before.get(name) != after.get(name)
-        )
+        for name in (*self.modules, *now.modules):
+            old, new = self.modules.get(name), now.modules.get(name)
+            what = name or "the network"
+            if old is None or new is None:
+                return f"{what} was {'added' if old is None else 'removed'}"
+            if old != new:
+                return f"{what} was replaced or changed: a {old[1].__name__} then, a {new[1].__name__} now"
+        for name in (*self.parameters, *now.parameters):
+            before, after = self.parameters.get(name), now.parameters.get(name)
+            if before is None or after is None:
+                return f"the parameter {name} was {'added' if before is None else 'removed'}"
+            if before[0] != after[0]:
+                return f"{name} had the shape {before[0]} and has {after[0]}"
+            if before[1] != after[1]:
+                return f"{name} is tied to another parameter, or no more"
+        raise AssertionError("two builds are different and agree in everything")
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -6,13 +6,25 @@ import re
 import string
 from collections.abc import Sequence
 
-from lesion.tasks.judges.mathematics import math_answer
+from lesion.tasks.judges.mathematics import math_answer as math
 from lesion.tasks.task import Verdict
+
+__all__ = [
+    "MATH",
+    "RULES",
+    "UNREAD",
+    "aliases",
+    "contains",
+    "exact",
+    "first_line",
+    "math",
+    "normalise",
+    "stands",
+    "substring",
+]
 
 RULES = ("words", "exact", "substring")
 """What `aliases` may go by."""
-
-math = math_answer
 
 MATH = "mathematics 2"
 """The rule of `math` and its version: verdicts by another are not mixed with these in one folder."""
