@@ -14,6 +14,7 @@ from lesion.files import read_object
 from lesion.models.gguf import read_header
 from lesion.models.gguf_checkpoint import pending
 from lesion.models.names import no_experts, refuse_device
+from lesion.models.quantised import refuse_unreadable
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
 from lesion.tasks.conversation import Named
@@ -60,6 +61,7 @@ def _config(source: str | Path, revision: str | None) -> dict[str, Any]:
     if not place.local or place.file is not None:
         return {}
     config: Any = read_object(Path(place.place) / "config.json")
+    refuse_unreadable(config, str(source))
     text = config.get("text_config")
     return text if isinstance(text, dict) else config
 

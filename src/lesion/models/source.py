@@ -12,7 +12,7 @@ from pathlib import Path
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
 from lesion.models.gguf import PART, SUFFIX, is_gguf
-from lesion.models.quantised import quantisation, refuse_unknown
+from lesion.models.quantised import refuse_unknown, refuse_unreadable
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
@@ -233,8 +233,11 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
 
 
 def refuse_unsuited(config: object, typed: str) -> None:
-    """Refuse configurations of models that cannot be studied: of an unknown storage, or no decoder."""
-    if (storage := quantisation(config)) is not None:
+    """Refuse configurations of models that cannot be studied: of an unreadable storage, or no decoder that continues
+    text.
+    """
+    storage = refuse_unreadable(config, typed)
+    if storage is not None:
         refuse_unknown(storage, typed)
     if getattr(config, "transformers_weights", None) is not None:
         raise LesionError(
