@@ -3,10 +3,15 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
-from lesion.core.preflight import blocks_of
-from lesion.models.load import peek
+import pytest
+
+from lesion.core.preflight import blocks_of, refuse_no_part
+from lesion.errors import UsageError
+from lesion.models.load import peek, wrap
 from lesion.models.source import bundled
+from lesion.verification import zoo
 
 ABLATE = ("ablate", "bundled:llama-base", "--task", "primer:atlas")
 EVALUATE = ("evaluate", "bundled:llama-base", "--task", "primer:atlas", "--out", "new")
@@ -31,9 +36,10 @@ REFUSED = {
     ("apply", "bundled:llama-base", "--edit", "9x0", "--out", "new"): "there is no block 9",
     ("apply", "bundled:llama-base", "--edit", "3x0", "--factor", "0,2", "--out", "new"): "takes one number here",
     ("apply", "bundled:llama-base", "--order", "0-9", "--out", "new"): "there is no block 9: bundled:llama-base",
+    ("apply", "bundled:llama-base", "--reorder", "0-6", "--out", "new"): "leaves out 7; give --order",
     ("apply", "bundled:llama-base", "--order", "0", "--edit", "3x0", "--out", "new"): "--edit and --order are given",
     ("apply", "bundled:llama-base", "--out", "new"): "Nothing to write is given",
-    ("apply", "bundled:llama-base", "--order", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
+    ("apply", "bundled:llama-base", "--swap", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
     (*ABLATE, "--unit", "expert"): "block 0 of bundled:llama-base has no experts",
     ("interact", *EVALUATE[1:], "--places", "1.mlp.expert.0,2"): "block 1 of bundled:llama-base has no experts",
     (
@@ -44,7 +50,8 @@ REFUSED = {
         "--out",
         "new",
     ): "block 2 of bundled:llama-base",
-    ("verify", "dense", "--edit", "2.mlp.expert.3x0"): "block 2 of dense has no experts",
+    ("verify", "hybrid", "--edit", "0.mlp.expert.3x0"): "block 0 of hybrid has no experts",
+    ("evaluate", "hybrid", *EVALUATE[2:], "--edit", "2x0+0.attention.head.1x0"): "is a convolution, which has no heads",
     (*ABLATE, "--top-p", "0.5"): "temperature 0 is greedy",
     (*EFFECTS, "--study", "nowhere"): "nowhere is no folder",
     ("overlay", "nowhere", "--out", "new"): "nowhere is no folder",
@@ -55,6 +62,10 @@ REFUSED = {
     ("run", "demoo"): "There is no study 'demoo'",
     ("lab", "lineage", "--stage", "bas"): "The lineage has no stage 'bas' (nearest: base)",
 }
+HYBRID = {
+    **{"model_type": "lfm2_moe", "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
+    **{"num_experts": 8, "num_dense_layers": 1},
+}
 PROCESS = """
 import json, sys
 from lesion.cli.main import code
@@ -63,10 +74,8 @@ print(json.dumps([[code(arguments), "torch" in sys.modules] for arguments in jso
 
 
 def test_wrong_use_is_refused_before_torch_is_loaded(tmp_path):
-    (tmp_path / "dense").mkdir()
-    (tmp_path / "dense" / "config.json").write_text(
-        json.dumps({"num_hidden_layers": 3, "num_experts": 1}), encoding="utf-8"
-    )
+    (tmp_path / "hybrid").mkdir()
+    (tmp_path / "hybrid" / "config.json").write_text(json.dumps(HYBRID), encoding="utf-8")
     (tmp_path / "drift").mkdir()
     (tmp_path / "drift" / "lesion.json").write_text('{"kind": "drift"}', encoding="utf-8")
     (tmp_path / "drift" / "summary.json").write_text("{}", encoding="utf-8")
@@ -83,7 +92,7 @@ def test_wrong_use_is_refused_before_torch_is_loaded(tmp_path):
     assert json.loads(done.stdout) == [[1 if arguments[0] == "report" else 2, False] for arguments in REFUSED]
     said = done.stderr.splitlines()
     assert [words for words, line in zip(REFUSED.values(), said, strict=True) if words not in line] == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dense", "drift"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drift", "hybrid"]
 
 
 def test_the_number_of_blocks_is_read_from_the_configuration_as_transformers_reads_it():
@@ -91,3 +100,17 @@ def test_the_number_of_blocks_is_read_from_the_configuration_as_transformers_rea
         name: peek(f"bundled:{name}") for name in bundled()
     }
     assert blocks_of("somebody/model") is None
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v3", "jamba", "lfm2_moe", "granitemoehybrid", "qwen3_moe", "kimi_linear"])
+def test_a_configuration_tells_the_blocks_without_experts(kind, tmp_path):
+    network = zoo.made(kind)
+    network.config.save_pretrained(tmp_path)
+    refused = []
+    anatomy = wrap(network, zoo.tokenizer(), kind).anatomy
+    for block in anatomy.blocks:
+        with suppress(UsageError):
+            refuse_no_part(tmp_path, [f"{block.index}.mlp.expert.0×0"])
+            continue
+        refused.append(block.index)
+    assert refused == [block.index for block in anatomy.blocks if block.mlp is None or block.mlp.experts is None]

@@ -16,10 +16,11 @@ from safetensors.torch import load_file, save_file
 
 import lesion.models.source
 from lesion.edits.edit import ScaleBlock
+from lesion.edits.files.checkpoint import apply
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import load, refuse_foreign_tokenizer, wrap
+from lesion.models.load import load, wrap
 from lesion.models.source import Source, explained
 from tiny import FAMILIES, tiny, tokenizer
 
@@ -354,23 +355,49 @@ def test_a_config_that_names_another_file_of_weights_is_refused(folder):
     assert "transformers_weights" in refusal(folder)
 
 
-@pytest.mark.parametrize("architectures", [5, [5]])
-def test_architectures_that_are_no_names_are_refused(folder, architectures):
-    assert "architectures" in refusal(configure(folder, architectures=architectures))
+# -- shards without an index
 
 
-def test_a_tokenizer_of_more_words_than_the_embedding_has_rows_is_refused():
-    network = tiny("llama")
-    refuse_foreign_tokenizer(tokenizer(), network, "m")
+def sharded(folder: Path, shards: int = 3) -> dict[str, torch.Tensor]:
+    """Part the weights of a folder into so many shards, without an index; the weights."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    for number in range(shards):
+        part = {name: weights[name] for name in sorted(weights)[number::shards]}
+        save_file(part, folder / f"model-{number + 1:05}-of-{shards:05}.safetensors", metadata={"format": "pt"})
+    return weights
 
-    class Larger(hf.PreTrainedTokenizerBase):
-        def __init__(self) -> None:
-            pass
 
-        vocab_size = network.get_input_embeddings().weight.shape[0] + 1
+def test_shards_without_an_index_are_read_and_written_with_one(saved, folder, tmp_path):
+    sharded(folder)
+    assert load(folder).fingerprint == load(saved).fingerprint
+    assert sorted(path.name for path in folder.glob("*.index.json")) == []
+    apply(folder, "1.mlp.up x0", tmp_path / "cut")
+    edited = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "cut")
+    assert not edited.model.layers[1].mlp.up_proj.weight.detach().any()
+    assert load(tmp_path / "cut").anatomy.blocks
 
-    with pytest.raises(LesionError, match="tokenizer of another model"):
-        refuse_foreign_tokenizer(Larger(), network, "m")
+
+def test_weights_in_one_file_of_another_name_are_read(saved, folder):
+    (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    assert load(folder).fingerprint == load(saved).fingerprint
+
+
+def test_sets_of_shards_that_are_not_whole_are_named(folder):
+    sharded(folder)
+    second = folder / "model-00002-of-00003.safetensors"
+    weights = load_file(second)
+    second.unlink()
+    assert "has 2 of 3 shards; missing: model-00002-of-00003.safetensors. Download the rest." in refusal(folder)
+    first = sorted(load_file(folder / "model-00001-of-00003.safetensors"))[0]
+    save_file({**weights, first: torch.zeros(2)}, second, metadata={"format": "pt"})
+    assert f"The tensor {first} lies in model-00001-of-00003.safetensors and in model-00002" in refusal(folder)
+
+
+def test_several_files_that_are_no_set_are_named(folder):
+    sharded(folder)
+    (folder / "other-00001-of-00002.safetensors").write_bytes(b"")
+    assert "has 4 safetensors files (model-00001-of-00003.safetensors, " in refusal(folder)
 
 
 # -- what a config.json may want of passes

@@ -31,7 +31,7 @@ EXAMPLES = {
     "perturb": ("lesion perturb base/ --like tuned/ --out noisy/",),
     "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
     "report": ("lesion report study",),
-    "export": ("lesion export study --out paper",),
+    "export": ("lesion export study --out paper", "lesion export study --pdf --out figures"),
     "show an edit": ("lesion edit show skill.edit",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""

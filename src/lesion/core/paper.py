@@ -10,12 +10,14 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from lesion.atomic import keep
+from lesion.errors import LesionError
 from lesion.report import drawing, plots, theme, wording
 from lesion.report.blocks import Figure
 from lesion.report.drawing import Specification
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 WIDTHS = {"column": 85.0, "page": 178.0}
 """In millimetres."""
+FORMATS = ("pdf", "svg", "png", "latex", "paragraph")
 POINTS_PER_MM = 72 / 25.4
 TYPE = 7.5
 """Points of the types in a figure."""
@@ -46,7 +49,7 @@ _TEX |= {"●": r"$\bullet$", "○": r"$\circ$", "…": r"\ldots{}", "\N{NO-BREA
 _TEX |= {"±": r"$\pm$", "Δ": r"$\Delta$", "—": "---", "’": "'"}
 
 
-def export(result: StudyResult[Any], out: Path) -> list[Path]:
+def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write what a paper takes of a result; the paths.
 
     `figure-column.pdf` and `figure-page.pdf` (and `.svg`, `.png`), `table.tex` (booktabs), `paragraph.tex`,
@@ -56,15 +59,21 @@ def export(result: StudyResult[Any], out: Path) -> list[Path]:
     figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
     files: dict[str, str | bytes] = {}
     captions: dict[str, str] = {}
-    if figure is not None:
+    pictures = [kind for kind in ("pdf", "svg", "png") if kind in formats]
+    if figure is not None and pictures:
         for name, width in WIDTHS.items():
             drawn, panels = printed(figure, width)
-            files |= {f"figure-{name}.{kind}": _picture(drawn, kind) for kind in ("pdf", "svg", "png")}
+            files |= {f"figure-{name}.{kind}": _picture(drawn, kind) for kind in pictures}
             captions[name] = caption(figure, panels)
-    files["table.tex"], captions["table"] = table(result)
-    files["paragraph.tex"] = paragraph(result)
-    files["references.bib"] = references(result)
-    files["paper.tex"] = document(result, captions, figure is not None)
+    if "latex" in formats:
+        files["table.tex"], captions["table"] = table(result)
+    if "paragraph" in formats:
+        files["paragraph.tex"] = paragraph(result)
+        files["references.bib"] = references(result)
+    if {"latex", "paragraph"} <= {*formats}:
+        files["paper.tex"] = document(result, captions, figure is not None and "pdf" in formats)
+    if not files:
+        raise LesionError(f"{result.folder} has no figure to draw; leave the formats out for its table and paragraph.")
     for name, content in files.items():
         keep(out / name, content)
     return [out / name for name in files]

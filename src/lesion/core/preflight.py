@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lesion.core.study_file import ModelChoice, Questions, StudyFile, TaskChoice
 from lesion.edits.edit import parts, path_of
 from lesion.edits.text import parse
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.models.gguf import read_header
 from lesion.models.gguf_checkpoint import pending
@@ -69,18 +69,46 @@ def _config(source: str | Path, revision: str | None) -> dict[str, Any]:
 def refuse_no_part(
     source: str | Path, edits: Iterable[str], units: Collection[str] = (), *, revision: str | None = None
 ) -> None:
-    """Refuse experts of a model that has none, as far as a local config.json tells.
+    """Refuse experts in blocks that have none, and heads of convolutions, as far as a local config.json tells.
 
     Args:
         edits: in text form, or files, which are not looked at.
         units: of a sweep over blocks.
     """
     written = [part for text in edits if path_of(text) is None for part in parts(parse(text))]
-    of_experts = [address for part in written if ".expert" in (address := str(getattr(part, "address", "")))]
-    of_experts += ["0.mlp.expert"] * ("expert" in units)
-    config = _config(source, revision) if of_experts else {}
-    if config and not any(key for key, value in config.items() if "expert" in key and value not in (None, 0, 1)):
-        raise no_experts(int(of_experts[0].partition(".")[0]), str(source))
+    addresses = [str(getattr(part, "address", "")) for part in written]
+    if not any(".expert" in address or ".attention." in address for address in addresses) and "expert" not in units:
+        return
+    config = _config(source, revision)
+    without = bool(config) and not any(
+        key for key, value in config.items() if "expert" in key and value not in (None, 0, 1)
+    )
+    for address in [*addresses, *(["0.mlp.expert"] if "expert" in units and without else [])]:
+        number, _, part = address.partition(".")
+        layer = int(number or 0)
+        if part.startswith("mlp.expert") and (without or _is_dense(config, layer)):
+            raise no_experts(layer, str(source))
+        if part.split(".")[1:2] in (["head"], ["group"]) and _at(config.get("layer_types"), layer) == "conv":
+            raise UsageError(
+                f"Block {layer} of {source} is a convolution, which has no heads. Edit {layer}.attention as a whole."
+            )
+
+
+def _is_dense(config: Mapping[str, Any], layer: int) -> bool:
+    """Whether the MLP of a block has no experts, by the keys in which configurations of transformers say so."""
+    first = config.get("first_k_dense_replace", config.get("num_dense_layers")) or 0
+    period, offset = config.get("expert_layer_period") or 1, config.get("expert_layer_offset") or 0
+    return (
+        _at(config.get("mlp_layer_types"), layer) == "dense"
+        or layer < first
+        or layer in (config.get("mlp_only_layers") or ())
+        or (config.get("moe_layers") is not None and layer not in config["moe_layers"])
+        or layer % period != offset % period
+    )
+
+
+def _at(kinds: Sequence[str] | None, layer: int) -> str | None:
+    return kinds[layer] if kinds is not None and layer < len(kinds) else None
 
 
 def _models(study: StudyFile) -> Iterator[ModelChoice]:

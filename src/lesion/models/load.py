@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
+from safetensors import safe_open
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING
 from transformers.utils import cached_file
@@ -27,12 +29,15 @@ from lesion.models.owner import refuse_edited
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import INDEX, files, listing, refuse_packed
+from lesion.models.stored import INDEX, files, listing, refuse_packed, with_index
 from lesion.models.tokenizer import read_tokenizer
 from lesion.plain import short
 from lesion.threads import warn_of_spinning
 
-if TYPE_CHECKING:  # its library takes seconds to load
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+if TYPE_CHECKING:  # their libraries take seconds to load
     from transformers import PreTrainedModel
 
 SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -298,21 +303,24 @@ def load(
         settle_outputs(config)
         storage = quantisation(config)  # transformers takes it out of the configuration where it dequantises
         folder = _looked_at(place, typed)
+        if folder is not None:
+            refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         reads = _reader(config, typed)
         reads = reads if storage is None else _quantised(storage, reads, typed)
-        network, loading_info = _read(
-            "weights",
-            reads,
-            place,
-            typed,
-            trust_remote_code,
-            config=config,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that all of them are named, not the first
-            **settings,
-        )
+        with nullcontext() if folder is None else with_index(folder, typed) as indexed:
+            network, loading_info = _read(
+                "weights",
+                reads,
+                place if indexed is None else replace(place, place=str(indexed)),
+                typed,
+                trust_remote_code,
+                config=config,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # so that all of them are named, not the first
+                **settings,
+            )
         _refuse_misfits(loading_info, typed, network.base_model_prefix)
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
         if folder is None:  # by now the hub's files are in the cache
@@ -370,6 +378,46 @@ def _quantised(storage: Quantisation, reader: Callable[..., Any], typed: str) ->
 
 class _UnloadableError(LesionError):
     """A quantised checkpoint that its package refuses, for instance without an accelerator."""
+
+
+DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+WIDTHS = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")
+
+
+def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> None:
+    """Refuse a configuration of more blocks than there are tensors in its folder, or wider than the largest of them.
+
+    A network is built as its configuration says before its weights are read: one of a million blocks would take all
+    memory. A folder without safetensors files is let through.
+    """
+    count, widest = _held(folder)
+    if not count:
+        return
+    stated_by = config.get_text_config(decoder=True).to_dict()
+    there_are, there_is = f"are {count:,} tensors", f"is no tensor with more than {widest:,} rows or columns"
+    limits = [(name, count, there_are) for name in DEPTHS] + [(name, widest, there_is) for name in WIDTHS]
+    for name, most, held in limits:
+        stated = stated_by.get(name)
+        if isinstance(stated, int) and stated > most:
+            raise LesionError(
+                f"The weights of {short(typed, 200)} do not fit its config.json: {name} is {short(stated)}, and there"
+                f" {held}. One of the two belongs to another model."
+            )
+
+
+def _held(folder: Path) -> tuple[int, int]:
+    count = widest = 0
+    for file in sorted(folder.glob("*.safetensors")):
+        if not file.is_file():
+            continue
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118  (it is no mapping)
+                    count += 1
+                    widest = max(widest, *tensors.get_slice(name).get_shape(), 0)
+        except Exception:  # a damaged file is told where its weights are read
+            return 0, 0
+    return count, widest
 
 
 def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel, typed: str) -> None:

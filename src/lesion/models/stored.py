@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Mapping
+import re
+import shutil
+import tempfile
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from lesion.files import read_object
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 LARGEST_HEADER = 100 << 20  # bytes, the limit of the format
 FLOATS = ("F64", "F32", "BF16", "F16")
 
@@ -35,7 +40,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The weights of a checkpoint on disk; `index` is the file that lists the shards, None where there is one only."""
+    """The weights of a checkpoint on disk; `index` is the file that lists the shards (or ought to be there and is not),
+    None where there is one shard only.
+    """
 
     folder: Path
     shards: tuple[str, ...]
@@ -65,17 +72,13 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | None]:
-    """The files that hold the weights of a folder, in order, and what its index says: tensor → file."""
+    """The files that hold the weights of a folder, in order, and what its index says, or would: tensor → file."""
     listed = listing(folder / INDEX) if inside(folder, INDEX).is_file() else None
     if inside(folder, SINGLE).is_file():  # which is taken where both are there
         return (SINGLE,), None
     if listed is None:
-        others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
-        hint = f" {others[0]} may hold code and is not read." if others else ""
-        raise LesionError(
-            f"The weights in the folder {name} cannot be read: it has no safetensors weights ({SINGLE}, or shards and"
-            f" their {INDEX}).{hint}"
-        )
+        shards = _without_index(folder, name)
+        return shards, {tensor: shard for shard in shards for tensor in header(inside(folder, shard))}
     shards = tuple(sorted(set(listed.values())))
     for shard in shards:
         if not inside(folder, shard).is_file():
@@ -83,6 +86,65 @@ def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | No
                 f"{folder / INDEX} names the file {shard}, which is not there; the download is incomplete."
             )
     return shards, listed
+
+
+def _without_index(folder: Path, name: str) -> tuple[str, ...]:
+    """The safetensors files of a folder that has no index, where they are one set of shards or a single file."""
+    there = sorted(p.name for p in folder.iterdir() if p.suffix == ".safetensors" and p.is_file())
+    if not there:
+        others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
+        hint = f" {others[0]} may hold code and is not read." if others else ""
+        raise LesionError(
+            f"The weights in the folder {name} cannot be read: it has no safetensors weights ({SINGLE}, or {INDEX})."
+            f"{hint}"
+        )
+    sets: dict[tuple[str, int], set[int]] = {}
+    for file in there:
+        if (shard := SHARD.fullmatch(file)) is not None:
+            sets.setdefault((shard[1], int(shard[3])), set()).add(int(shard[2]))
+    if not sets and len(there) == 1:
+        return (there[0],)
+    if len(sets) != 1:
+        raise LesionError(
+            f"The folder {name} has {len(there)} safetensors files ({', '.join(there[:3])}) and no {INDEX} that says "
+            f"which of them hold the model: leave only its own there, as {SINGLE} or model-00001-of-0000N.safetensors."
+        )
+    (((stem, count), numbers),) = sets.items()
+    shards = tuple(f"{stem}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
+    if missing := [shard for shard in shards if shard not in there]:
+        raise LesionError(
+            f"The folder {name} has {len(numbers)} of {count} shards; missing: {', '.join(missing[:3])}"
+            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}. Download the rest."
+        )
+    return shards
+
+
+def write_index(checkpoint: Checkpoint, target: Path) -> None:
+    """Write what lists the shards into another folder that has them too; nothing where there is one shard only."""
+    if checkpoint.index is None:
+        return
+    source = inside(checkpoint.folder, checkpoint.index)
+    if source.is_file():
+        shutil.copyfile(source, target / checkpoint.index)
+        return
+    size = sum(entry.stop - entry.start for entry in checkpoint.entries.values())
+    shard_of = {tensor: entry.shard for tensor, entry in checkpoint.entries.items()}
+    index = {"metadata": {"total_size": size}, "weight_map": shard_of}
+    (target / checkpoint.index).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def with_index(folder: Path, name: str) -> Iterator[Path]:
+    """The folder itself; where transformers would miss an index, for a while another with links and an index."""
+    if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
+        yield folder
+        return
+    checkpoint = survey(folder, name)
+    with tempfile.TemporaryDirectory(prefix="lesion-") as place:
+        for file in folder.iterdir():
+            (Path(place) / file.name).symlink_to(file.resolve())
+        write_index(checkpoint, Path(place))
+        yield Path(place)
 
 
 def survey(folder: Path, name: str) -> Checkpoint:

@@ -24,7 +24,7 @@ from lesion.edits.files import card
 from lesion.edits.files.card import AppliedEdit
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import NotFinite, not_finite_in
-from lesion.models.stored import Checkpoint, Entry, inside
+from lesion.models.stored import Checkpoint, Entry, inside, write_index
 from lesion.progress import Watcher
 
 STRIDE = 16 << 20  # bytes copied at a time
@@ -40,8 +40,7 @@ def rewrite_all(
         entries = {tensor: entry for tensor, entry in checkpoint.entries.items() if entry.shard == shard}
         rewrite(inside(checkpoint.folder, shard), target / shard, entries, edits)
         watcher.answered(1)
-    if checkpoint.index is not None:
-        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), target / checkpoint.index)
+    write_index(checkpoint, target)
 
 
 def rewrite(
