@@ -36,10 +36,9 @@ REFUSED = {
     ("apply", "bundled:llama-base", "--edit", "9x0", "--out", "new"): "there is no block 9",
     ("apply", "bundled:llama-base", "--edit", "3x0", "--factor", "0,2", "--out", "new"): "takes one number here",
     ("apply", "bundled:llama-base", "--order", "0-9", "--out", "new"): "there is no block 9: bundled:llama-base",
-    ("apply", "bundled:llama-base", "--reorder", "0-6", "--out", "new"): "leaves out 7; give --order",
     ("apply", "bundled:llama-base", "--order", "0", "--edit", "3x0", "--out", "new"): "--edit and --order are given",
     ("apply", "bundled:llama-base", "--out", "new"): "Nothing to write is given",
-    ("apply", "bundled:llama-base", "--swap", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
+    ("apply", "bundled:llama-base", "--order", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
     (*ABLATE, "--unit", "expert"): "block 0 of bundled:llama-base has no experts",
     ("interact", *EVALUATE[1:], "--places", "1.mlp.expert.0,2"): "block 1 of bundled:llama-base has no experts",
     (
