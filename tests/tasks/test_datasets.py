@@ -1,6 +1,7 @@
 """GSM8K, MATH-500 and TriviaQA from local files, the real ones where they are at hand."""
 
 import json
+import re
 
 import pandas
 import pytest
@@ -113,6 +114,17 @@ def test_the_real_math500_is_read_whole(shared):
     items = find(f"math500:{shared / 'data/math500/test.jsonl'}").load()
     assert len(items) == len({item.id for item in items}) == 500
     assert {item.group for item in items} == {f"level {level}" for level in range(1, 6)}
+
+
+def test_the_real_svamp_is_read_whole_and_its_equations_give_its_answers(shared):
+    items = find(f"svamp:{shared / 'data/svamp/SVAMP.json'}").load()
+    assert len(items) == len({item.id for item in items}) == 1000
+    for item in items:
+        equation, _, answer = item.solution.partition(" = ")
+        assert answer == item.gold
+        assert re.fullmatch(r"[\d .()+*/-]+", equation)
+        # The equation of one problem contradicts its answer, in the data: (4 - 2) + 3 = 1.
+        assert eval(equation) == pytest.approx(float(answer)) or item.id == "chal-680"
 
 
 def test_the_real_trivia_sample_is_read_whole_and_its_aliases_count(shared):

@@ -304,7 +304,7 @@ class Questions(ModelStudy):
     IDENTITY_PREFIX: ClassVar[str] = "lesion questions"
 
     tasks: fields.Several[OneTask] = fields.TASKS(
-        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …"
+        help="Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …"
     )
     items: fields.Items = fields.ITEMS(100)
     seed: fields.Seed = fields.SEEDS(

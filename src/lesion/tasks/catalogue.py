@@ -65,8 +65,8 @@ def find(name: str) -> Task:
     """The task that `name` names.
 
     Args:
-        name: `gsm8k`, `math500`, `triviaqa`, `nq_open`, `mmlu`, `race` (from the hub), the same with `:PATH` (a
-            local file of the same form; of `mmlu` and `race` also a folder),
+        name: `gsm8k`, `svamp`, `math500`, `triviaqa`, `nq_open`, `mmlu`, `race` (from the hub), the same with `:PATH`
+            (a local file of the same form; of `mmlu` and `race` also a folder),
             `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions; also `.json`, `.csv`, `.tsv` and `.parquet`, each also

@@ -37,6 +37,7 @@ FAR = 0.5
 SUBJECTS: dict[str, Subject] = {
     "arithmetic": "mathematics",
     "gsm8k": "mathematics",
+    "svamp": "mathematics",
     "math500": "mathematics",
     "atlas": "recall",
     "triviaqa": "recall",
