@@ -30,6 +30,7 @@ from lesion.report.table import Table
 from lesion.statistics.critical import rule
 from lesion.studies.ablation import claims
 from lesion.studies.ablation.analyses import (
+    chains,
     dissociation,
     doses,
     groups,
@@ -60,6 +61,7 @@ ANALYSES: tuple[Callable[[Material], Part | None], ...] = (
     unfinished.part,
     plan.part,
     units.part,
+    chains.part,
     kinds.part,
     doses.part,
     dissociation.part,

@@ -1,0 +1,317 @@
+"""Chains of thought under every edit: how they fail, whether they still calculate, and whether they calculate right.
+
+Chains are what a model writes to questions whose answers are judged as mathematics, where half of the unedited answers
+or more have an equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+import numpy as np
+import pandas as pd
+
+from lesion.edits.edit import BASELINE
+from lesion.edits.place import Unit
+from lesion.report import wording
+from lesion.report.blocks import Figure, Folded
+from lesion.report.claims import Claim, rule
+from lesion.report.forms import POINTS, SHARE, WHOLE_SHARE, decimals
+from lesion.report.marks import Curves, Map
+from lesion.report.parts import Part
+from lesion.report.rows import Rows, column, subject
+from lesion.report.table import Table
+from lesion.report.values import Estimate, Number
+from lesion.statistics.paired import ALPHA, holm, wilson
+from lesion.studies.ablation.cell import Cell, Curve, Labels, named, under
+from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.sweep import Factor
+from lesion.tasks.judges.equations import Equation, equations
+from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure
+from lesion.tasks.task import Verdict
+
+CHAINS = 0.5
+"""From this share of unedited answers with an equation on, the answers to a task are chains."""
+LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+"""Tokens after which accuracy is looked at."""
+DRAWN = 5
+"""So many edits, of the largest losses, are drawn over the limits."""
+
+
+class Under(Labels):
+    """A model on a task without an edit (`cut` is *unedited*), or under one."""
+
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+    cut: str = column("Block", label=True)
+    edit: str = column()
+
+
+class Fails(Under):
+    """How many of the answers fail in one way (`lesion.tasks.judges.failures`)."""
+
+    failure: Failure = column("Failure", label=True)
+    answers: int = column("Answers")
+    share: float = column("Share", WHOLE_SHARE)
+
+
+class Chains(Under):
+    """The equations of chains.
+
+    Attributes:
+        answers: how many chains there are.
+        calculating: the share of them with an equation; `fewer`: how much smaller it is than unedited, with the exact
+            paired test (McNemar).
+        wrong: the share with a wrong equation; `more`: how much larger it is than unedited, likewise.
+        equations, mistaken: how many there are in all chains, and how many are wrong.
+        language: the share that is language.
+        same: of how many words the part is that a chain has in common with the unedited one at its beginning, median.
+        tokens: of a chain, median.
+    """
+
+    answers: int = column("Chains")
+    calculating: float = column("With an equation", WHOLE_SHARE)
+    fewer: Estimate | None = column("Fewer by", POINTS, default=None, p=True)
+    wrong: float = column("With a wrong one", WHOLE_SHARE)
+    more: Estimate | None = column("More by", POINTS, default=None, p=True)
+    equations: int = column("Equations")
+    mistaken: int = column("Wrong")
+    language: float = column("Language", WHOLE_SHARE)
+    same: Number = column("As unedited, words", decimals(0), default=None)
+    tokens: float = column("Tokens", decimals(0))
+
+
+class WithinLimit(Under):
+    """The accuracy if answers had been cut off after so many tokens: right are those that are right and no longer."""
+
+    limit: int = column("Token limit")
+    accuracy: Estimate = column("Accuracy", SHARE)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The answers to one task without an edit or under one, in the order of the items.
+
+    Attributes:
+        about: which they are.
+        frame: their rows.
+        language: of the unedited answers.
+    """
+
+    about: Under
+    frame: pd.DataFrame
+    language: Language
+
+    @cached_property
+    def found(self) -> list[list[Equation]]:
+        """The equations of every answer."""
+        return [equations(text) for text in self.frame["text"]]
+
+    @cached_property
+    def failures(self) -> list[Failure | None]:
+        """How every answer fails; None of those that are right."""
+        names = ("text", "finish", "correct", "parsed", "gold")
+        every = zip(*(self.frame[name] for name in names), strict=True)
+        return [
+            failure(
+                text, finish, Verdict(bool(right), parsed if isinstance(parsed, str) else None), gold, self.language
+            )
+            for text, finish, right, parsed, gold in every
+        ]
+
+    @property
+    def calculating(self) -> np.ndarray:
+        """Which answers have an equation, bool [items]."""
+        return np.array([bool(found) for found in self.found])
+
+    @property
+    def wrong(self) -> np.ndarray:
+        """Which answers have a wrong equation, bool [items]."""
+        return np.array([any(not equation.correct for equation in found) for found in self.found])
+
+    def row(self, unedited: Texts, level: float) -> Chains:
+        """What their equations are; with tests against the unedited ones, unless they are these."""
+        every = [equation for found in self.found for equation in found]
+        fewer = more = same = None
+        if unedited is not self:
+            fewer = Estimate.dropped(unedited.calculating, self.calculating, level)
+            more = Estimate.dropped(self.wrong, unedited.wrong, level)
+            texts = zip(unedited.frame["text"], self.frame["text"], strict=True)
+            same = float(np.median([_alike(first.split(), other.split()) for first, other in texts]))
+        return Chains(
+            **dict(self.about),
+            answers=len(self.found),
+            calculating=float(self.calculating.mean()),
+            fewer=fewer,
+            wrong=float(self.wrong.mean()),
+            more=more,
+            equations=len(every),
+            mistaken=sum(not equation.correct for equation in every),
+            language=float(np.mean([self.language.holds(text) for text in self.frame["text"]])),
+            same=same,
+            tokens=float(self.frame["tokens"].median()),
+        )
+
+    def fails(self) -> Iterator[Fails]:
+        """How many fail in every way."""
+        for kind in FAILURES:
+            count = self.failures.count(kind)
+            yield Fails(**dict(self.about), failure=kind, answers=count, share=count / len(self.failures))
+
+    def within(self, level: float) -> Iterator[WithinLimit]:
+        """The accuracy within every limit up to the longest answer."""
+        right, tokens = self.frame["correct"].to_numpy(bool), self.frame["tokens"].to_numpy()
+        for limit in LIMITS:
+            count = int((right & (tokens <= limit)).sum())
+            low, high = wilson(count, len(right), level)
+            accuracy = Estimate(value=count / len(right), low=low, high=high)
+            yield WithinLimit(**dict(self.about), limit=limit, accuracy=accuracy)
+            if limit >= tokens.max():
+                return
+
+
+def _alike(first: Sequence[str], other: Sequence[str]) -> int:
+    """How many words two texts have in common at their beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, other, strict=False)))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The chains of one curve: unedited, and under every edit that was measured in full."""
+
+    curve: Curve
+    unedited: Texts
+    edited: tuple[tuple[Cell, Texts], ...]
+    level: float
+
+    @cached_property
+    def rows(self) -> list[Chains]:
+        """A row for every edit; both p corrected by Holm over all edits that the study plans."""
+        rows = [texts.row(self.unedited, self.level) for _, texts in self.edited]
+        untested = [1.0] * (self.curve.tests - len(rows))
+        for name in ("fewer", "more"):
+            corrected = holm([*(getattr(row, name).p for row in rows), *untested])
+            rows = [
+                row.model_copy(update={name: getattr(row, name).model_copy(update={"p_corrected": p})})
+                for row, p in zip(rows, corrected, strict=False)
+            ]
+        return rows
+
+    @cached_property
+    def without(self) -> Chains:
+        """The row of the unedited model."""
+        return self.unedited.row(self.unedited, self.level)
+
+
+def broken(material: Material) -> list[Broken]:
+    """The curves of tasks that are answered in chains; none of a study that stops cells once they are decided."""
+    answers = material.answers
+    if answers.empty:
+        return []
+    by_edit = dict(iter(answers.groupby(["model_name", "task", "edit"], sort=False)))
+    every = []
+    for curve in material.curves:
+        own = by_edit.get((curve.model, curve.task, str(BASELINE)))
+        if curve.stopped or own is None:
+            continue
+        language = Language.of(own["question"], list(own["text"]))
+        about = {"model": curve.model, "task": curve.task, "unit": curve.unit, "factor": curve.factor}
+        unedited = Texts(Under(**about, cut="unedited", edit=str(BASELINE)), own, language)
+        if unedited.calculating.mean() < CHAINS:
+            continue
+        edited = []
+        for cell in curve.cells:
+            frame = by_edit.get((curve.model, curve.task, cell.edit))
+            if frame is not None and list(frame["item"]) == list(own["item"]):
+                edited.append((cell, Texts(Under(**about, cut=str(cell.layer), edit=cell.edit), frame, language)))
+        every.append(Broken(curve, unedited, tuple(edited), material.summary.study.level))
+    return every
+
+
+@rule
+def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
+    """What chains of thought break of: equations that are wrong, or chains that never get to one.
+
+    Says: Without block L more chains have a wrong equation: X % against Y % unedited; Z % are language. | Without block
+    L fewer chains have an equation: X % against Y % unedited. | No block is shown to make more chains calculate
+    wrongly, or fewer calculate.
+    Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks
+    """
+    labels = [of.curve.labels for of in every]
+    for of in every:
+        more = [(cell, row) for (cell, _), row in zip(of.edited, of.rows, strict=True) if _shown(row.more)]
+        fewer = [(cell, row) for (cell, _), row in zip(of.edited, of.rows, strict=True) if _shown(row.fewer)]
+        sentences = [
+            _sentence("more chains have a wrong equation", more, "more", "wrong", of.without),
+            _sentence("fewer chains have an equation", fewer, "fewer", "calculating", of.without),
+        ]
+        if not more and not fewer:
+            noun = wording.UNIT_NAMES[of.curve.unit]
+            sentences = [f"No {noun} is shown to make more chains calculate wrongly, or fewer calculate."]
+        rows = dict.fromkeys(row for _, row in (*more, *fewer))
+        yield Claim(tuple(filter(None, sentences)), tuple(rows), subject(of.curve.labels, labels))
+
+
+def _shown(difference: Estimate) -> bool:
+    return (difference.value or 0.0) > 0 and (difference.p_corrected or 0.0) <= ALPHA
+
+
+def _sentence(what: str, shown: Sequence[tuple[Cell, Chains]], by: str, share: str, without: Chains) -> str:
+    """Of the edit with the largest difference, and which others differ; empty where none is shown to."""
+    if not shown:
+        return ""
+    cell, row = max(shown, key=lambda pair: getattr(pair[1], by).value)
+    numbers = [WHOLE_SHARE.text(getattr(each, share)) for each in (row, without)]
+    p = wording.p_value(getattr(row, by).p_corrected)
+    text = f"{under(named([cell]), cell.factor)} {what}: {numbers[0]} against {numbers[1]} unedited (corrected p {p})"
+    others = [each for each, _ in shown if each is not cell]
+    also = f"; likewise {under(named(others), cell.factor)}" if others else ""
+    return f"{wording.capital(text)}, {WHOLE_SHARE.text(row.language)} are language{also}."
+
+
+def part(material: Material) -> Part | None:
+    """How chains fail under every edit, and what they calculate; None where no task is answered in chains."""
+    every = broken(material)
+    if not every:
+        return None
+    panel = ("model", "task", "unit", "factor")
+    texts = [[of.unedited, *(texts for _, texts in of.edited)] for of in every]
+    fails = [row for own in texts for each in own for row in each.fails()]
+    table = Rows("failures", fails, (Fails,), "How answers fail", most="answers")
+    mark = Map(
+        "share", "cut", "failure", hue="share", full=1.0, panel=panel, wide=True, name="failures",
+        caption="Share of all answers that fail so, in %; the others are right.",
+    )  # fmt: skip
+    rows = [row for of in every for row in (of.without, *of.rows)]
+    chains = Rows(
+        "chains", rows, (Chains,), "Equations of the chains",
+        "Fewer, more: than unedited, in points of all chains, with the exact paired test.",
+    )  # fmt: skip
+    within = [row for of in every for each in _drawn(of) for row in each.within(of.level)]
+    limits = Curves(
+        "accuracy", "limit", ("cut",), panel=panel, log=True, name="token-limits", wide=True,
+        caption="Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses.",
+    ).figure(within, "token-limits")  # fmt: skip
+    return Part(
+        "How do chains of thought break?",
+        table,
+        (mark,),
+        how_chains_break(every),
+        "Every wrong answer counts once, under the first line that it meets.",
+        "Chains",
+        own=(Folded("The equations under every edit", (Table.of(chains),)), *_folded(limits)),
+        wide=True,
+    )
+
+
+def _folded(figure: Figure | None) -> tuple[Folded, ...]:
+    return () if figure is None else (Folded("Accuracy by token limit", (figure,)),)
+
+
+def _drawn(of: Broken) -> list[Texts]:
+    """The unedited chains, and those under the largest losses."""
+    largest = sorted(of.edited, key=lambda pair: -pair[0].size)[:DRAWN]
+    return [of.unedited, *(texts for _, texts in largest)]

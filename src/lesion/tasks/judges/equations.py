@@ -1,0 +1,351 @@
+r"""Equations: what a chain of thought calculates, `a op b = c` in text, LaTeX and `<<…>>`, and whether it is right.
+
+Only what can be evaluated is an equation: numbers on both sides, an operation on one of them at least. `x = 7` states a
+value, and `x + 3 = 7` cannot be judged without x.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from typing import Literal
+
+LONGEST = 20_000
+"""Characters of a text that are read."""
+MOST = 40
+"""Signs of one side that are read; of a longer side, those next to the sign of equality."""
+WORDS = 4
+"""So many words behind a number may be its unit."""
+_POWER, _DIGITS = 12, 30
+
+_REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.MULTILINE), by)
+    for pattern, by in (
+        (r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\\(?:times|cdot|ast)(?![A-Za-z])|[×·⋅∗✕]", "*"),
+        (r"\\div(?![A-Za-z])|÷", "/"),
+        (r"\\(?:approx|simeq)(?![A-Za-z])|[≈≃]", "≈"),
+        (r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])\.?|\\[,;:!]|&|\\[()]", " "),
+        (r"\\\\|\\[\[\]]", "\n"),
+        (r"\\([%$])", r"\1"),
+        (r"[−–]", "-"),
+        (r"\{,\}", ","),
+        (r"(?<!\d)\*\*|\*\*(?!\d)|__|`", " "),  # bold and code in Markdown
+        (r"(?<=\d)\*\*(?=\d)", "^"),
+        (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)])[ \t]+", " "),  # the mark of a list
+        *((vulgar, f" {part}") for vulgar, part in zip("½⅓⅔¼¾", ("1/2", "1/3", "2/3", "1/4", "3/4"), strict=True)),
+        (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$.])|(?<=\d)[xX](?=\d)", " * "),
+        (r"\b(?:multiplied|times)(?:[ \t]+by)?\b(?=[ \t]*[$(\d])", "*"),
+        (r"\bdivided[ \t]+by\b", "/"),
+        (r"\bplus\b(?=[ \t]*[$(\d])", "+"),
+        (r"\bminus\b(?=[ \t]*[$(\d])", "-"),
+        (r"\bequals\b", "="),
+        (r"(?<=[%\d])[ \t]+of[ \t]+(?=[$\d(])", " * "),
+        (r"[$€£]", ""),
+    )
+)
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_MARK = re.compile(r"<<([^<>\n]{1,200})>>")
+_NUMBER = r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"
+_TOKEN = re.compile(
+    rf"(?P<mixed>(?:\d{{1,4}}[ \t]+|(?<=/ ))\d{{1,3}}/\d{{1,3}}(?![\d.]))|(?P<number>{_NUMBER})"
+    r"|(?P<sign>[-+*/^()])|(?P<equal>[=≈])"
+    r"|(?P<percent>%)|(?P<end>\n|[.;:!?,](?=\s|$))|(?P<word>[^\W\d_]+(?:['’-][^\W\d_]+)*)"
+    r"|(?P<space>[ \t]+)|(?P<other>.)",
+    re.DOTALL,
+)
+_ENDS = re.compile("and|or|is|are|was|were|so|then|which|if|because|since|has|have|had|gives?|gets?|we", re.IGNORECASE)
+"""Words that are no unit: what stands before them is another clause."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What a text calculates.
+
+    Attributes:
+        written: its two sides, as they were read.
+        correct: whether they are equal; of a decimal or behind ≈, whether the one side is the other rounded. Of a
+            result that is calculated on with (`5 + 3 = 8 * 2 = 16`), whether it is right.
+        result: the value of the right side.
+        place: where its sign of equality stands, in characters of the text with LaTeX and marks of lists replaced.
+    """
+
+    written: str
+    correct: bool
+    result: Fraction
+    place: int
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """A sign of a text: a number, an operation, a bracket, a word, a sign of equality or an end."""
+
+    kind: Literal["number", "sign", "equal", "word", "end"]
+    text: str
+    place: int
+    value: Fraction = Fraction(0)
+    places: int = 0
+    percent: bool = False
+    spaced: bool = True
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of an equation: its values (of a percentage, as a part and as a number), and how it is written."""
+
+    values: tuple[Fraction, ...]
+    written: str
+    calculated: bool
+    places: int
+
+
+def equations(text: str) -> list[Equation]:
+    """The equations of a text, in its order; what stands twice in the marks `<<…>>` and beside them counts once."""
+    marks = [found for mark in _MARK.findall(text[:LONGEST]) for found in _read(mark)]
+    own = _read(_MARK.sub("", text[:LONGEST]))
+    known = {(found.written.replace(" ", ""), found.result) for found in own}
+    return own + [found for found in marks if (found.written.replace(" ", ""), found.result) not in known]
+
+
+def _read(text: str) -> list[Equation]:
+    signs = list(_signs(_replaced(text)))
+    equals = [index for index, sign in enumerate(signs) if sign.kind == "equal"]
+    found = []
+    for index in equals:
+        left, right = _left(signs, index), _right(signs, index)
+        if left is None or right is None or not (left.calculated or right.calculated):
+            continue
+        about = signs[index].text == "≈"
+        correct = any(_same(a, b, left, right, about) for a in left.values for b in right.values)
+        first = signs[index + 1]  # 5 + 3 = 8 * 2 = 16: the result is calculated on with
+        correct = correct or (first.kind == "number" and right.calculated and first.value in left.values)
+        written = f"{left.written} {signs[index].text} {right.written}"
+        found.append(Equation(written, correct, right.values[-1], signs[index].place))
+    return found
+
+
+def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, about: bool) -> bool:
+    """Whether two values are the same, the result rounded or cut off to the decimals that it has."""
+    if left == right:
+        return True
+    for exact, stated, side in ((left, right, of_right), (right, left, of_left)):
+        if not side.calculated and (side.places or about):
+            unit = Fraction(1, 10**side.places)
+            if abs(exact - stated) <= unit / 2 or floor(abs(exact) / unit) * unit == abs(stated):
+                return True
+    return False
+
+
+def _replaced(text: str) -> str:
+    """LaTeX, Markdown and words for operations as plain signs."""
+    for _ in range(4):  # fractions within fractions
+        text, count = _FRACTION.subn(r" ((\1)/(\2)) ", text)
+        if not count:
+            break
+    for pattern, by in _REPLACED:
+        text = pattern.sub(by, text)
+    return text
+
+
+def _signs(text: str) -> Iterator[_Sign]:
+    """The signs of a text; a line break before a sign of equality is none."""
+    waiting: _Sign | None = None
+    spaced = True
+    for match in _TOKEN.finditer(text):
+        kind, written, place = str(match.lastgroup), match[0], match.start()
+        if kind == "space":
+            spaced = True
+            continue
+        if kind == "percent":
+            if waiting is not None and waiting.kind == "number":
+                waiting = _Sign("number", f"{waiting.text}%", waiting.place, waiting.value, waiting.places, True, True)
+            continue
+        if kind == "equal" and waiting is not None and waiting.text == "\n":
+            waiting = None
+        if waiting is not None:
+            yield waiting
+        if kind in {"number", "mixed"}:
+            if kind == "mixed":
+                *whole, part = written.split()
+                above, below = map(int, part.split("/"))
+                value = sum(map(int, whole)) + (Fraction(above, below) if below else Fraction(0))
+                waiting = _Sign("number", written, place, Fraction(value), spaced=spaced)
+            else:
+                digits = written.replace(",", "").replace(" ", "")
+                if len(digits) > _DIGITS:
+                    waiting = _Sign("end", written, place)
+                else:
+                    places = len(digits.partition(".")[2])
+                    waiting = _Sign("number", written, place, Fraction(digits), places, spaced=spaced)
+        elif kind == "word":
+            waiting = _Sign("end" if _ENDS.fullmatch(written) else "word", written, place, spaced=spaced)
+        elif kind == "sign":
+            waiting = _Sign("sign", written, place, spaced=spaced)
+        elif kind == "equal":
+            waiting = _Sign("equal", written, place)
+        elif kind == "end" and waiting is not None and waiting.text == "\n":
+            pass  # an empty line is one end
+        else:
+            waiting = _Sign("end", written, place)
+        spaced = False
+    if waiting is not None:
+        yield waiting
+
+
+def _left(signs: Sequence[_Sign], equal: int) -> _Side | None:
+    """The longest expression that ends at a sign of equality; None where a name takes part in it."""
+    begin = equal
+    while begin > 0 and signs[begin - 1].kind not in {"equal", "end"} and equal - begin < MOST:
+        begin -= 1
+    for start in range(begin, equal):
+        side = _side(signs[start:equal])
+        if side is not None:
+            before = list(signs[begin:start])
+            label = not side.calculated and signs[equal - 1].kind == "word" and (before or signs[begin - 1].text != "=")
+            return None if label or _takes_part(before, signs[start]) else side
+    return None
+
+
+def _takes_part(before: list[_Sign], first: _Sign) -> bool:
+    """Whether what stands before an expression is calculated with it: `x + 3`, `books - 3`, `1/2 (68)`, `3 + his 4`."""
+    if not before:
+        return False
+    if first.text in {"-", "("} and before[-1].text != "(":
+        return first.text == "-" or before[-1].kind == "number"
+    while before and before[-1].kind == "word":
+        before.pop()
+    return bool(before) and before[-1].kind == "sign" and before[-1].text != "("
+
+
+def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
+    """The longest expression that begins at a sign of equality; None where a name takes part in it."""
+    end = equal + 1
+    while end < len(signs) and signs[end].kind not in {"equal", "end"} and end - equal <= MOST:
+        end += 1
+    for stop in range(end, equal + 1, -1):
+        side = _side(signs[equal + 1 : stop])
+        if side is not None:
+            behind = signs[stop] if stop < end else None
+            variable = behind is not None and behind.kind == "word" and len(behind.text) == 1
+            return None if variable or (behind is not None and behind.text in set("+-*/^")) else side
+    return None
+
+
+def _side(signs: Sequence[_Sign]) -> _Side | None:
+    """What signs say, read whole: a number or an expression of numbers, units behind them left out."""
+    bare = _without_units(signs)
+    if bare is None or not bare:
+        return None
+    try:
+        values = [_Reader(bare, as_part).whole() for as_part in ((True, False) if _has_percent(bare) else (True,))]
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return None
+    negative = len(bare) == 2 and bare[0].text == "-"
+    calculated = len(bare) > 1 and not negative
+    written = " ".join(sign.text for sign in bare)
+    return _Side(tuple(dict.fromkeys(values)), written, calculated, bare[-1].places)
+
+
+def _has_percent(signs: Sequence[_Sign]) -> bool:
+    return any(sign.percent for sign in signs)
+
+
+def _without_units(signs: Sequence[_Sign]) -> list[_Sign] | None:
+    """The signs without the words behind numbers and brackets (`5 apples`, `3 dollars/apple`); None where a word is no
+    unit: it stands before every number, is one letter, or one of too many.
+    """
+    bare: list[_Sign] = []
+    words = 0
+    for index, sign in enumerate(signs):
+        if sign.kind == "word":
+            words += 1
+            if (
+                not bare
+                or words > WORDS
+                or len(sign.text) == 1
+                or not (bare[-1].kind == "number" or bare[-1].text == ")")
+            ):
+                return None
+        elif sign.text == "/" and words and index + 1 < len(signs) and signs[index + 1].kind == "word":
+            continue  # of a unit, as in dollars/apple
+        else:
+            bare.append(sign)
+            words = 0
+    return bare
+
+
+class _Reader:
+    """Evaluates signs by the usual precedence; it raises `ValueError` where they are no expression.
+
+    Args:
+        as_part: whether 20% is 1/5; else it is 20.
+    """
+
+    def __init__(self, signs: Sequence[_Sign], as_part: bool) -> None:
+        self.signs, self.as_part, self.place = signs, as_part, 0
+
+    def whole(self) -> Fraction:
+        """All signs as one value."""
+        value = self._sum()
+        if self.place < len(self.signs):
+            raise ValueError
+        return value
+
+    def _next(self, among: str) -> str | None:
+        """The next sign where it is one of these, which is taken."""
+        if self.place < len(self.signs):
+            sign = self.signs[self.place]
+            if sign.kind == "sign" and sign.text in among:
+                self.place += 1
+                return sign.text
+        return None
+
+    def _sum(self) -> Fraction:
+        value = self._product()
+        while sign := self._next("+-"):
+            other = self._product()
+            value = value + other if sign == "+" else value - other
+        return value
+
+    def _product(self) -> Fraction:
+        value = self._power()
+        while True:
+            sign = self._next("*/")
+            if sign is None and not self._beside():
+                return value
+            other = self._power()
+            value = value / other if sign == "/" else value * other
+
+    def _beside(self) -> bool:
+        """Whether a bracket follows a factor without a sign and a space, as in 2(3 + 4)."""
+        if not 0 < self.place < len(self.signs):
+            return False
+        sign = self.signs[self.place]
+        return sign.text == "(" and (not sign.spaced or self.signs[self.place - 1].text == ")")
+
+    def _power(self) -> Fraction:
+        base = self._atom()
+        if self._next("^"):
+            exponent = self._atom()
+            if exponent.denominator != 1 or abs(exponent) > _POWER:
+                raise ValueError
+            return base ** int(exponent)
+        return base
+
+    def _atom(self) -> Fraction:
+        if self._next("-"):
+            return -self._atom()
+        if self._next("("):
+            value = self._sum()
+            if not self._next(")"):
+                raise ValueError
+            return value
+        if self.place >= len(self.signs) or self.signs[self.place].kind != "number":
+            raise ValueError
+        sign = self.signs[self.place]
+        self.place += 1
+        return sign.value / 100 if sign.percent and self.as_part else sign.value

@@ -1,0 +1,117 @@
+"""Failures: how a chain of thought fails, by the first of a few rules that its text meets."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from statistics import median
+from typing import Literal, get_args
+
+from lesion.tasks.judges.equations import LONGEST, equations
+from lesion.tasks.task import TRUNCATED, Finish, Verdict
+
+Failure = Literal[
+    "not language", "loop", "cut off", "no answer", "format", "wrong equation", "no equation", "wrong plan"
+]
+FAILURES: tuple[Failure, ...] = get_args(Failure)
+"""In the order in which they are looked for."""
+FEWEST = 5
+"""Of a text of fewer words it cannot be told whether it is language."""
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_NUMBER = re.compile(r"\d+")
+_PIECE, _TIMES, _LEAST = 300, 4, 40
+"""A loop says a piece of so many characters at most so many times or more, over so many characters at least."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """What an unedited model writes, by its pairs of neighbouring words; any number is one word.
+
+    Attributes:
+        pairs: those of the questions and of all unedited answers.
+        least: a text is language where at least this share of its pairs is among them: half of what unedited answers
+            have, in the median, of the pairs of the questions and the other answers.
+    """
+
+    pairs: frozenset[tuple[str, str]]
+    least: float
+
+    @classmethod
+    def of(cls, questions: Iterable[str], answers: Sequence[str]) -> Language:
+        """The language of unedited answers."""
+        asked = {pair for text in questions for pair in _pairs(text)}
+        own = [_pairs(text) for text in answers]
+        texts = Counter(pair for pairs in own for pair in set(pairs))
+        shares = [sum(pair in asked or texts[pair] > 1 for pair in pairs) / len(pairs) for pairs in own if pairs]
+        return cls(frozenset(asked | set(texts)), median(shares) / 2 if shares else 0.0)
+
+    def holds(self, text: str) -> bool:
+        """Whether a text is language, or too short to tell."""
+        pairs = _pairs(text)
+        return len(pairs) < FEWEST or sum(pair in self.pairs for pair in pairs) >= self.least * len(pairs)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    words = ["0" if word[0].isdecimal() else word.lower() for word in _WORD.findall(text[:LONGEST])]
+    return list(pairwise(words))
+
+
+def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: Language) -> Failure | None:
+    """How an answer fails; None where it is right.
+
+    The first of these that holds:
+
+    - *not language*: its words do not follow one another as those of unedited answers do (`Language`);
+    - *loop*: the text ends in a piece that it says four times or more, numbers aside;
+    - *cut off*: at the token limit;
+    - *no answer*: it ended, and no answer can be read;
+    - *format*: its last equation, a right one, results in the gold answer, and another answer is read;
+    - *wrong equation*: one of its equations is wrong (`equations`);
+    - *no equation*: it has none;
+    - *wrong plan*: all its equations are right.
+
+    Args:
+        text: the answer.
+        finish: how it ended.
+        verdict: what the judge found.
+        gold: the right answer.
+        language: of the unedited answers.
+    """
+    if verdict.correct:
+        return None
+    if not language.holds(text):
+        return "not language"
+    if finish == "loop" or loops(text):
+        return "loop"
+    if finish in TRUNCATED:
+        return "cut off"
+    if verdict.parsed is None:
+        return "no answer"
+    found = equations(text)
+    if found and found[-1].correct and found[-1].result == _value(gold):
+        return "format"
+    if any(not equation.correct for equation in found):
+        return "wrong equation"
+    return "wrong plan" if found else "no equation"
+
+
+def loops(text: str) -> bool:
+    """Whether a text ends in a piece that it says four times or more in a row, where only its numbers may change."""
+    tail = _NUMBER.sub("0", text[-2 * _TIMES * _PIECE :]).rstrip()[::-1]
+    for piece in range(1, min(_PIECE, len(tail) // _TIMES) + 1):
+        length = max(_LEAST, _TIMES * piece)
+        if len(tail) >= length and tail[: length - piece] == tail[piece:length]:
+            return True
+    return False
+
+
+def _value(gold: str) -> Fraction | None:
+    """A gold answer that is a plain number; None of another."""
+    try:
+        return Fraction(gold.replace(",", "").strip().lstrip("$"))
+    except (ValueError, ZeroDivisionError):
+        return None

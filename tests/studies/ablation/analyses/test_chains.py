@@ -1,0 +1,99 @@
+"""How chains of thought break under an edit: counted naively, tested exactly, and said as it is."""
+
+from math import comb
+
+import pytest
+from made import form, records, study, valid
+
+from lesion.statistics.paired import holm
+from lesion.studies.ablation.analyses import chains
+from lesion.studies.ablation.report import AblationResult
+from lesion.studies.ablation.result import Material
+
+ITEMS, LAYERS = 10, 4
+
+
+def chain(layer: int | None, item: int) -> str:
+    """The made world: block 0 leaves a salad of words, block 1 wrong equations, block 2 none; block 3 changes one."""
+    end = f"The answer is {item + 2}."
+    if layer == 0:
+        return "is has so Ann pears of answer buys the and she of the two is she"
+    if layer == 1 or (layer == 3 and item == 0):
+        return f"Ann has {item} pears and buys 2, so she has {item} + 2 = {item + 3} pears. {end}"
+    if layer == 2:
+        return f"Ann has {item} pears and buys 2. {end}"
+    return f"Ann has {item} pears and buys 2, so she has {item} + 2 = {item + 2} pears. {end}"
+
+
+def material(say=chain) -> Material:
+    answers, items = records(("base",), ("sums",))
+    numbers = answers["item"].str.partition("-")[2].astype(int)
+    layers = [None if edit == "baseline" else int(edit.partition("×")[0]) for edit in answers["edit"]]
+    texts = [say(layer, item) for layer, item in zip(layers, numbers, strict=True)]
+    return Material(
+        valid(form(("base",), ("sums",))), answers.assign(text=texts, gold=(numbers + 2).astype(str)), items
+    )
+
+
+def told(of: Material) -> list[str]:
+    return [claim.text for claim in chains.part(of).claims]
+
+
+def test_equations_are_counted_under_every_edit_and_tested_against_the_unedited_chains():
+    (broken,) = chains.broken(material())
+    assert (broken.without.calculating, broken.without.wrong, broken.without.equations) == (1, 0, ITEMS)
+    by_block = {row.cut: row for row in broken.rows}
+    assert [by_block[str(layer)].calculating for layer in range(LAYERS)] == [0, 1, 0, 1]
+    assert [by_block[str(layer)].wrong for layer in range(LAYERS)] == [0, 1, 0, 0.1]
+    assert [by_block[str(layer)].mistaken for layer in range(LAYERS)] == [0, ITEMS, 0, 1]
+    assert [by_block[str(layer)].language for layer in range(LAYERS)] == [0, 1, 1, 1]
+    # All of ten pairs on one side, and one of one: 2 · 2⁻¹⁰ and 1, corrected over the four blocks.
+    more = [1.0, 2 * 0.5**10, 1.0, 1.0]
+    assert [by_block[str(layer)].more.p for layer in range(LAYERS)] == pytest.approx(more)
+    assert [by_block[str(layer)].more.p_corrected for layer in range(LAYERS)] == pytest.approx(holm(more))
+    assert comb(10, 0) * 2 * 0.5**10 == by_block["0"].fewer.p == by_block["2"].fewer.p
+
+
+def test_the_words_that_a_chain_has_in_common_with_the_unedited_one_are_counted_to_the_first_other_word():
+    (broken,) = chains.broken(material())
+    by_block = {row.cut: row for row in broken.rows}
+    unedited, edited = (chain(layer, 5).split() for layer in (None, 1))
+    common = next(place for place, pair in enumerate(zip(unedited, edited, strict=True)) if pair[0] != pair[1])
+    assert (by_block["0"].same, by_block["1"].same, by_block["3"].same) == (0, common, len(unedited))
+
+
+def test_a_claim_says_which_blocks_break_equations_and_which_leave_none():
+    assert told(material()) == [
+        "Without block 1 more chains have a wrong equation: 100 % against 0 % unedited (corrected p .0078),"
+        " 100 % are language. Without block 0 fewer chains have an equation: 0 % against 100 % unedited"
+        " (corrected p .0078), 0 % are language; likewise without block 2."
+    ]
+
+
+def test_without_a_difference_nothing_is_said_to_be_unbroken():
+    assert told(material(lambda layer, item: chain(None, item))) == [
+        "No block is shown to make more chains calculate wrongly, or fewer calculate."
+    ]
+
+
+def test_every_wrong_answer_fails_in_one_way_and_limits_count_the_right_ones_no_longer_than_they_are():
+    of = material()
+    frame = of.answers
+    (broken,) = chains.broken(of)
+    for texts in (broken.unedited, *(texts for _, texts in broken.edited)):
+        own = frame[frame["edit"] == texts.about.edit]
+        rows = list(texts.fails())
+        assert sum(row.answers for row in rows) == int((~own["correct"]).sum())
+        for row in texts.within(0.95):
+            assert row.accuracy.value == (own["correct"] & (own["tokens"] <= row.limit)).mean()
+
+
+def test_answers_without_equations_are_no_chains_and_the_page_has_no_such_part():
+    assert chains.part(Material(*study())) is None
+    assert chains.part(Material(study()[0])) is None
+
+
+def test_the_page_of_a_study_of_chains_has_the_part(tmp_path):
+    of = material()
+    result = AblationResult(tmp_path, of.summary, stored=(of.answers, of.items))
+    assert "How do chains of thought break?" in [part.title for part in result.parts()]

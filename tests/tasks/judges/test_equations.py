@@ -1,0 +1,107 @@
+r"""Equations of chains of thought, against Python's fractions, the calculator marks of GSM8K, and recorded answers."""
+
+import json
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.tasks.judges.equations import equations
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("3 + 4 = 7", ["3 + 4 = 7"]),
+        ("So the total is 3 + 4 = 8.", ["3 + 4 = 8 ✗"]),
+        ("Total = 3 + 4 = 7 eggs, and 7 * $2 = $14", ["3 + 4 = 7", "7 * 2 = 14"]),
+        (r"\[ \frac{12}{2} = 6 \]", ["( ( 12 ) / ( 2 ) ) = 6"]),
+        (r"\(17 \times 2 = \boxed{34}\)", ["17 * 2 = 34"]),
+        (r"\text{Total} = 5 \text{ apples} + 3 \text{ apples} = 9 \text{ apples}", ["5 + 3 = 9 ✗"]),
+        (r"\[ 5 + 3 &= 8 \\ &= 2 * 4 \]", ["5 + 3 = 8", "8 = 2 * 4"]),
+        ("x = 3 + 4\n    = 7", ["3 + 4 = 7"]),
+        ("He has 48/2 = <<48/2=24>>24 clips", ["48 / 2 = 24"]),
+        ("He has some <<2*3=7>>7", ["2 * 3 = 7 ✗"]),
+        ("5 apples * 3 dollars/apple = 15 dollars", ["5 * 3 = 15"]),
+        ("72 seats x 1/4 = 18 seats", ["72 * 1 / 4 = 18"]),
+        ("1,200 + 300 = 1,500; 350 000 x 2 = 700 000", ["1,200 + 300 = 1,500", "350 000 * 2 = 700 000"]),
+        ("20% of 50 = 10, 100% - 20% = 80%", ["20% * 50 = 10", "100% - 20% = 80%"]),
+        ("10 / 3 = 3.33, 10 / 3 ≈ 3, 10 / 3 = 3", ["10 / 3 = 3.33", "10 / 3 ≈ 3", "10 / 3 = 3 ✗"]),
+        ("1 1/2 * 4 = 6, 1 1/2 / 1/2 = 3, 72 x ¾ = 54", ["1 1/2 * 4 = 6", "1 1/2 / 1/2 = 3", "72 * 3 / 4 = 54"]),
+        ("7 plus 8 equals 15", ["7 + 8 = 15"]),
+        ("- 3 + 4 = 7\n2. 3 * 4 = 12\n**5 - 5 = 0**", ["3 + 4 = 7", "3 * 4 = 12", "5 - 5 = 0"]),
+        ("2(3 + 4) = 14, 3^2 = 9", ["2 ( 3 + 4 ) = 14", "3 ^ 2 = 9"]),
+        ("5 + 3 = 8 * 2 = 16", ["5 + 3 = 8 * 2", "8 * 2 = 16"]),
+    ],
+)
+def test_what_is_calculated_and_whether_it_is_right(text, found):
+    assert [each.written + " ✗" * (not each.correct) for each in equations(text)] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 7", "x + 3 = 7", "2x + 4 = 10", "y = 2 * z = 6", "3 apples = 3", "books - 135 sold - 50 unsold = 65",
+        "25 children + his 1 teacher = 27", "1/2 (68) + 10 = 44", "250 = (5/2)x",
+        "Lynn ran 3 miles less than Reggie = 20 - 3", "1 / 0 = 5", "9^9999 = 1", "1 = " + "9" * 1000 + " + 1", "= 5",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_judged_is_no_equation(text):
+    assert equations(text) == []
+
+
+NUMBERS = st.integers(0, 999)
+
+
+@given(NUMBERS, st.sampled_from("+-*/"), NUMBERS, st.integers(-3, 3))
+def test_two_numbers_are_calculated_as_fractions_are(first, sign, second, off):
+    calculate = {"+": Fraction.__add__, "-": Fraction.__sub__, "*": Fraction.__mul__}
+    if sign == "/":
+        second = second or 1
+        first *= second
+        result = Fraction(first, second)
+    else:
+        result = calculate[sign](Fraction(first), Fraction(second))
+    (found,) = equations(f"There are {first} {sign} {second} = {result + off} apples.")
+    assert found.correct == (off == 0)
+    assert found.result == result + off
+
+
+@pytest.fixture(scope="module")
+def gsm8k(shared):
+    lines = (shared / "data/gsm8k/test.jsonl").read_text().splitlines()
+    return [json.loads(line)["answer"] for line in lines]
+
+
+def test_gold_solutions_are_read_without_their_marks_and_are_right(gsm8k):
+    marks = sum(text.count("<<") for text in gsm8k)
+    bare = [equations("".join(part.partition(">>")[2] or part for part in text.split("<<"))) for text in gsm8k]
+    found = [each for own in bare for each in own]
+    wrong = [each.written for each in found if not each.correct]
+    assert len(found) >= 0.98 * marks
+    # Slips of the authors themselves, and two texts whose units mislead.
+    assert len(wrong) <= 5, wrong
+
+
+def test_answers_that_were_recorded_as_right_have_hardly_a_wrong_equation(shared):
+    lines = (shared / "data/checker/gsm8k-rho1b.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in lines]
+    slips = {right: [] for right in (True, False)}
+    for answer in answers:
+        found = equations(answer["response"])
+        if found:
+            slips[answer["correct"]].append(any(not each.correct for each in found))
+    assert len(slips[True]) >= 450
+    assert sum(slips[True]) <= 2
+    assert sum(slips[False]) >= 0.15 * len(slips[False])
+
+
+@pytest.mark.parametrize(
+    "text", ["1 + " * 20_000, "= " * 20_000, "(" * 20_000 + "=", "3 x " * 9_000 + "= 3", "\\frac{" * 5_000]
+)
+def test_a_long_text_of_signs_is_read_at_once(text):
+    begin = time.perf_counter()
+    equations(text)
+    assert time.perf_counter() - begin < 10
