@@ -36,7 +36,7 @@ def material(say=chain) -> Material:
 
 
 def told(of: Material) -> list[str]:
-    return [claim.text for claim in chains.part(of).claims]
+    return [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in chains.part(of).claims]
 
 
 def test_equations_are_counted_under_every_edit_and_tested_against_the_unedited_chains():
