@@ -1,15 +1,15 @@
-"""Small GGUF files, written with the package gguf from tiny networks as llama.cpp's converter writes them."""
+"""Small GGUF files of tiny Llamas, written with the package gguf as llama.cpp's converter writes them."""
 
-import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers as hf
-from gguf import MODEL_ARCH_NAMES, GGMLQuantizationType, GGUFReader, GGUFWriter, get_tensor_name_map, quantize
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, quantize
 
-VOCABULARY = [*string.ascii_lowercase, *string.digits, *".,?!:;+-=()", "ab", "Ġ", "Ċ", "<s>", "</s>"]
+from lesion.verification.ggufs import VOCABULARY
+
 _NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -177,81 +177,3 @@ def computed(path: Path, ids: list[int], rotary: Callable[[int], np.ndarray], sc
         gated = gate / (1 + np.exp(-gate)) * linear(normed, f"blk.{block}.ffn_up")
         stream = stream + linear(gated, f"blk.{block}.ffn_down")
     return norm(stream, "output_norm") @ tensors["token_embd.weight"].T
-
-
-def write_as(
-    path: Path, network: hf.PreTrainedModel, architecture: str, metadata: Mapping[str, object] | None = None
-) -> Path:
-    """Write a network of any architecture that needs no turning of its matrices, with what llama.cpp states of it."""
-    config = network.config
-    blocks = config.num_hidden_layers
-    arch = next(key for key, name in MODEL_ARCH_NAMES.items() if name == architecture)
-    names = get_tensor_name_map(arch, blocks)
-    writer = GGUFWriter(str(path), architecture)
-    writer.add_tokenizer_model("llama" if architecture.startswith("gemma") else "gpt2")
-    writer.add_token_list(["<unk>" if token == "z" else token for token in VOCABULARY])
-    writer.add_token_scores([0.0] * len(VOCABULARY))
-    writer.add_token_types([1] * len(VOCABULARY))
-    for add in (writer.add_unk_token_id, writer.add_pad_token_id):
-        add(VOCABULARY.index("z"))
-    writer.add_token_merges(["a b"])
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    own = getattr(config, "rope_parameters", None) or {}
-    rotary = own.get("full_attention", own)
-    stated: dict[str, object] = {
-        "context_length": config.max_position_embeddings,
-        "embedding_length": config.hidden_size,
-        "block_count": blocks,
-        "attention.head_count": config.num_attention_heads,
-        "attention.key_length": head,
-        "attention.value_length": head,
-    }
-    for key, attribute in (
-        ("feed_forward_length", "intermediate_size"),
-        ("attention.head_count_kv", "num_key_value_heads"),
-        ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-        *(("attention.layer_norm_epsilon", a) for a in ("layer_norm_eps", "norm_epsilon", "norm_eps")),
-        ("attention.layer_norm_epsilon", "layer_norm_epsilon"),
-        ("attention.sliding_window", "sliding_window"),
-        ("attn_logit_softcapping", "attn_logit_softcapping"),
-        ("final_logit_softcapping", "final_logit_softcapping"),
-        ("expert_count", "num_experts"),
-        ("expert_used_count", "num_experts_per_tok"),
-        ("expert_feed_forward_length", "moe_intermediate_size"),
-    ):
-        if getattr(config, attribute, None):
-            stated[key] = getattr(config, attribute)
-    if rotary:
-        stated["rope.freq_base"] = float(rotary["rope_theta"])
-        stated["rope.dimension_count"] = int(head * rotary.get("partial_rotary_factor", 1))
-        if rotary["rope_type"] in ("linear", "yarn"):
-            stated |= {"rope.scaling.type": rotary["rope_type"], "rope.scaling.factor": rotary["factor"]}
-        if "original_max_position_embeddings" in rotary:
-            stated["rope.scaling.original_context_length"] = rotary["original_max_position_embeddings"]
-        if rotary["rope_type"] == "longrope":
-            stated["rope.scaling.attn_factor"] = rotary["attention_factor"]
-            writer.add_tensor("rope_factors_long.weight", np.array(rotary["long_factor"], np.float32))
-            writer.add_tensor("rope_factors_short.weight", np.array(rotary["short_factor"], np.float32))
-    _state(writer, {f"{architecture}.{key}": value for key, value in (stated | dict(metadata or {})).items()})
-    for name, tensor in network.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        weight = tensor.numpy()
-        if "norm" in name and name.endswith("weight") and architecture in ("gemma2", "gemma3", "nemotron"):
-            weight = weight + 1  # they multiply by 1 + weight, llama.cpp by what it reads
-        if architecture == "gpt2" and weight.ndim == 2 and ".h." in name:
-            weight = weight.T
-        if name.endswith("experts.gate_up_proj"):
-            block = name.split(".")[2]
-            gate, up = np.split(weight, 2, axis=1)
-            writer.add_tensor(f"blk.{block}.ffn_gate_exps.weight", np.ascontiguousarray(gate))
-            writer.add_tensor(f"blk.{block}.ffn_up_exps.weight", np.ascontiguousarray(up))
-            continue
-        stem, dot, end = name.rpartition(".")
-        stem, end = (stem, dot + end) if end in ("weight", "bias") else (name, ".weight")
-        writer.add_tensor(f"{names.get_name(stem)}{end}", np.ascontiguousarray(weight, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path

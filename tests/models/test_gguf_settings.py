@@ -8,9 +8,10 @@ import pytest
 import torch
 import transformers as hf
 
-from ggufs import VOCABULARY, computed, llama, write, write_as
+from ggufs import VOCABULARY, computed, llama, write
 from lesion.errors import LesionError
 from lesion.models.load import load
+from lesion.verification import ggufs
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4]
 SIZE = 32
@@ -268,5 +269,5 @@ def test_other_architectures_compute_what_the_network_computes_that_the_file_was
     for parameter in made.parameters():
         parameter.copy_(torch.randn_like(parameter) * 0.3 if parameter.dim() > 1 else 1 + torch.rand_like(parameter))
     ids = torch.tensor([IDS])
-    path = write_as(tmp_path / "tiny.gguf", made, architecture, metadata)
+    path = ggufs.write(tmp_path / "tiny.gguf", made, architecture, metadata)
     torch.testing.assert_close(load(path).network(ids).logits, made(ids).logits, rtol=1e-3, atol=1e-3)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from transformers import modeling_gguf_pytorch_utils
 
 from lesion.cli.model import verify as command
-from lesion.edits.edit import ScaleBlock
-from lesion.edits.units import ScaleMatrix
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.edits.units import ScaleHead, ScaleMatrix
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
@@ -42,6 +43,7 @@ def test_a_type_is_verified_in_every_column(kind, way, right, none):
     assert {column for column in COLUMNS if not made.states[column]} == none
     answered = {made.states[column] for column in ("baseline", "block", "branch", "matrix", "truncate", "export")}
     assert answered == {right}
+    assert made.states["GGUF"] == ("refused" if kind == "gpt_oss" else right)
     assert {made.states[column] for column in ("show", "drift", "isolate")} == {"verified"}
     assert {made.states[column] for column in ("effects", "patch")} == {"verified" if way == "fast" else "refused"}
     assert made.notes.keys() == {column for column in COLUMNS if made.states[column] == "refused"}
@@ -68,6 +70,68 @@ def test_a_table_goes_on_where_it_stopped_and_says_what_ended_by_itself(tmp_path
     assert "- reformer: its process ended by itself (3)" in lines
 
 
+def test_what_vllm_does_stands_in_the_same_table_and_neither_run_undoes_the_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.multiprocessing, "get_all_start_methods", lambda: ["fork"])
+    monkeypatch.setattr(module.multiprocessing, "get_context", lambda _: Forked())
+    monkeypatch.setattr(module, "family", works)
+    monkeypatch.setattr(module, "_on_vllm", lambda kind: kind != "gpt2")
+    here = module.versions()
+    monkeypatch.setattr(module, "versions", lambda engine="transformers": "vLLM 0" if engine == "vllm" else here)
+    out, heard = tmp_path / "table.md", Heard()
+    families(out, heard, ("gpt2", "llama"))
+    assert "| type | way | " + " | ".join(COLUMNS) + " |" in out.read_text(encoding="utf-8")
+    both = families(out, heard, ("gpt2", "llama"), engine="vllm")
+    assert [each.states.get("vLLM block") for each in both] == [None, "wrong"]
+    again = families(out, heard, ("gpt2", "llama"))
+    assert again == both
+    assert heard.stored == [0, 0, 2]
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert f"| llama | fast | {' | '.join(['✓'] * len(COLUMNS))} | ✓ | wrong | ✓ |" in lines
+    assert f"| gpt2 | fast | wrong | {' | '.join(['✓'] * (len(COLUMNS) - 1))} | – | – | – |" in lines
+    assert "- wrong, vLLM block: llama: not removed" in lines
+
+
+def test_without_vllm_its_columns_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="vLLM, which is not installed"):
+        command(all_families=True, engine="vllm", out=tmp_path / "table.md")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("llama", ("LlamaTensorProcessor", "_reverse_permute_weights", lambda processor, weights, *heads: weights)),
+        ("nemotron", ("NemotronTensorProcessor", "process", lambda processor, weights, name, **_: gguf(weights, name))),
+    ],
+)
+def test_a_gguf_file_that_is_read_wrong_is_found_out(kind, fault, monkeypatch, tmp_path):
+    model = wrap(zoo.made(kind), zoo.tokenizer(), kind)
+    assert module._from_gguf(model, kind, tmp_path) == [("verified", "")] * 4
+    processor, method, wrong = fault
+    monkeypatch.setattr(getattr(modeling_gguf_pytorch_utils, processor), method, wrong)
+    assert "wrong" in dict(module._from_gguf(model, kind, tmp_path))
+
+
+def gguf(weights, name):
+    return modeling_gguf_pytorch_utils.GGUFTensor(weights, name, {})
+
+
+def test_an_engine_that_forgets_heads_on_vllm_is_found_out(monkeypatch):
+    pytest.importorskip("vllm", reason="vLLM is not installed; `make test-vllm` installs it and runs this test")
+    from lesion.engines.vllm.engine import VllmEngine
+
+    right = VllmEngine.answer
+
+    def answer(engine, requests):
+        forgotten = (replace(each, edit=BASELINE) if isinstance(each.edit, ScaleHead) else each for each in requests)
+        return right(engine, forgotten)
+
+    assert set(family("llama", "vllm").states.values()) == {"verified"}
+    monkeypatch.setattr(VllmEngine, "answer", answer)
+    states = family("llama", "vllm").states
+    assert {column for column, state in states.items() if state == "wrong"} == {"vLLM head"}
+
+
 class Forked:
     """A context whose processes have what was replaced for the test."""
 
@@ -79,7 +143,11 @@ class Forked:
         """Nothing to load."""
 
 
-def works(kind):
+def works(kind, engine="transformers"):
+    if engine == "vllm":
+        states = {"vLLM": "verified", "vLLM block": "wrong", "vLLM branch": "verified", "vLLM head": ""}
+        notes = {"vLLM block": "not removed"}
+        return module.Family(type=kind, engine=engine, versions="vLLM 0", way="fast", states=states, notes=notes)
     if kind == "reformer":
         os._exit(3)
     if kind == "xlstm":

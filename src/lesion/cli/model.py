@@ -72,7 +72,7 @@ def verify(
 ) -> None:
     """Verify that edits act: every kind of edit compared with the weights changed by hand, token for token."""
     if all_families:
-        _verify_families(model, edit, out)
+        _verify_families(model, edit, out, engine)
         return
     if model is None:
         raise UsageError("Say which model to verify: lesion verify MODEL; or --all-families.")
@@ -99,18 +99,19 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify_families(model: str | None, edit: list[str] | None, out: Path) -> None:
+def _verify_families(model: str | None, edit: list[str] | None, out: Path, engine: str) -> None:
     if model is not None or edit:
         raise UsageError("--all-families takes neither a model nor edits.")
     if not out.parent.is_dir():
         raise UsageError(f"--out: there is no folder {out.parent}.")
-    from lesion.verification.families import COLUMNS, families
+    from lesion.verification.families import COLUMNS, VLLM, families
 
     with Bar() as bar:
-        done = families(out, bar)
-    counts = {column: Counter(each.states.get(column) for each in done) for column in COLUMNS}
+        done = families(out, bar, engine=EngineChoice(engine).engine)
+    counts = {column: Counter(each.states.get(column) for each in done) for column in (*COLUMNS, *VLLM.values())}
     for column, states in counts.items():
-        say(f"{column}: {', '.join(f'{count} {state}' for state, count in states.most_common() if state)}")
+        if any(states.keys() - {None, ""}):
+            say(f"{column}: {', '.join(f'{count} {state}' for state, count in states.most_common() if state)}")
     untried = sum(not each.states for each in done)
     say(f"{len(done)} types of decoder, {untried} of them without a tiny configuration. Table: {out}")
     if any(states["wrong"] for states in counts.values()):

@@ -140,6 +140,8 @@ def _write(header: Header, folder: Path) -> None:
 
     from lesion.models.quiet import quiet
 
+    if header.architecture in _NOT_READ:
+        raise _unknown(header)
     home, name = str(header.path.parent), header.path.name
     with quiet(), redirect_stderr(io.StringIO()):  # the bar over tensors knows no other way to be silent
         config = _read("configuration", AutoConfig.from_pretrained, home, header, gguf_file=name)
@@ -188,13 +190,19 @@ def _read(part: str, loader: Any, home: str, header: Header, **settings: Any) ->
         raise LesionError(f"{header.path} does not fit into memory in float32.") from error
     except Exception as error:  # what transformers raises here has no common base; the reason is kept and said
         if "not supported yet" in str(error) and header.architecture in str(error):
-            raise LesionError(
-                f"{header.path} is of the architecture {header.architecture}, which transformers cannot read from GGUF "
-                "files: give the model as a folder with safetensors weights."
-            ) from error
+            raise _unknown(header) from error
         raise LesionError(f"The {part} in {header.path} cannot be read by transformers: {reason(error)}.") from error
 
 
+def _unknown(header: Header) -> LesionError:
+    return LesionError(
+        f"{header.path} is of the architecture {header.architecture}, which transformers cannot read from GGUF files: "
+        f"{_INSTEAD}."
+    )
+
+
+# Of gpt-oss it reads neither the scaling of its rotary embeddings nor experts, of Gemma 4 no heads of two sizes.
+_NOT_READ = ("gemma4", "gpt-oss")
 ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 """Divisors of the rotary frequencies: of Llama 3.1 and later, and of Phi-3."""
 # What the configurations of transformers call the value of a key; those that a configuration has are set.
@@ -203,12 +211,9 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",),
     "block_count": ("num_hidden_layers",),
     "embedding_length": ("hidden_size",),
-    "embedding_length_per_layer_input": ("hidden_size_per_layer_input",),
     "feed_forward_length": ("intermediate_size", "n_inner", "ffn_hidden_size"),
     "attention.head_count": ("num_attention_heads",),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
-    "attention.key_length_swa": ("head_dim",),
-    "attention.shared_kv_layers": ("num_kv_shared_layers",),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
     "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"),
     "attn_logit_softcapping": ("attn_logit_softcapping",),
@@ -287,7 +292,15 @@ _BIASES = {
     "attention_bias": ("attn_q", "attn_k", "attn_v", "attn_output"),
     "mlp_bias": ("ffn_gate", "ffn_up", "ffn_down"),
 }
-_OF_HEADS = (".key_length", ".value_length", ".value_length_swa", ".sliding_window", "sliding_window_pattern", ".scale")
+_OF_HEADS = (
+    ".key_length",
+    ".value_length",
+    ".key_length_swa",
+    ".value_length_swa",
+    ".sliding_window",
+    "sliding_window_pattern",
+    ".scale",
+)
 _INSTEAD = "give the model as a folder with safetensors weights"
 
 
@@ -309,17 +322,18 @@ def _has(config: PreTrainedConfig, attribute: str) -> bool:
 
 
 def _put(config: PreTrainedConfig, header: Header, key: str, value: object) -> None:
+    if key == "context_length" and config.model_type == "bloom":
+        return  # no position is too far for it
     attributes = [name for name in _ATTRIBUTES.get(key, ()) if _has(config, name)]
     if attributes and not isinstance(value, tuple):
         for name in attributes:
             setattr(config, name, value)
         return
-    gpt_oss = config.model_type == "gpt_oss"
     own = {
         "feed_forward_length": 4 * config.hidden_size,  # of those that state no other
         "attention.head_count_kv": getattr(config, "num_attention_heads", 0),
         "attention.max_alibi_bias": 8 if config.model_type == "bloom" else 0,
-        "expert_gating_func": 2 if getattr(config, "scoring_func", "") == "sigmoid" else 3 if gpt_oss else 1,
+        "expert_gating_func": 2 if getattr(config, "scoring_func", "") == "sigmoid" else 1,
         "use_parallel_residual": config.model_type == "falcon",
         "expert_shared_count": int(_has(config, "shared_expert_intermediate_size")),
     }
@@ -333,12 +347,10 @@ def _head_size(config: PreTrainedConfig, header: Header, stated: Mapping[str, An
     if not heads:
         return 0  # no attention
     size = int(stated.get("attention.key_length", stated["embedding_length"] // heads))
-    for key in ("attention.value_length", "attention.value_length_swa"):
-        if stated.get(key, size) not in (size, stated.get("attention.key_length_swa")):
+    for key in ("attention.value_length", "attention.key_length_swa", "attention.value_length_swa"):
+        if stated.get(key, size) != size:
             raise _refused(header, key, stated[key])
-    if _has(config, "global_head_dim"):
-        config.global_head_dim = size
-    elif _has(config, "head_dim") or size * heads != config.hidden_size:
+    if _has(config, "head_dim") or size * heads != config.hidden_size:
         config.head_dim = size
     return size
 

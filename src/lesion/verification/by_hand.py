@@ -26,8 +26,9 @@ from lesion.models.matrices import Matrix
 from lesion.models.quiet import quiet
 from lesion.models.units import Experts, Slices
 
-CLOSE = {torch.float64: 1e-9, torch.float32: 1e-4}
-"""Two logits closer than this share of the largest may change places by rounding alone; in half precision `COARSE`."""
+CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3}
+"""Two logits closer than this share of the largest may change places by rounding alone (vLLM keeps some constants in
+bfloat16); in half precision `COARSE`."""
 COARSE = 0.02
 Positions = Callable[[int], slice]
 """Of a prompt's length, the positions at which an edit acts."""

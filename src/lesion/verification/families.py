@@ -1,10 +1,12 @@
 """Families: every type of decoder that transformers generates with, verified on a tiny random network of it.
 
-Each type is worked on in a process of its own, since the code of some ends or hangs its process.
+What vLLM does is tried in an environment that has it, and stands with the rest in one file and one table. Each type is
+worked on in a process of its own, since the code of some ends or hangs its process.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import re
@@ -22,13 +24,15 @@ import transformers
 from pydantic import Field, ValidationError
 
 from lesion.atomic import replace
+from lesion.engines.config import ENGINES, EngineChoice, opened
+from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine, way_of
 from lesion.errors import LesionError
-from lesion.files import reason
+from lesion.files import CACHE, reason
 from lesion.models.load import Model, load, wrap
 from lesion.progress import Watcher
 from lesion.report.values import Value
-from lesion.verification import studies, zoo
+from lesion.verification import ggufs, studies, zoo
 from lesion.verification.by_hand import NoReferenceError
 from lesion.verification.verify import Verified, prompts_of, verified
 
@@ -43,7 +47,9 @@ _KINDS = {
 _STUDIES: dict[str, Callable[[Model, studies.Texts], str]] = {
     **{"drift": studies.drift, "isolate": studies.isolate, "effects": studies.effects, "patch": studies.patch},
 }
-COLUMNS = ("show", *dict.fromkeys(_KINDS.values()), *_STUDIES)
+COLUMNS = ("show", *dict.fromkeys(_KINDS.values()), *_STUDIES, "GGUF")
+VLLM = {"baseline": "vLLM", **{column: f"vLLM {column}" for column in ("block", "branch", "head")}}
+"""Columns that the engine vllm fills, by the names that the same comparisons have here."""
 _MARKS = {"verified": "✓", "exact on the simple way": "✓ˢ", "not testable": "?", "": "–"}
 _STUDY_NEEDS = re.compile(r"; (effects|patching) needs keys and values of every block.*")
 _WORST = ("wrong", "refused", "exact on the simple way", "verified", "not testable")
@@ -54,38 +60,53 @@ class Family(Value):
 
     Attributes:
         type: of the configuration.
-        versions: of transformers and torch.
+        engine: whose answers were compared.
+        versions: of transformers and torch, and of vLLM where that answered.
         way: how it answers; empty where nothing could be tried.
         states: by column; empty where the anatomy has none.
         notes: by column, why something was refused or not tested, or what is wrong.
     """
 
     type: str
+    engine: str = "transformers"
     versions: str
     way: str = ""
     states: Mapping[str, str] = Field(default_factory=dict)
     notes: Mapping[str, str] = Field(default_factory=dict)
 
 
-def families(out: Path, watcher: Watcher, types: Sequence[str] = zoo.NAMES, limit: float = LIMIT) -> tuple[Family, ...]:
+def families(
+    out: Path,
+    watcher: Watcher,
+    types: Sequence[str] = zoo.NAMES,
+    limit: float = LIMIT,
+    engine: str = "transformers",
+) -> tuple[Family, ...]:
     """Verify types of decoder and write a table of them.
 
     Args:
-        out: the table, in Markdown; beside it stands a file of a JSON line for each type, from which a later call goes
-            on.
+        out: the table, in Markdown; beside it stands a file of a JSON line for each type and engine, from which a later
+            call goes on, with the same engine or another.
         watcher: who is told how it goes.
-        types: of configurations of transformers.
+        types: of configurations of transformers; vLLM is tried with those that it has.
         limit: seconds that a type may take.
+        engine: `transformers` or `vllm`, which has columns of its own.
+
+    Returns:
+        All types in the file, with the columns of both engines.
 
     Raises:
-        LesionError: a file cannot be written.
+        LesionError: a file cannot be written, or vLLM is not installed.
     """
     lines = out.with_suffix(".jsonl")
-    stored = {family.type: family for family in _stored(lines) if family.versions == versions()}
-    watcher.begin("all families", len(types), len(stored.keys() & {*types}), "types of decoder")
+    libraries = versions(engine)
+    types = [kind for kind in types if engine == "transformers" or _on_vllm(kind)]
+    stored = {(each.type, each.engine): each for each in _stored(lines)}
+    stored = {key: each for key, each in stored.items() if each.engine != engine or each.versions == libraries}
+    watcher.begin("all families", len(types), sum((kind, engine) in stored for kind in types), "types of decoder")
     for kind in types:
-        if kind not in stored:
-            stored[kind] = family = _apart(kind, limit)
+        if (kind, engine) not in stored:
+            stored[kind, engine] = family = _apart(kind, limit, engine, libraries)
             try:
                 replace(lines, "".join(f"{each.model_dump_json()}\n" for each in stored.values()).encode())
             except OSError as error:
@@ -94,14 +115,36 @@ def families(out: Path, watcher: Watcher, types: Sequence[str] = zoo.NAMES, limi
                 if state == "wrong":
                     watcher.note(f"{kind}, {column}: wrong: {family.notes[column]}")
             watcher.answered(1)
-    done = tuple(stored[kind] for kind in types)
-    replace(out, table(done).encode())
-    return done
+    replace(out, table([stored[key] for key in sorted(stored)]).encode())
+    return _merged(stored[key] for key in sorted(stored))
 
 
-def versions() -> str:
+def _merged(done: Iterable[Family]) -> tuple[Family, ...]:
+    """A line for each type, with what vLLM did beside the rest."""
+    merged: dict[str, Family] = {}
+    for each in done:  # "transformers" stands before "vllm"
+        first = merged.setdefault(each.type, each)
+        if first.states and each is not first:
+            both = {"states": {**first.states, **each.states}, "notes": {**first.notes, **each.notes}}
+            merged[each.type] = first.model_copy(update=both)
+    return tuple(merged.values())
+
+
+def versions(engine: str = "transformers") -> str:
     """Of the libraries whose code is verified."""
-    return f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
+    here = f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
+    if engine == "transformers":
+        return here
+    with opened(EngineChoice(engine)):  # refuses where it is not installed
+        return f"vLLM {importlib.import_module('vllm').__version__}, {here}"
+
+
+def _on_vllm(kind: str) -> bool:
+    from vllm import ModelRegistry
+
+    names = zoo.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
+    there = {*ModelRegistry.get_supported_archs()}
+    return not there.isdisjoint([names] if isinstance(names, str) else names)
 
 
 def _stored(lines: Path) -> Iterable[Family]:
@@ -113,15 +156,15 @@ def _stored(lines: Path) -> Iterable[Family]:
         raise LesionError(f"{lines} cannot be read: {reason(error)}. Remove it, or give another --out.") from error
 
 
-def _apart(kind: str, limit: float) -> Family:
+def _apart(kind: str, limit: float, engine: str, libraries: str) -> Family:
     """A type, verified in a process that begins with the libraries loaded."""
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *(["vllm"] if engine == "vllm" else [])])
     # What the libraries lock stays with the server, which nobody misses.
     os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
     there, here = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(kind, here), daemon=True)
+    process = context.Process(target=_work, args=(kind, engine, here), daemon=engine == "transformers")
     process.start()
     here.close()
     try:
@@ -133,22 +176,27 @@ def _apart(kind: str, limit: float) -> Family:
         why = f"its process ended by itself ({process.exitcode})"
     finally:
         process.kill()
-    return Family(type=kind, versions=versions(), notes={"": why})
+    if engine == "transformers":
+        return Family(type=kind, versions=libraries, notes={"": why})
+    return Family(type=kind, engine=engine, versions=libraries, states={"vLLM": "not testable"}, notes={"vLLM": why})
 
 
-def _work(kind: str, pipe: Connection) -> None:
+def _work(kind: str, engine: str, pipe: Connection) -> None:
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    pipe.send(family(kind).model_dump_json())
+    with TemporaryDirectory() as cache:
+        os.environ[CACHE] = cache  # of the GGUF file
+        pipe.send(family(kind, engine).model_dump_json())
 
 
-def family(kind: str) -> Family:
+def family(kind: str, engine: str = "transformers") -> Family:
     """What is verified of a type, here and now."""
-    made = Family(type=kind, versions=versions())
+    made = Family(type=kind, engine=engine, versions=versions(engine))
+    columns = COLUMNS if engine == "transformers" else (*VLLM.values(),)
     try:
-        network = zoo.made(kind)
+        network = zoo.made(kind, wide=engine == "vllm")
     except Exception as error:  # transformers' own: some types need packages, or are built in another way
         return made.model_copy(update={"notes": {"": _first_line(error)}})
     tokenizer = zoo.tokenizer()
@@ -162,40 +210,68 @@ def family(kind: str) -> Family:
             try:
                 model = wrap(network, tokenizer, kind)
             except LesionError as refusal:
-                states = dict.fromkeys(COLUMNS, "refused")
-                return made.model_copy(update={"states": states, "notes": {"show": str(refusal)}})
-        states, notes = _states(model)
-        if fault:
+                states = dict.fromkeys(columns, "refused")
+                return made.model_copy(update={"states": states, "notes": {columns[0]: str(refusal)}})
+        results = _on_transformers(model, kind, folder) if engine == "transformers" else _through_vllm(model)
+        worst = {c: min(results[c], key=lambda each: _WORST.index(each[0])) for c in columns if results.get(c)}
+        states = {column: worst[column][0] if column in worst else "" for column in columns}
+        notes = {column: note for column, (_, note) in worst.items()}
+        if fault and engine == "transformers":
             states["export"], notes["export"] = "refused", fault
     way = way_of(model).kind.name.lower()
     notes = {column: note.replace(folder, kind) for column, note in notes.items() if note}
     return made.model_copy(update={"way": way, "states": states, "notes": notes})
 
 
-def _states(model: Model) -> tuple[dict[str, str], dict[str, str]]:
-    """By column, the state and its note."""
-    results: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    results["show"] = [_tried(lambda: _shown(model), "verified")]
+Results = dict[str, list[tuple[str, str]]]
+"""By column, states and their notes."""
+
+
+def _on_transformers(model: Model, kind: str, folder: str) -> Results:
     right = "verified" if way_of(model).fast else "exact on the simple way"
+    results = {"show": [_tried(lambda: _shown(model), "verified")], **_compared(model, TransformersEngine, right)}
+    texts = tuple(text for text in prompts_of(model) if len(text) > 2)
+    for column, study in _STUDIES.items():
+        results[column] = [_tried(lambda study=study: study(model, texts), "verified")]  # type: ignore[misc]
+    return {**results, "GGUF": _from_gguf(model, kind, Path(folder))}
+
+
+def _from_gguf(model: Model, kind: str, folder: Path) -> list[tuple[str, str]]:
+    """States of what is answered with the network read from a GGUF file of it; none where there can be none."""
+    architecture = ggufs.architecture_of(kind)
+    if architecture is None:
+        return []
+
+    def read(_: Model, batch_size: int | str) -> TransformersEngine:
+        file = ggufs.write(folder / f"{kind}.gguf", model.network, architecture)
+        return TransformersEngine(load(file, device="cpu"), batch_size)
+
+    right = "verified" if way_of(model).fast else "exact on the simple way"
+    return [row for rows in _compared(model, read, right, ("block",)).values() for row in rows]
+
+
+def _through_vllm(model: Model) -> Results:
+    if getattr(model.network.config, "attn_logit_softcapping", None):
+        model.network.set_attn_implementation("eager")  # the others leave it out
+    with opened(EngineChoice("vllm")) as engines:
+        compared = _compared(model, engines, "verified", ("block", "attention", "mlp", "head"))
+    return {VLLM[column]: states for column, states in compared.items()}
+
+
+def _compared(model: Model, make_engine: MakeEngine, right: str, kinds: Sequence[str] = ()) -> Results:
+    """By column what `verified` finds; where it finds nothing, why."""
+    results: Results = defaultdict(list)
     rows: list[Verified] = []
 
     def compared() -> str:
-        rows.extend(verified(model, TransformersEngine))
+        rows.extend(verified(model, make_engine, kinds_of_edit=kinds))
         return ""
 
     outcome = _tried(compared, right)
     for row in rows:
-        results[_KINDS[row.what]].append((row.state, f"{row.edit}: {row.note}"))
-    if not rows:
-        results |= {column: [outcome] for column in ("baseline", "block", "branch")}
-    texts = tuple(text for text in prompts_of(model) if len(text) > 2)
-    for column, study in _STUDIES.items():
-        results[column] = [_tried(lambda study=study: study(model, texts), "verified")]  # type: ignore[misc]
-    worst = {
-        column: min(results[column], key=lambda each: _WORST.index(each[0])) for column in COLUMNS if results[column]
-    }
-    notes = {column: note for column, (state, note) in worst.items() if state not in ("verified", right)}
-    return {column: worst[column][0] if column in worst else "" for column in COLUMNS}, notes
+        done = row.state in ("verified", "exact on the simple way")
+        results[_KINDS[row.what]].append((right, "") if done else (row.state, f"{row.edit}: {row.note}"))
+    return results if rows else {column: [outcome] for column in VLLM}
 
 
 def _tried(measure: Callable[[], str], right: str) -> tuple[str, str]:
@@ -229,15 +305,18 @@ def _first_line(error: Exception) -> str:
 
 def table(done: Sequence[Family]) -> str:
     """Markdown: a line for every type that could be tried, and what was refused, by reason."""
-    tried = [each for each in done if each.states]
-    heads = ("type", "way", *COLUMNS)
+    merged = _merged(done)
+    tried = [each for each in merged if each.states]
+    columns = tuple(column for column in (*COLUMNS, *VLLM.values()) if any(each.states.get(column) for each in tried))
+    heads = ("type", "way", *columns)
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for each in tried:
-        marks = (_MARKS.get(each.states[column], each.states[column]) for column in COLUMNS)
+        states = [each.states.get(column, "") for column in columns]
+        marks = (_MARKS.get(state, state) for state in states)
         lines.append(f"| {each.type} | {each.way} | {' | '.join(marks)} |")
-    counts = {column: Counter(each.states[column] for each in tried) for column in COLUMNS}
+    counts = {column: Counter(each.states.get(column, "") for each in tried) for column in columns}
     totals = [
-        f"| {state or 'the anatomy has none'} | {' | '.join(str(counts[column][state] or '') for column in COLUMNS)} |"
+        f"| {state or 'there is none'} | {' | '.join(str(counts[column][state] or '') for column in columns)} |"
         for state in (*_WORST, "")
     ]
     reasons: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = defaultdict(lambda: ({}, {}))
@@ -245,22 +324,25 @@ def table(done: Sequence[Family]) -> str:
         for column, note in each.notes.items():
             # Effects and patching need the same.
             text = _STUDY_NEEDS.sub("", " ".join(note.replace(each.type, "MODEL").split()))
-            columns, types = reasons[each.states[column], text]
-            columns[column], types[each.type] = None, None
+            noted, types = reasons[each.states[column], text]
+            noted[column], types[each.type] = None, None
     said = [
-        f"- {state}, {' and '.join(columns)}: {', '.join(types)}: {text}"
-        for (state, text), (columns, types) in sorted(reasons.items(), key=lambda pair: _WORST.index(pair[0][0]))
+        f"- {state}, {' and '.join(noted)}: {', '.join(types)}: {text}"
+        for (state, text), (noted, types) in sorted(reasons.items(), key=lambda pair: _WORST.index(pair[0][0]))
     ]
-    untried = [f"- {each.type}: {' '.join(each.notes[''].split())}" for each in done if not each.states]
+    untried = [f"- {each.type}: {' '.join(each.notes[''].split())}" for each in merged if not each.states]
     return (
         Path(__file__)
         .with_name("families.md")
         .read_text(encoding="utf-8")
         .format(
-            versions=" and ".join(dict.fromkeys(each.versions for each in done)),
+            **{
+                engine: " and ".join(sorted({each.versions for each in done if each.engine == engine})) or "not run"
+                for engine in ENGINES
+            },
             count=len(tried),
             table="\n".join(lines),
-            totals="\n".join([f"| state | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|", *totals]),
+            totals="\n".join([f"| state | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|", *totals]),
             said="\n".join(said),
             untried="\n".join(untried),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -141,12 +141,20 @@ def verify(model: Model | str, edits: EditLike = None, engine: str | EngineChoic
 
 
 def verified(
-    model: Model, make_engine: MakeEngine, edits: Sequence[Edit] = (), watcher: Watcher | None = None
+    model: Model,
+    make_engine: MakeEngine,
+    edits: Sequence[Edit] = (),
+    watcher: Watcher | None = None,
+    kinds_of_edit: Collection[str] = (),
 ) -> tuple[Verified, ...]:
-    """As `verify`, of a loaded model and of the engines that something makes."""
+    """As `verify`, of a loaded model and of the engines that something makes; of some kinds of edit alone, without a
+    saved checkpoint.
+    """
     with held(model, "a verification", edits=True):
         watched, before = _Watched(model), fingerprint(model.network)
-        kinds = [(_kind(edit), edit) for edit in edits] or [*_kinds(model)]
+        kinds = [(_kind(edit), edit) for edit in edits] or [
+            (kind, edit) for kind, edit in _kinds(model) if kind in kinds_of_edit or not kinds_of_edit
+        ]
         chosen: list[tuple[str, Edit, _Reference | str]] = [
             ("unedited", BASELINE, _Reference(watched.unedited, telling=any(said.sure for said in watched.unedited)))
         ]
@@ -163,6 +171,8 @@ def verified(
     rows.append(_row(watched, "restored", BASELINE, chosen[0][2], again, way))
     if fingerprint(model.network) != before:
         rows[-1] = rows[-1].model_copy(update={"state": "wrong", "note": "the weights are not what they were"})
+    if kinds_of_edit:
+        return tuple(rows)
     acting = [edit for (_, edit, _), row in zip(chosen[1:], rows[1:], strict=False) if row.state == way]
     return (*rows, _exported(watched, acting, way))
 

@@ -18,14 +18,22 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 NAMES = tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 BLOCKS = 4
-LARGE = 2_000_000
+LARGE = 4_000_000
+WIDE: dict[str, Any] = {
+    **{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32, "global_head_dim": 32},
+    **{"d_model": 64, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "qk_head_dim": 128, "v_head_dim": 64},
+    **{"kv_lora_rank": 512, "attention_hidden_size": 128, "attention_head_dim": 64, "conv_dim": 64},
+    **{"index_head_dim": 128, "indexer_head_dim": 32, "mamba_d_head": 32, "mamba_head_dim": 32},
+    **{"mamba_headdim": 32, "mamba_d_ssm": 128},
+}
+"""Sizes that vLLM takes: of heads, at least 32."""
 _ALWAYS: dict[str, Any] = {
     **{"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": BLOCKS, "num_attention_heads": 4},
-    **{"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 256},
-    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+    **{"max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
 }
 # Windows, chunks and numbers of indexed tokens are shorter than the prompts that tests use, so that they act.
 _WHERE_KNOWN: dict[str, Any] = {
+    **{"num_key_value_heads": 2, "intermediate_size": 48},
     **{"head_dim": 8, "global_head_dim": 16, "partial_rotary_factor": 0.5, "sliding_window": 6},
     **{"attention_chunk_size": 8, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 4, "num_kv_shared_layers": 2},
     **{"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8},
@@ -62,13 +70,17 @@ _MORE: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"layer_types": _MAMBA, "layers_block_type": None},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "num_key_value_heads": 4},
-    "lfm2 lfm2_moe": {"layer_types": _CONV},
+    "lfm2 lfm2_moe": {"layer_types": _CONV, "block_auto_adjust_ff_dim": False},
     "mamba2": {"head_dim": 16},
+    "fuyu": {"intermediate_size": 48},
+    "gemma2 gemma3_text": {"query_pre_attn_scalar": 8},
+    "mistral": {"sliding_window": None},  # GGUF has no window for it
     "moshi": {"ffn_dim": 96},
     "qwen4_exp_text": {
         **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8},
         **{"indexer_compress_ratio": 2, "hc_lowrank": 8, "ple_embed_dim": 8, "ngram_vocab_size_base": 64},
     },
+    "qwen3_moe": {"norm_topk_prob": True},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "reformer": {"axial_pos_embds": False},
     "roc_bert": {"pronunciation_vocab_size": 16, "shape_vocab_size": 16},
@@ -100,9 +112,14 @@ def _of(kind: str, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return next((own for kinds, own in settings.items() if kind in kinds.split()), {})
 
 
-def made(kind: str) -> PreTrainedModel:
-    """The tiny network of a model type: seeded weights so large that logits are far from uniform, in eval mode."""
-    config = config_of(kind)
+def made(kind: str, wide: bool = False) -> PreTrainedModel:
+    """The tiny network of a model type: seeded weights so large that logits are far from uniform, in eval mode.
+
+    Args:
+        kind: the type.
+        wide: with sizes that vLLM takes.
+    """
+    config = config_of(kind, wide)
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         size = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
@@ -114,6 +131,8 @@ def made(kind: str) -> PreTrainedModel:
     for name, parameter in network.named_parameters():
         if parameter.dim() >= 2 and "A_log" not in name:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+        elif parameter.dim() == 1:  # biases are not all 0
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
     network.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
     return network
 
@@ -127,7 +146,7 @@ def tokenizer() -> Fast:
     return Fast(tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<pad>")
 
 
-def config_of(kind: str) -> PreTrainedConfig:
+def config_of(kind: str, wide: bool = False) -> PreTrainedConfig:
     """The configuration of the tiny network of a model type."""
     default = AutoConfig.for_model(kind)
     known = {*default.to_dict(), *default.attribute_map}
@@ -139,7 +158,12 @@ def config_of(kind: str) -> PreTrainedConfig:
     if "is_decoder" in known:
         settings["is_decoder"] = True  # those of encoders would look ahead
     settings |= _of(kind, _MORE)
+    if wide:
+        single = settings["num_attention_heads"] == settings.get("num_key_value_heads")  # latent attention
+        settings |= {key: value for key, value in WIDE.items() if key in settings}
+        settings |= {"num_key_value_heads": 2} if single else {}
+        settings |= {"head_dim": 64} if {"head_dim", "qk_rope_head_dim"} <= settings.keys() else {}
     text = getattr(default, "text_config", None)
     if text is not None and (around := _of(kind, _AROUND)):
-        return AutoConfig.for_model(kind, text_config=config_of(text.model_type).to_dict(), **around)
+        return AutoConfig.for_model(kind, text_config=config_of(text.model_type, wide).to_dict(), **around)
     return AutoConfig.for_model(kind, **{key: value for key, value in settings.items() if value is not None})
