@@ -62,7 +62,7 @@ $(VLLM_READY): pyproject.toml constraints-vllm.txt
 	@touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
-	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/vllm
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/vllm tests/verification/test_families_on_vllm.py
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) demo site lesion-out lesion-demo build/gallery docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

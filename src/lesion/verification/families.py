@@ -10,10 +10,12 @@ import importlib
 import multiprocessing
 import os
 import re
+import signal
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 import transformers
 from pydantic import Field, ValidationError
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from lesion.atomic import replace
 from lesion.engines.config import ENGINES, EngineChoice, opened
@@ -52,6 +55,7 @@ VLLM = {"baseline": "vLLM", **{column: f"vLLM {column}" for column in ("block", 
 """Columns that the engine vllm fills, by the names that the same comparisons have here."""
 _MARKS = {"verified": "✓", "exact on the simple way": "✓ˢ", "not testable": "?", "": "–"}
 _STUDY_NEEDS = re.compile(r"; (effects|patching) needs keys and values of every block.*")
+_UNREAD = re.compile(r"the architecture \S+, which")  # by llama.cpp's name for a type
 _WORST = ("wrong", "refused", "exact on the simple way", "verified", "not testable")
 
 
@@ -142,7 +146,7 @@ def versions(engine: str = "transformers") -> str:
 def _on_vllm(kind: str) -> bool:
     from vllm import ModelRegistry
 
-    names = zoo.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
+    names = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
     there = {*ModelRegistry.get_supported_archs()}
     return not there.isdisjoint([names] if isinstance(names, str) else names)
 
@@ -176,12 +180,17 @@ def _apart(kind: str, limit: float, engine: str, libraries: str) -> Family:
         why = f"its process ended by itself ({process.exitcode})"
     finally:
         process.kill()
+        if engine == "vllm":
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if engine == "transformers":
         return Family(type=kind, versions=libraries, notes={"": why})
     return Family(type=kind, engine=engine, versions=libraries, states={"vLLM": "not testable"}, notes={"vLLM": why})
 
 
 def _work(kind: str, engine: str, pipe: Connection) -> None:
+    if engine == "vllm":
+        os.setpgrp()  # the processes that vLLM starts end with this one
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
@@ -242,8 +251,10 @@ def _from_gguf(model: Model, kind: str, folder: Path) -> list[tuple[str, str]]:
     if architecture is None:
         return []
 
-    def read(_: Model, batch_size: int | str) -> TransformersEngine:
-        file = ggufs.write(folder / f"{kind}.gguf", model.network, architecture)
+    network = model.network
+
+    def read(model: Model, batch_size: int | str) -> TransformersEngine:
+        file = ggufs.write(folder / f"{kind}.gguf", network, architecture)
         return TransformersEngine(load(file, device="cpu"), batch_size)
 
     right = "verified" if way_of(model).fast else "exact on the simple way"
@@ -311,10 +322,10 @@ def table(done: Sequence[Family]) -> str:
     heads = ("type", "way", *columns)
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for each in tried:
-        states = [each.states.get(column, "") for column in columns]
+        states = [each.states.get(column, " ") for column in columns]
         marks = (_MARKS.get(state, state) for state in states)
         lines.append(f"| {each.type} | {each.way} | {' | '.join(marks)} |")
-    counts = {column: Counter(each.states.get(column, "") for each in tried) for column in columns}
+    counts = {column: Counter(each.states.get(column) for each in tried) for column in columns}
     totals = [
         f"| {state or 'there is none'} | {' | '.join(str(counts[column][state] or '') for column in columns)} |"
         for state in (*_WORST, "")
@@ -324,6 +335,7 @@ def table(done: Sequence[Family]) -> str:
         for column, note in each.notes.items():
             # Effects and patching need the same.
             text = _STUDY_NEEDS.sub("", " ".join(note.replace(each.type, "MODEL").split()))
+            text = _UNREAD.sub("an architecture that", text)
             noted, types = reasons[each.states[column], text]
             noted[column], types[each.type] = None, None
     said = [
@@ -340,6 +352,7 @@ def table(done: Sequence[Family]) -> str:
                 engine: " and ".join(sorted({each.versions for each in done if each.engine == engine})) or "not run"
                 for engine in ENGINES
             },
+            on_vllm=sum(each.engine == "vllm" for each in done),
             count=len(tried),
             table="\n".join(lines),
             totals="\n".join([f"| state | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|", *totals]),

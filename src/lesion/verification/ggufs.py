@@ -49,7 +49,8 @@ _KEYS: tuple[tuple[str, str], ...] = (
 
 def architecture_of(kind: str) -> str | None:
     """What llama.cpp calls a type of transformers; None where it has no such architecture."""
-    plain = {name.replace("-", "").replace("_", ""): name for name in MODEL_ARCH_NAMES.values()}
+    names = {*MODEL_ARCH_NAMES.values()} - {"bert"}  # an encoder
+    plain = {name.replace("-", "").replace("_", ""): name for name in names}
     called = {kind: name for name, kinds in _CALLED.items() for kind in kinds.split()}
     return called.get(kind) or plain.get(kind.removesuffix("_text").replace("-", "").replace("_", ""))
 

@@ -60,17 +60,19 @@ _CONV = ["conv", "full_attention"] * 2
 _MAMBA, _MAMBA2 = ["mamba", "attention"] * 2, ["mamba", "hybrid"] * 2
 # What types need beside that, the types in front; None leaves a setting at the type's own.
 _MORE: dict[str, dict[str, Any]] = {
-    "axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite": {"num_key_value_heads": 4},
-    "glm_moe_dsa longcat_flash minicpm3 youtu bailing_hybrid": {"num_key_value_heads": 4},
+    "axk1 axk2 deepseek_v2 longcat_flash minicpm3 youtu bailing_hybrid": {"num_key_value_heads": 4},
+    "deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa": {"num_key_value_heads": 4, "topk_method": "noaux_tc"},
+    "afmoe": {"score_func": "sigmoid"},
     "bamba": {"attn_layer_indices": [1, 3]},
     "codegen gptj": {"rotary_dim": 4},
     "cpmant": {"dim_ff": 48, "prompt_types": 4, "prompt_length": 4, "segment_types": 4, "dim_head": 8},
     "ctrl": {"dff": 48, "n_positions": 256},
+    "glm4_moe": {"head_dim": 8},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 6},
     "granitemoehybrid": {"layer_types": _MAMBA, "layers_block_type": None},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "num_key_value_heads": 4},
-    "lfm2 lfm2_moe": {"layer_types": _CONV, "block_auto_adjust_ff_dim": False},
+    "lfm2 lfm2_moe": {"layer_types": _CONV, "block_auto_adjust_ff_dim": False, "conv_dim": 32},
     "mamba2": {"head_dim": 16},
     "fuyu": {"intermediate_size": 48},
     "gemma2 gemma3_text": {"query_pre_attn_scalar": 8},
