@@ -117,4 +117,4 @@ def test_a_task_of_your_own_names_its_classes():
 
     assert classes_of(given(Own())).names == ("vowel", "form")
     result = lesion.effects("bundled:llama-base", Own(), unit="block", items=1)
-    assert set(result.classes["token_class"]) == {"vowel", "form"}
+    assert set(result.tables["classes"]["token_class"]) == {"vowel", "form"}

@@ -209,6 +209,16 @@ class StudyResult(Generic[S]):
         return self.shown().frame
 
     @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table with all columns, by the name of its CSV file: `result.tables["lens"]`."""
+        from lesion.report.blocks import flat
+        from lesion.report.table import Table
+
+        tables = [Table.of(part.rows) for part in self.shown_parts if part.rows is not None and part.table]
+        tables += [block for part in self.shown_parts for block in flat(part.own) if isinstance(block, Table)]
+        return {table.name: table.frame for table in tables if table.name}
+
+    @property
     def answers(self) -> pd.DataFrame:
         """Every stored answer with its item, verdict and how it ended: the columns of `Store.answers`.
 

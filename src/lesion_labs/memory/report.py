@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
@@ -80,38 +81,24 @@ def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
 
 
 @rule
-def what_the_side_depends_on(sizes: Sequence[Size]) -> Iterable[Claim]:
-    """Whether the side that holds the noise depends on the number of classes and on the noise.
+def which_side_holds_the_noise(sizes: Sequence[Size]) -> Iterable[Claim]:
+    """In how many settings of size and noise the noise lies on which side of the spectrum.
 
-    Says: The noise lies at the top (bottom) of the spectrum at every size and noise. | Which side holds the noise
-    depends on the number of classes (and) on the noise.
-    Needs: memories with orthonormal codes of every size that fits the width, after the last step; with gaussian codes a
-    side on which all draws agree
+    Says: In N of M settings with orthonormal codes the noise lies at the top of the spectrum, in K at the bottom; with
+    gaussian codes it is the same side in L of M.
+    Needs: counts, after the last step; with gaussian codes a side on which all draws agree
     """
     plain = [size for size in sizes if size.codes == "orthonormal"]
     drawn = [size for size in sizes if size.codes == "gaussian"]
     if not plain:
         return
-    steps, sides = wording.counted(plain[0].last.step, "step"), {size.key: size.last_side for size in plain}
-    alone = f"; m{wording.SPACE}={wording.SPACE}{plain[0].classes} alone has room"
-    only = alone * (len(_of(plain, "classes")) == 1)
-    names = (("noise", "the number of classes"), ("classes", "the noise"))
-    factors = [name for fixed, name in names if any(len(_of(own, "last_side")) > 1 for own in _by(plain, fixed))]
-    first = f"Which side holds the noise after {steps} depends on {wording.listed(factors)}{only}."
-    if len(set(sides.values())) == 1:
-        every = "noise" if only else "size and noise"
-        first = f"After {steps} the noise lies {SIDES[plain[0].last_side]} at every {every}{only}."
+    held = Counter(size.last_side for size in plain).most_common()
+    (side, count), *others = held
+    rest = "".join(f", in {number} {SIDES[other]}" for other, number in others)
+    first = f"In {count} of {len(plain)} settings with orthonormal codes the noise lies {SIDES[side]}{rest}."
+    sides = {size.key: size.last_side for size in plain}
     same = sum(size.last_side == sides.get(size.key) for size in drawn)
-    second = f"With gaussian codes it is the same side in {same} of {len(drawn)} settings."
-    yield Claim((first, second), tuple(sizes))
-
-
-def _of(sizes: Sequence[Size], name: str) -> set[object]:
-    return {getattr(size, name) for size in sizes}
-
-
-def _by(sizes: Sequence[Size], name: str) -> list[list[Size]]:
-    return [[size for size in sizes if getattr(size, name) == value] for value in _of(sizes, name)]
+    yield Claim((first, f"With gaussian codes it is the same side in {same} of {len(drawn)}."), tuple(sizes))
 
 
 @rule
@@ -232,7 +219,7 @@ class MemoryResult(StudyResult[MemorySummary]):
                     )
                     for when in ("last", "first")
                 ),
-                (*what_the_side_depends_on(summary.sizes), *which_cut_cleans(summary.sizes)),
+                (*which_side_holds_the_noise(summary.sizes), *which_cut_cleans(summary.sizes)),
                 short="Sizes",
             ),
             Part(

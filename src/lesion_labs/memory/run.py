@@ -41,10 +41,6 @@ def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummar
     watcher.begin("first step", theory.work(), 0, "batches")
     first_step = theory.first_step(study.noise, study.seed, watcher)
     notes = sizes.left_out(study)
-    if study.noise == 0:
-        notes.append("Without noise nothing has to be forgotten: the common class is only one more wrong answer.")
-    if study.noise == 0.5:
-        notes.append("At noise 0.5 the full memory ties between f* and the common class: judge by p and loss.")
     for note in notes:
         watcher.note(note)
     return MemorySummary(

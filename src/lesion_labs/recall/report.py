@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
-from lesion.plain import quoted, visible
+from lesion.plain import quoted
 from lesion.report import wording
 from lesion.report.blocks import Check, entries
 from lesion.report.claims import Claim, rule
@@ -130,7 +130,7 @@ def what_comes_first(groups: Sequence[Group]) -> Iterable[Claim]:
     """From which step on a feed-forward prefers the noise, and attention recalls.
 
     Says: M prefers τ after q from step S on. | No feed-forward comes to prefer τ after q by itself in every seed. |
-    Attention recalls from step S on. | Attention recalls in N of M seeds. | Nothing was trained.
+    Attention recalls from step S on. | Attention recalls in N of M seeds.
     Needs: a measured step from which on the feed-forward's logit of τ is the largest, or the second head has more than
     half of its mass on ȳ, up to the last step; margins that were positive before training do not count
     """
@@ -139,9 +139,6 @@ def what_comes_first(groups: Sequence[Group]) -> Iterable[Claim]:
 
 
 def _phases(group: Group) -> Iterable[str]:
-    if not group.recipe.steps:
-        yield "Nothing was trained: all numbers are those of random weights."
-        return
     margins, attention = group.phases.margins, group.phases.attention
     always = {name: phase.steps.mean for name, phase in margins.items() if phase.steps and phase.came == phase.of}
     first = min(always, key=lambda name: always[name], default="")
@@ -294,18 +291,9 @@ class TrainingResult(RecallResult):
     @override
     def facts(self) -> tuple[tuple[str, str], ...]:
         summary: RecallSummary = self.summary
-        unused = {"momentum", "weight_decay"} if summary.recipe.optimiser == "adam" else set()
-        machine, shares = summary.machine, summary.own_answers
-        how_often = (
-            "never" if shares is None else f"q {SHARE.text(shares.clean.trigger)}, τ {SHARE.text(shares.clean.noise)}"
-        )
-        return (
-            *entries(summary.recipe.model_dump(mode="json", exclude=unused)),
-            ("tables", _language(summary.language)),
-            ("least noisy loss", f"{summary.floor:.3f} nats"),
-            ("questions whose answer is q or τ", how_often),
-            ("machine", visible(f"{machine.device} ({machine.name}), torch {machine.torch}, {machine.seconds} s")),
-        )
+        tables, floor = _language(summary.language), f"{summary.floor:.3f} nats"
+        recipe = entries(summary.recipe.model_dump(mode="json"))
+        return (*recipe, ("tables", tables), ("least noisy loss", floor))
 
 
 def _central_first(group: Group) -> list[CutSpreads]:

@@ -108,25 +108,16 @@ def with_last_side(sizes, side_of):
     return [altered(size, places=(*size.places[:-1], altered(size.last, side=side_of(size)))) for size in sizes]
 
 
-def test_the_side_is_said_to_depend_only_on_what_was_varied(summary):
-    def first(sizes):
-        return texts(report.what_the_side_depends_on(sizes))[0]
-
-    assert "after 600 steps depends on the number of classes and the noise." in first(summary.sizes)
-    turned = with_last_side(summary.sizes, lambda size: "top" if size.classes > 2 else "bottom")
-    assert "depends on the number of classes." in first(turned)
-    turned = with_last_side(summary.sizes, lambda size: "top" if size.noise > 0.4 else "bottom")
-    assert "depends on the noise." in first(turned)
-    assert "the noise lies at the bottom of the spectrum at every size and noise." in first(
-        with_last_side(summary.sizes, lambda size: "bottom")
-    )
-    drawn = [size for size in summary.sizes if size.codes == "gaussian"]
-    mixed = with_last_side(summary.sizes, lambda size: None if (size.codes, size.classes) == ("gaussian", 3) else "top")
-    agreeing = len(drawn) - sum(size.classes == 3 for size in drawn)
-    assert f"the same side in {agreeing} of {len(drawn)} settings" in first(mixed)
-    narrow = measured(classes=2, width=3, noise=0.7, steps=5)
-    assert "after 5 steps depends on the noise; m = 2 alone has room." in first(narrow.sizes)
-    assert report.what_the_side_depends_on(()) == ()
+def test_the_sides_that_hold_the_noise_are_counted(summary):
+    top = with_last_side(summary.sizes, lambda size: None if (size.codes, size.classes) == ("gaussian", 3) else "top")
+    turned = with_last_side(top, lambda size: "bottom" if size.key == (2, 2, 0.3) else size.last.side)
+    plain = sum(size.codes == "orthonormal" for size in turned)
+    agreeing = plain - sum(size.classes == 3 and size.codes == "gaussian" for size in turned)
+    assert texts(report.which_side_holds_the_noise(turned)) == [
+        f"In {plain - 1} of {plain} settings with orthonormal codes the noise lies at the top of the spectrum, in 1 at"
+        f" the bottom of the spectrum. With gaussian codes it is the same side in {agreeing} of {plain}."
+    ]
+    assert report.which_side_holds_the_noise(()) == ()
 
 
 def test_the_settings_that_a_cut_cleans_are_counted(summary):

@@ -94,7 +94,7 @@ def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
     settings = {"models": [f"tiny:{family}"], "edits": {"unit": unit, "layers": layers}}
     outcome = run(study(sums, **settings), folder, models=tinies, make_engine=Exact())
     outcome.report()
-    rows = outcome.units
+    rows = outcome.tables["parts"]
     assert [f"{row.layer}.{row.part}" for row in rows[rows["drop"] == 1].itertuples()] == [first]
     assert rows["part"].nunique() == (columns or 48)
     (claim,) = outcome.claims
@@ -178,16 +178,16 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     assert "How much does each part of a block take?" in page
     assert "This study is not finished" not in page
     again = AblationResult.recall(folder)
-    assert again.units.equals(outcome.units)
+    assert again.tables["parts"].equals(outcome.tables["parts"])
 
 
 def test_an_unfinished_sweep_counts_the_heads_that_have_no_answers_yet(sums, tinies, tmp_path):
     with pytest.raises(RuntimeError, match="the engine died"):
         run(study(sums), tmp_path / "out", models=tinies, make_engine=Exact(lives=13 * ITEMS - 5))
     result = AblationResult.recall(tmp_path / "out")
-    cells = len(result.units)
+    cells = len(result.tables["parts"])
     assert 0 < cells < 12
-    assert set(result.units["tests"]) == {12}
+    assert set(result.tables["parts"]["tests"]) == {12}
     assert f"of the {cells} measured so far, of 12 heads" in plain(" ".join(result.findings))
 
 

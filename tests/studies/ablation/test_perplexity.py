@@ -69,7 +69,7 @@ def test_perplexities_are_those_of_plain_forward_passes(bundled, tmp_path):
         assert cell.ratio.low < cell.ratio.value < cell.ratio.high
     assert result.summary.models[0].tasks == ()
     assert result.table_full.empty
-    assert list(result.perplexity["ratio"]) == [cell.ratio.value for cell in text.cells]
+    assert list(result.tables["perplexity"]["ratio"]) == [cell.ratio.value for cell in text.cells]
 
 
 def answers(values: dict[str, list[float]], tokens: list[int]) -> pd.DataFrame:
@@ -241,7 +241,7 @@ def test_every_model_and_factor_has_a_panel_and_every_text_a_line(tmp_path):
     assert len(figure.panels) == 4
     assert len(part.claims) == 4
     frame = Table.of(part.rows).frame
-    assert list(frame["ratio"]) == list(result.perplexity["ratio"])
+    assert list(frame["ratio"]) == list(result.tables["perplexity"]["ratio"])
     assert list(frame["p"]) == [cell.ratio.p for model in result.summary.models for cell in model.texts[0].cells]
 
 

@@ -150,7 +150,7 @@ def test_a_bundled_model_is_measured_as_plain_transformers_token_by_token():
         style="raw",
     )
     own = replace(own, gold_classes=task.gold_classes)
-    result = library.effects("bundled:llama-base", own, unit="block", items="all").classes
+    result = library.effects("bundled:llama-base", own, unit="block", items="all").tables["classes"]
     model = library.load("bundled:llama-base")
     right = {(block, name): [] for block in (None, 2, 7) for name in set(result["token_class"])}
     for item in drawn:

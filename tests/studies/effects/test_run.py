@@ -28,7 +28,7 @@ def test_heads_have_maps_and_rows_of_their_own(tmp_path):
     ]
     result.report()
     assert {"effects-heads.svg", "lens.svg"} <= {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert set(result.classes["head"]) == set(range(heads))
+    assert set(result.tables["classes"]["head"]) == set(range(heads))
 
 
 def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
@@ -48,8 +48,8 @@ def test_a_contrast_is_measured_against_its_tempting_token():
     result = library.effects("bundled:llama-base", "primer:atlas?form=contrast", items=2, unit="block")
     (task,) = result.summary.tasks
     assert (task.reference, task.tokens) == ("tempting", 2)
-    assert set(result.lens["layer"]) == set(range(9))
-    assert result.screens.empty
+    assert set(result.tables["lens"]["layer"]) == set(range(9))
+    assert result.tables["screens"].empty
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def test_screens_are_compared_with_the_drops_of_a_layer_study(layers, tmp_path):
     listener = Listener()
     task = str(tmp_path / "sums.jsonl")
     result = library.effects(model("llama"), task, items=5, study=layers, unit=["block", "mlp"], watcher=listener)
-    assert list(result.screens["screen"]) == ["direct", "loss", "influence"]
-    assert set(result.screens["unit"]) == {"block"}  # the layer study switched whole blocks off
+    assert list(result.tables["screens"]["screen"]) == ["direct", "loss", "influence"]
+    assert set(result.tables["screens"]["unit"]) == {"block"}  # the layer study switched whole blocks off
     (note,) = (note for note in listener.notes if "no comparison with the drops" in note)
     assert "with the mlp of every block switched off" in note
-    assert (result.screens["items"] == 30).all()
-    known = result.screens["rho"].dropna()
+    assert (result.tables["screens"]["items"] == 30).all()
+    known = result.tables["screens"]["rho"].dropna()
     assert known.between(-1, 1).all()
     assert any("drops of accuracy" in sentence for sentence in result.findings) or known.empty
 

@@ -104,12 +104,13 @@ def test_the_order_of_removal_is_told_against_random_ones():
     found = claim(result, "how many can go")
     assert found.sentences[0].startswith("2 of 3 blocks can be removed")
     assert found.sentences[1].startswith("In 3 random orders it is ")
-    first = result.steps[(result.steps["order"] == 0) & (result.steps["removed"] == 1)].iloc[0]
-    others = result.steps[(result.steps["order"] > 0) & (result.steps["removed"] == 1)]["value"]
+    steps = result.tables["steps"]
+    first = steps[(steps["order"] == 0) & (steps["removed"] == 1)].iloc[0]
+    others = steps[(steps["order"] > 0) & (steps["removed"] == 1)]["value"]
     assert first["beyond_random"] == pytest.approx(np.mean(others) - first["value"])
     assert first["random_orders"] == pytest.approx(np.mean(others))
     scaled = made(right, design=["cumulative"], order="1,3,2", random_orders=99, factor=0.5)
-    orders = {number: tuple(part["place"]) for number, part in scaled.steps.groupby("order")}
+    orders = {number: tuple(part["place"]) for number, part in scaled.tables["steps"].groupby("order")}
     assert len(orders) == len(set(orders.values())) == 6  # the order itself, and each of the five others once
     assert "multiplied by 0.5" in scaled.verdict
 
@@ -127,7 +128,8 @@ def test_the_largest_shapley_value_is_named_where_one_is_above_zero():
     found = claim(every, "who matters")
     (row,) = found.rows
     assert row == max(every.summary.shares, key=lambda share: share.value.value)
-    assert every.shapley["value"].sum() == pytest.approx(every.summary.removal("sums", "1", "2", "3").drop.value)
+    total = every.summary.removal("sums", "1", "2", "3").drop.value
+    assert every.tables["shapley"]["value"].sum() == pytest.approx(total)
     none = made(
         {set_: range(60) for size in range(3) for set_ in itertools.combinations((1, 2), size)}, design="shapley"
     )

@@ -61,7 +61,7 @@ def test_a_window_is_a_run_of_blocks_that_are_named(result):
 
 def test_shapley_values_of_all_orders_are_exact_and_add_up(result, accuracies):
     full = accuracies[frozenset(LAYERS)]
-    shares = result.shapley.set_index("place")
+    shares = result.tables["shapley"].set_index("place")
     assert result.summary.every_order
     assert shares["value"].sum() == pytest.approx(accuracies[frozenset()] - full)
     for place in LAYERS:
@@ -78,7 +78,7 @@ def test_shapley_values_of_all_orders_are_exact_and_add_up(result, accuracies):
 def test_the_least_important_goes_first_and_every_order_ends_with_all_removed(result, accuracies):
     alone = [accuracies[frozenset({int(place)})] for place in result.summary.order]
     assert alone == sorted(alone, reverse=True)
-    steps = result.steps
+    steps = result.tables["steps"]
     assert sorted(set(steps["order"])) == [0, 1, 2]
     assert set(steps[steps["removed"] == 4]["value"]) == {accuracies[frozenset(LAYERS)]}
     own = steps[(steps["order"] == 0) & (steps["removed"] == 2)].iloc[0]
@@ -93,7 +93,7 @@ def test_a_rerun_evaluates_nothing_and_a_further_place_only_what_it_adds(result,
     assert lesion.result(result.folder).summary == result.summary
     most_first = lesion.interact(llama, layers=LAYERS, design="cumulative", order="most", random_orders=0, **shared)
     assert most_first.evaluated == 0
-    alone = result.shapley.set_index("place")["alone"]
+    alone = result.tables["shapley"].set_index("place")["alone"]
     assert alone.loc[list(most_first.summary.order)].is_monotonic_decreasing
     grown = lesion.interact(llama, layers=(0, 1, 3), **shared)
     assert grown.evaluated == 8 * 3  # block 0 alone, with block 1, with block 3
@@ -126,7 +126,7 @@ def test_places_of_any_unit_are_removed_together_and_multiplied(llama):
     assert table.loc["3.attention.head.1,3.mlp", "beyond"] == pytest.approx(
         scores[head] + scores[mlp] - scores["baseline"] - scores[both]
     )
-    assert set(result.shapley["place"]) == set(named)
+    assert set(result.tables["shapley"]["place"]) == set(named)
     with pytest.raises(lesion.UsageError, match=r"There is no 3.attention.head.99"):
         lesion.interact(llama, "primer:atlas", places=["3.attention.head.99", "1"], items=2)
 

@@ -60,7 +60,7 @@ def data(text):
 @pytest.mark.parametrize("parts", [{"isolation": made.isolation()}, {"evaluation": made.evaluation()}])
 def test_an_isolation_or_an_evaluation_alone_has_a_page_and_tables(parts):
     text = page(parts)
-    assert ('data-name="distribution-1"' in text) == ("isolation" in parts)
+    assert ('data-name="distribution"' in text) == ("isolation" in parts)
     assert ('id="controls"' in text) == ("evaluation" in parts)
     assert shown(parts)
 
@@ -90,14 +90,13 @@ def test_without_answers_there_is_no_item_browser():
     assert 'id="choose-task"' not in html(result(made.summary(summary)).with_answers(answers.iloc[:0], items))
 
 
-def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_page(tmp_path):
+def test_numbers_that_are_not_finite_are_null_in_the_summary(tmp_path):
     summary = small()
     cell = summary["evaluation"]["tasks"][3]["cells"][0]
     cell["result"]["value"], cell["change"]["value"] = math.inf, math.nan
-    text = write_isolation(tmp_path, made.summary(summary)).read_text("utf-8")
+    write_isolation(tmp_path, made.summary(summary))
     written = json.loads((tmp_path / "summary.json").read_text("utf-8"))["evaluation"]["tasks"][3]["cells"][0]
     assert (written["result"]["value"], written["change"]["value"]) == (None, None)
-    assert "Not a finite number: text under MathNeuro" in text
 
 
 def test_running_text_has_its_perplexity_in_place_of_an_accuracy(whole):

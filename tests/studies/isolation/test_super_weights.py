@@ -151,8 +151,6 @@ def test_the_report_says_which_they_are_and_which_selections_had_them(llama, dat
     text = claim.text.replace("\u00a0", " ")
     assert "6 weights with the largest activation spikes were excluded" in text
     assert "first 1.mlp.down[5,7]." in text
-    wanda, mathneuro = (len(entry.super_weights) for entry in isolation.selections)
-    assert f"Before, Wanda, share 30 % held {wanda}; MathNeuro, share 30 % held {mathneuro}." in text
     frame = Table.of(part.rows).frame
     assert list(frame["weight"]) == [weight.name for weight in isolation.excluded.weights]
     first = frame["selected_by"].str.replace("\u00a0", " ")[0]

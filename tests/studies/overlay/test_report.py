@@ -167,4 +167,4 @@ def test_profiles_over_too_few_blocks_have_a_page_without_any_correlation():
     summary = overlay(model_of(profiles))
     assert [pair.rho for pair in summary.models[0].correlations] == [None]
     assert "a and b" not in html(page_of(OverlayResult, summary))
-    assert OverlayResult("folder", summary).correlations["rho"].isna().all()
+    assert OverlayResult("folder", summary).tables["correlations"]["rho"].isna().all()

@@ -78,11 +78,9 @@ def test_no_gain_is_claimed_where_the_model_gives_one_answer():
     assert "raises" not in text
 
 
-def test_nothing_chosen_is_said_with_its_reason_and_what_the_best_does():
+def test_nothing_chosen_is_said_with_its_reason():
     json = made.nothing()
-    text = cut(made.summary(json))
-    assert text.startswith(json["nothing"])
-    assert "The best single edit, the top 5 % of 5.mlp.up, changes accuracy of ioi by" in text
+    assert cut(made.summary(json)) == json["nothing"]
 
 
 def test_a_gain_that_forbidding_gives_too_says_so_in_its_first_sentence():
@@ -132,11 +130,7 @@ def test_a_loss_has_what_stands_in_its_place_and_no_word_on_gains():
 
 
 def test_a_composition_is_judged_as_the_edit_that_is_left():
-    summary = made.summary()
-    assert cut(summary).startswith("Keeping the top 5 % of 5.mlp.up and the top 10 % of 6.attention.o")
-    text = said(report.what_was_composed(summary))
-    assert text.startswith("Matrix by matrix, 2 of 4 steps stayed: the top 5 % of 5.mlp.up and the top 10 %")
-    assert not report.what_was_composed(made.summary(made.nothing()))
+    assert cut(made.summary()).startswith("Keeping the top 5 % of 5.mlp.up and the top 10 % of 6.attention.o")
 
 
 def test_how_the_search_went_is_said_with_its_numbers():

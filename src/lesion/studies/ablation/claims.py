@@ -352,8 +352,8 @@ def unedited(material: Material) -> Iterable[Claim]:
 def what_was_decided(material: Material) -> Iterable[Claim]:
     """How much was saved where evaluation stopped, and what the decisions do not say.
 
-    Says: n of m answers were enough: k cells exceed the effect, l do not, o are open. | Only a full table shows which
-    blocks are critical.
+    Says: n of m answers were evaluated: k cells exceed the effect of x points, l do not, o are open. | Only a full
+    table shows which blocks are critical.
     Needs: evaluation that stopped once a cell was decided; confidence sequences and e-values, closed e-BH
     """
     summary = material.summary
@@ -361,7 +361,8 @@ def what_was_decided(material: Material) -> Iterable[Claim]:
         if result.stopping is not None:
             drawn = (1 + len(result.cells)) * result.stopping.items
             exceeds, below, left = (result.decided(decision) for decision in ("exceeds", "not", "open"))
-            cells = f"{exceeds} cells exceed the effect, {below} do not, {left} are open"
+            effect = POINTS.text(result.stopping.effect)
+            cells = f"{exceeds} cells exceed the effect of {effect}, {below} do not, {left} are open"
             sentences = (
                 f"{result.answers:,} of {drawn:,} answers were evaluated: {cells}.",
                 "That a cell does not exceed it holds for these items alone; stopping early tends to inflate a drop.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
 from lesion.plain import visible
-from lesion.report import browser, checks, parts, wording
+from lesion.report import browser, checks, wording
 from lesion.report.blocks import Check, Example, Page
 from lesion.report.browser import Offered
 from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Map, Mark, Profile
+from lesion.report.names import Names
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
@@ -50,7 +51,6 @@ from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited, alike, 
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Material
-from lesion.studies.ablation.study import Study
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (
@@ -95,6 +95,15 @@ class AblationResult(StudyResult[AblationSummary]):
 
     SUMMARY = AblationSummary
     EYEBROW = "layer ablation"
+    READING = (
+        rule(chosen=True),
+        "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
+        " critical for one task and spare another that also has to be generated. What is not called critical may still"
+        " be used: only *spared* says that little is lost.",
+        "Where evaluation stopped once a cell was decided, by e-values from bets on the items answered so far, a place"
+        " exceeds the effect when its drop does on all items and beyond them, and it does not when its drop on all"
+        " items does not.",
+    )
     FIRST = (
         *("model", "task", "unit", "factor", "layer", "accuracy", "low", "high", "drop"),
         *("p_corrected", "p_critical_corrected", "critical"),
@@ -112,16 +121,6 @@ class AblationResult(StudyResult[AblationSummary]):
     def shown(self) -> Table:
         """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
         return Table.of(cells(self.material))
-
-    @property
-    def perplexity(self) -> pd.DataFrame:
-        """One row per model, task of running text, unit, factor and layer: what `perplexity.csv` holds."""
-        return Table.of(perplexity.rows(self.summary)).frame
-
-    @property
-    def units(self) -> pd.DataFrame:
-        """One row per model, task, unit, factor, block and head, neuron, expert or matrix: what `parts.csv` holds."""
-        return Table.of(units.rows(self.material)).frame
 
     @property
     @override
@@ -192,22 +191,9 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def page(self) -> Page:
-        answers, items = self._stored
-        return parts.page(
-            self.question,
-            self.EYEBROW,
-            self.shown_parts,
-            version=self.summary.version,
-            study=self.summary.study,
-            proved=self.proved,
-            basis=self.basis,
-            checks=self.checks(),
-            examples=tuple(_examples(self.material)),
-            notes=self.summary.notes,
-            reading=_reading(self.summary.study, chosen=any(result.guessing for _, result in self.summary.results)),
-            approximate=self.approximate,
-            carried=browser.data(offered(self.material), answers, items, browser.BUDGET),
-        )
+        carried = browser.data(offered(self.material), *self._stored, browser.BUDGET)
+        shown = browser.in_short(carried, self.names)
+        return replace(super().page(), carried=shown, examples=tuple(_examples(self.material, self.names)))
 
     @override
     def chapter(self) -> Chapter:
@@ -342,12 +328,9 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
-        few = 2 * len(marked) >= len(places)
-        beside = "few are left to compare them with" if few else "the others can be compared with"
-        beside = beside if marked != places else "none is left to compare them with (--layers all)"
-        are = "is" if len(marked) == 1 else "are"
-        text = f"{len(marked)} of the {len(places)} blocks measured {are} critical for some task; {beside}."
-        yield Check("bad" if few else "good", text)
+        if 2 * len(marked) >= len(places):
+            many = f"{len(marked)} of the {len(places)} blocks measured are critical for some task"
+            yield Check("bad", f"{many}, so few are left to compare them with.")
 
 
 def _unreadable(scores: Scores) -> float:
@@ -355,7 +338,7 @@ def _unreadable(scores: Scores) -> float:
     return max(scores.truncated, scores.unparsed)
 
 
-def _examples(material: Material) -> Iterator[Example]:
+def _examples(material: Material, names: Names) -> Iterator[Example]:
     """The first answers that the largest loss broke."""
     for first in alike((curve for curve in material.curves if not curve.untold), "model", "unit", "factor")[:1]:
         example = claims.largest_loss(first, claims.grouped(first))
@@ -368,33 +351,12 @@ def _examples(material: Material) -> Iterator[Example]:
             texts = {
                 name: visible(browser.shortened(" ".join(str(row[key]).split()), 280)) for name, key in keys.items()
             }
-            yield Example(**texts, edit=under(named([cell]), cell.factor), task=curve.task)
+            yield Example(**texts, edit=under(named([cell]), cell.factor), task=names(curve.task))
 
 
 def _range(shares: Sequence[float]) -> str:
     low, high = (WHOLE_SHARE(share) for share in (shares[0], shares[-1]))
     return f"{low if low == high else f'{low} to {high}'}{wording.SPACE}%"
-
-
-def _reading(study: Study, *, chosen: bool) -> tuple[str, ...]:
-    """How to read the page; `chosen`: whether guessing is right at times."""
-    if study.stop is None:
-        return (
-            rule(chosen=chosen),
-            "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
-            " critical for one task and spare another that also has to be generated. What is not called critical may"
-            " still be used: only *spared* says that little is lost.",
-        )
-    error = "false discovery rate (the expected share of wrong calls)"
-    if study.stop.rule == "e-Holm":
-        error = "family-wise error (the chance of any wrong call)"
-    return (
-        "Evaluation stopped as soon as a cell was decided, by e-values from bets on the items answered so far. A place"
-        f" exceeds the effect when its drop exceeds {100 * study.stop.effect:g} points, on all items and beyond them,"
-        " and it does not when its drop on all items does not. What was not decided is open.",
-        f"{study.stop.rule} over the layers of one model, task, unit and factor limits the {error} to"
-        f" {100 * study.stop.level:g} %, of places that exceed and of those that do not.",
-    )
 
 
 def offered(material: Material) -> list[Offered]:

@@ -89,7 +89,6 @@ def summarise(
         if study.stop is not None:
             columns = (of_model[column] for column in ("task", "edit", "item", "correct"))
             stopping = Stopping(study.stop, drawn, edits).replay(Verdicts(zip(*columns, strict=True)))
-            notes += [f"{model}: {stopping.progress()}"] if stopping.answers else []
         for task, ids in drawn.items():
             of_task = of_model[of_model["task"] == task]
             result: TaskResult | TextResult | None

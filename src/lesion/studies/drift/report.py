@@ -317,11 +317,6 @@ class DriftResult(StudyResult[DriftSummary]):
 
     measured: int = 0
 
-    @property
-    def tokens(self) -> pd.DataFrame:
-        """One row per model and token type or class between two layers, as `tokens.csv`."""
-        return Table.of(self._tokens()).frame
-
     @override
     def done(self) -> list[str]:
         return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
@@ -386,11 +381,8 @@ class DriftResult(StudyResult[DriftSummary]):
                 (
                     AtPlaces(("nmi", "with_token", "by_token", "null"), "layer", panel="name", only=only,
                              caption=caption, **axis),
-                    *(
-                        Curves(measure, "layer", "name", name=measure, high=1.0, only=only,
-                               caption=f"{wording.capital(CHECKS[measure])} with {first}, without clusters.")
-                        for measure in CHECKS
-                    ),
+                    Curves(CHECKS, "layer", panel="name", name="similarity", axis="similarity", high=1.0, only=only,
+                           caption=f"Similarity of the vectors with those of {first}, without clusters."),
                     Curves("with_class", "layer", "name", name="classes", only=only, **axis,
                            caption="NMI with the classes of tokens (digit, word, …)."),
                     Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis,

@@ -24,10 +24,8 @@ from lesion.studies.ablation.result import TaskResult, read_finished
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
 
-CHECKS = {"cosine": "cosine", "cka": "CKA"}
-"""The measures that need no clusters, and what they are called in sentences."""
-BY_TOKEN = "by_token"
-MEASURES = ("nmi", "null", "null_high", BY_TOKEN, *CHECKS)
+CHECKS = ("cosine", "cka")
+"""The measures that need no clusters."""
 SEEN = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 CLASS, TOKEN = "token class", "token"
 """What clusters are compared with besides those of the reference layer."""
@@ -71,11 +69,6 @@ class Layer(Row):
     def with_token(self) -> Mean | None:
         """NMI with the tokens themselves."""
         return self.labels.get(TOKEN)
-
-    def of(self, measure: str) -> Mean | None:
-        """One of the measures, or NMI with a labelling, by its name."""
-        value: Mean | None = getattr(self, measure) if measure in MEASURES else None
-        return self.labels.get(measure, value)
 
 
 class Departure(Value):
@@ -221,10 +214,6 @@ class Curve(Row):
             chance=near and near.chance,
             **fits,
         )
-
-    def along(self, measure: str) -> list[tuple[int, Mean]]:
-        """(layer, value) of a measure where it is known, in the order of layers."""
-        return [(layer.layer, value) for layer in self.layers if (value := layer.of(measure)) is not None]
 
 
 class Example(Value):

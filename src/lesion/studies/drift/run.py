@@ -10,7 +10,6 @@ from lesion.core.run import Evaluation, Run
 from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice
 from lesion.models.load import Model, peek
-from lesion.report.wording import counted
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.measurement import (
     draw_runs,
@@ -48,9 +47,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     notes = [] if critical is None else drift_summary.beside_notes(study, critical)
     if task.kind == "score" and study.solution != "none":
         notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
-    if study.runs == 1:
-        notes.append("With one run nothing is known of how runs differ, so that no line, hinge or step is tested.")
-    elif len(runs[0]) == len(task.load()):
+    if study.runs > 1 and len(runs[0]) == len(task.load()):
         notes.append(
             f"Every run has all {len(runs[0]):,} items of {study.task.name}, so runs differ by the start of k-means"
             " alone: intervals, p and ± say nothing of other items, and tokens are counted once a run. Ask for fewer"
@@ -134,8 +131,6 @@ def _model(
         runs=[run_of(read, in_part(study, read)) for read in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
-    if drawn.shape is None:
-        notes.append(f"{chosen.name} has {counted(blocks, 'block')}, too few layers to test the shape of its curve.")
     if solutions is not None and any(read.truncated for read in texts):
         cut, of = sum(read.truncated or 0 for read in texts), sum(len(read.items) for read in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"

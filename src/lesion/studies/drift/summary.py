@@ -14,7 +14,7 @@ from lesion.report.values import Mean
 from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
 from lesion.studies.drift.clustering import Measured
-from lesion.studies.drift.result import BY_TOKEN, CHECKS, Curve, Departure, Layer, Line, Shape, distance
+from lesion.studies.drift.result import CHECKS, Curve, Departure, Layer, Line, Shape, distance
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
 
@@ -123,7 +123,7 @@ def _layers(cells: Sequence[Measured], tokens: Sequence[Int[np.ndarray, " tokens
     columns = {measure: np.array([cell.along(measure) for cell in cells]) for measure in measures}
     if tokens:
         by_token = [cell.by_token(ids, normalisation) for cell, ids in zip(cells, tokens, strict=True)]
-        columns[BY_TOKEN] = np.array(by_token)
+        columns["by_token"] = np.array(by_token)
     labels = cells[0].layers[0].labels if tokens else ()
     layers = []
     for place, layer in enumerate(cells[0].layers):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pandas as pd
 from typing_extensions import override
 
 from lesion.core.options import asking
@@ -233,24 +232,6 @@ class EffectsResult(StudyResult[EffectsSummary]):
         "Repair is tested by a t-test over items, with p corrected by Holm's method over the places of a unit."
         " Brackets: {level} bootstrap intervals over items."
     )
-
-    @property
-    def lens(self) -> pd.DataFrame:
-        """One row per model, task and layer, as `lens.csv`."""
-        return self._frame("lens")
-
-    @property
-    def screens(self) -> pd.DataFrame:
-        """One row per model, task, unit and screen, as `screens.csv`; no rows without a layer study."""
-        return self._frame("screens")
-
-    @property
-    def classes(self) -> pd.DataFrame:
-        """One row per model, task, group, place and class of gold token, as `classes.csv`."""
-        return self._frame("classes")
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        return next(Table.of(part.rows).frame for part in self.parts() if part.rows and part.rows.name == name)
 
     @override
     def done(self) -> list[str]:

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
 from typing_extensions import override
 
 from lesion.core.layers import canonical_layers
@@ -19,7 +18,6 @@ from lesion.report.forms import SHARE, Form
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Endings, Row, Rows, p_text, parts_of, subject
-from lesion.report.table import Table
 from lesion.report.values import Estimate
 from lesion.studies.interaction.result import (
     DROP,
@@ -231,51 +229,18 @@ class InteractionResult(StudyResult[InteractionSummary]):
         " corrected by Holm's method over the sets of one design and task. Brackets: {level} intervals."
     )
 
-    @property
-    def removals(self) -> pd.DataFrame:
-        """One row per set removed and task, as `removals.csv`."""
-        return Table.of(self._removals()).frame
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """One row per task, order and removal, as `steps.csv`."""
-        return Table.of(self._steps()).frame
-
-    @property
-    def shapley(self) -> pd.DataFrame:
-        """One row per task and place, as `shapley.csv`."""
-        return Table.of(self._shapley()).frame
-
-    def _rows(
-        self,
-        name: str,
-        of: type[Row],
-        lines: Sequence[Line],
-        title: str,
-        about: str = "",
-        marked: str = "",
-        order: str = "",
-    ) -> Rows:
+    def _rows(self, name: str, of: type[Row], lines: Sequence[Line], title: str, about: str = "") -> Rows:
         scales = {task.name: self.summary.scale(task.name) for task in self.summary.tasks}
-        records = [(scales[line.task], line) for line in lines]
-        return Rows(name, records, (TaskScale, of), title, about, marked=marked, order=order)
+        return Rows(name, [(scales[line.task], line) for line in lines], (TaskScale, of), title, about)
 
     def _interactions(self) -> Rows:
-        return self._rows(
-            "interactions", Interaction, self.summary.interactions, "Sets against the sum of their places",
+        about = (
             "Beyond the sum: drop together minus the drops alone; p corrected by Holm's method over all sets of one"
-            " design and task. Bold: shown to differ from it.",
-            marked="is_shown", order="rank",
-        )  # fmt: skip
-
-    def _steps(self) -> Rows:
-        return self._rows(
-            "steps", Step, self.summary.steps, "One after another",
-            "Score: accuracy, or mean log-probability of the gold answers.",
-        )  # fmt: skip
-
-    def _shapley(self) -> Rows:
-        return self._rows("shapley", ShapleyValue, self.summary.shares, "Shapley values")
+            " design and task. Bold: shown to differ from it."
+        )
+        title = "Sets against the sum of their places"
+        rows = self._rows("interactions", Interaction, self.summary.interactions, title, about)
+        return replace(rows, marked="is_shown", order="rank")
 
     def _removals(self) -> Rows:
         rows = self._rows("removals", Removal, self.summary.removals, "Every set")
@@ -330,7 +295,9 @@ class InteractionResult(StudyResult[InteractionSummary]):
             f" {study.level:.0%} interval.",
         )  # fmt: skip
         title = f"How many {places} of {self.summary.model} can go, one after another?"
-        return Part(title, self._steps(), (drawn,), how_many_can_go(self.summary), short="One after another")
+        about = "Score: accuracy, or mean log-probability of the gold answers."
+        rows = self._rows("steps", Step, self.summary.steps, "One after another", about)
+        return Part(title, rows, (drawn,), how_many_can_go(self.summary), short="One after another")
 
     def _each(self) -> Part:
         study, orders = self.summary.study, self.summary.orders
@@ -341,7 +308,8 @@ class InteractionResult(StudyResult[InteractionSummary]):
             " alone.",
         )  # fmt: skip
         title = f"What does each {noun(study)} of {self.summary.model} contribute?"
-        return Part(title, self._shapley(), (drawn,), who_matters(self.summary), short="Shapley values")
+        rows = self._rows("shapley", ShapleyValue, self.summary.shares, "Shapley values")
+        return Part(title, rows, (drawn,), who_matters(self.summary), short="Shapley values")
 
     @property
     @override

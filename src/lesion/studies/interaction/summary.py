@@ -298,16 +298,6 @@ def _shares(study: InteractionStudy, answers: Answers, task: str, plan: PlannedS
 
 
 def _notes(study: InteractionStudy, tasks: Sequence[InteractionTask], answers: Answers) -> Iterator[str]:
-    if study.measure == "gold":
-        broken = {task.name: int(np.isnan(answers.all_values(task.name)).any(axis=0).sum()) for task in tasks}
-        for name, items in broken.items():
-            if items:
-                yield f"{name}: of {items} items a log-probability is not finite, so that means over them are unknown."
-        return
-    for task in tasks:
-        unedited = float(answers.values(task.name, ()).mean())
-        if unedited <= task.guessing:
-            yield (
-                f"{task.name}: the unedited model has {100 * unedited:.0f} % right, no more than guessing, so that no"
-                " drop can be seen; choose an easier task, or --measure gold."
-            )
+    for task in tasks if study.measure == "gold" else ():
+        if items := int(np.isnan(answers.all_values(task.name)).any(axis=0).sum()):
+            yield f"{task.name}: of {items} items a log-probability is not finite, so that means over them are unknown."

@@ -334,19 +334,16 @@ def what_other_texts_select(isolation: Isolation) -> Iterable[Claim]:
 
 @rule
 def which_super_weights(isolation: Isolation) -> Iterable[Claim]:
-    """Which super weights were excluded, how many each selection had held, and where they were not sought.
+    """Which super weights were excluded, and where they were not sought.
 
-    Says: N super weights were excluded from every selection; E had held K of them.
+    Says: N super weights were excluded from every selection, first W.
     Needs: the option that excludes super weights
     """
     excluded = isolation.excluded
     if excluded is None:
         return
-    named = zip(isolation.names, isolation.selections, strict=True)
-    held = [f"{name} held {len(each.super_weights)}" for name, each in named]
     number, first = counted(len(excluded.weights), "weight"), excluded.weights[0].name
     spikes = f"{number} with the largest activation spikes were excluded from every selection, first {first}."
     blocks = wording.numbered("block", excluded.unsearched)
     unsearched = f"Not searched, since their down projections could not be followed: {blocks}."
-    sentences = (spikes, f"Before, {'; '.join(held)}.", *[unsearched] * bool(excluded.unsearched))
-    yield Claim(sentences, excluded.weights)
+    yield Claim((spikes, *[unsearched] * bool(excluded.unsearched)), excluded.weights)

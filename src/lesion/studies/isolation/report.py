@@ -18,10 +18,10 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
-from lesion.report.checks import FEW, flags, untried
+from lesion.report.checks import flags, untried
 from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
-from lesion.report.parts import Chapter, Part
+from lesion.report.parts import Chapter, Part, excerpt
 from lesion.report.rows import Row, Rows
 from lesion.report.table import Table
 from lesion.report.wording import ALPHA, WORTH_SAYING
@@ -41,14 +41,12 @@ from lesion.studies.isolation.result import (
     Selection,
     SuperWeight,
 )
-from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.isolation.summary import recall_isolation
 
-MOST_MAPS = 16
-"""At most so many selections are drawn; the CSV file has them all."""
 EXAMPLES = 3
 FEWEST_POINTS = 3
-"""With fewer edits the first figure shows the skill beside its controls."""
+"""With fewer edits the first figure shows the skill beside its controls, and a table the differences."""
 READING = (
     "An edit takes the skill alone when it changes the skill, changes it more than its matched random controls, and"
     " more than every informative control: each by its interval, and with a p on the skill, corrected for all edits"
@@ -144,25 +142,32 @@ class IsolationResult(StudyResult[IsolationSummary]):
             return [Check("open", "Whether the skill needs the selected weights: test them with lesion evaluate.")]
         if not evaluation.tried:
             return []
-        study = self.summary.study
+        study, tasks = self.summary.study, [task.name for task in self.summary.study.tasks]
+        if isinstance(study, IsolationStudy):
+            command, own = "isolate", [*flags("--skill", [study.skill]), *flags("--control", study.controls)]
+        else:
+            command, own = "evaluate", flags("--edit", study.edits)
+        own = [study.model.name, *own]
 
         def again(what: str, option: str) -> Check:
-            if isinstance(study, IsolationStudy):
-                own = [study.model.name, *flags("--skill", [study.skill]), *flags("--control", study.controls)]
-                return untried(what, "isolate", own, [task.name for task in study.tasks], option, asking(study, option))
-            own = [study.model.name, *flags("--edit", study.edits)]
-            return untried(what, "evaluate", own, [task.name for task in study.tasks], option, asking(study, option))
+            return untried(what, command, own, tasks, option, asking(study, option))
 
-        grounds, tasks = list(_checks(evaluation, self.lines, again)), [task.name for task in study.tasks]
-        if isinstance(study, EvaluationStudy) and len(tasks) == 1:
-            own = [study.model.name, *flags("--edit", study.edits)]
-            grounds.append(checks.second_skill("What another skill loses", "evaluate", own, tasks[0], asking(study)))
+        grounds = list(_checks(evaluation, self.lines, again))
+        if command == "evaluate" and len(tasks) == 1:
+            grounds.append(checks.second_skill("What another skill loses", command, own, tasks[0], asking(study)))
         return grounds
 
     @property
     @override
     def facts(self) -> list[tuple[str, str]]:
-        return _facts(self.summary)
+        summary, isolation, evaluation = self.summary, self.summary.isolation, self.summary.evaluation
+        own: dict[str, Any] = {"mode": "json", "by_alias": False, "exclude_none": True, "exclude": {"kind", "title"}}
+        facts = list(entries(summary.study.model_dump(**own)))
+        if isolation is not None:
+            if isolation.study != summary.study:
+                facts += [(f"{name} (isolation)", value) for name, value in entries(isolation.study.model_dump(**own))]
+            facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint", "dtype"}))
+        return facts + ([] if evaluation is None else [("dtype evaluated", evaluation.dtype)])
 
     @override
     def page(self) -> Page:
@@ -193,19 +198,12 @@ class EvaluationResult(IsolationResult):
 
 def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Part]:
     skills = wording.listed([task.name for task in evaluation.skills])
-    rates = ("truncated", "looped", "unclosed", "unparsed", "nonfinite")
-    seldom = {name for name in rates if all((getattr(line, name) or 0) < WORTH_SAYING for line, _ in measured)}
-    broken = [
-        f"{task.name} under {evaluation.name_of(cell.edit)}"
-        for task in evaluation.tasks
-        for cell in task.cells
-        if cell.result.value is None
-    ]
-    not_finite = f" Not a finite number: {'; '.join(broken)}." if broken else ""
+    rates = {"nonfinite": 0.0} | dict.fromkeys(("truncated", "looped", "unclosed", "unparsed"), WORTH_SAYING)
+    seldom = {name for name, bar in rates.items() if all((getattr(line, name) or 0) <= bar for line, _ in measured)}
     rows = Rows(
         "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
         "p: exact paired test, corrected over all edits tried. Beyond random: how much more the edit drops than the"
-        f" mean of its random controls; they and the rivals of boosts have rows too.{not_finite}",
+        " mean of its random controls; they and the rivals of boosts have rows too.",
         marked="changed", only_marked="shown changes only", most="strength",
         hidden=frozenset({"keep", "factor", *seldom}),
     )  # fmt: skip
@@ -221,26 +219,20 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
         "Skill against control",
         "Difference: drop of the skill minus drop of the control.",
     )  # fmt: skip
-    few = bool(against.records) and len(evaluation.tried) < FEWEST_POINTS
-    own = (Folded(against.title, (Table.of(against),)),) if few else ()
-    yield Part(title, rows, _marks(evaluation, measured), main_claims, own=own, wide=True)
+    yield Part(title, rows, _marks(evaluation, measured), main_claims, wide=True)
     if choice := evaluation.choice:
         named = [(lines.EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
         candidates = Rows("", named, (lines.EditName, Candidate), "Candidates", choice.rule)
         chosen = claims.what_the_chosen_edit_does(evaluation)
         yield Part("What does the chosen edit do on other items?", candidates, claims=chosen, short="Chosen edit")
-    if len(evaluation.tried) >= FEWEST_POINTS and against.records:
-        yield Part(
-            "What do the controls lose?", against,
-            (
-                Points(
-                    "control_drop", "drop", "method_name", panel=("direction", "control"), name="tradeoff",
-                    caption="An edit that cuts the skill alone lies far to the right at the height of 0; one that"
-                    " raises it alone far to the left.",
-                ),
-            ),
-            short="Controls", wide=True,
+    if against.records:
+        mark = Points(
+            "control_drop", "drop", "method_name", panel=("direction", "control"), name="tradeoff",
+            caption="An edit that cuts the skill alone lies far to the right at the height of 0; one that raises it"
+            " alone far to the left.",
         )  # fmt: skip
+        marks = (mark,) * (len(evaluation.tried) >= FEWEST_POINTS)
+        yield Part("What do the controls lose?", against, marks, short="Controls", wide=True)
     if controls := lines.matched(evaluation, measured):
         yield Part(
             "Do random weights of the same size do as much?",
@@ -287,8 +279,16 @@ def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]
 def _isolation(isolation: Isolation) -> Iterator[Part]:
     skill = isolation.study.skill
     matrices = [(each, matrix) for each in isolation.selections for matrix in each.matrices]
-    maps = list(_maps(isolation))
-    blocks: list[Block] = [*maps[:1], *[Folded("The other selections", tuple(maps[1:]))] * (len(maps) > 1)]
+    most = max(each.samples for each in isolation.selections)
+    drawn = [each for each in isolation.selections if each.samples == most and not each.repeat]
+    share = Map(
+        "share", "block", "matrix", hue="share", shown="written", panel="name", wide=True,
+        caption="Share selected of each block and kind of matrix, in %, from the first draw of the most texts.",
+    ).figure([(each, kind) for each in drawn for kind in each.by_kind], "distribution")  # fmt: skip
+    blocks: list[Block] = []
+    if share is not None:
+        shown = excerpt(share, wide=True)
+        blocks = [shown, *[Folded("The other selections", (share,))] * (shown is not share)]
     for table in (
         Rows("", isolation.selections, (Selected,), "Selections"),
         Rows("", isolation.texts, (CalibrationTexts,), "Calibration texts"),
@@ -344,33 +344,15 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
         )  # fmt: skip
 
 
-def _maps(isolation: Isolation) -> Iterator[Block]:
-    """Where each of the first selections lies; first repeats and those from the most texts first."""
-    order = sorted(
-        range(len(isolation.selections)),
-        key=lambda place: (isolation.selections[place].repeat, -isolation.selections[place].samples, place),
-    )
-    for place in sorted(order[:MOST_MAPS]):
-        name, selection = isolation.names[place], isolation.selections[place]
-        caption = f"{name}: share selected, in %, per block and kind of matrix; the colour is full at the largest."
-        mark = Map("share", "block", "matrix", hue="share", shown="written", caption=caption, wide=True)
-        if figure := mark.figure(selection.by_kind, f"distribution-{place + 1}"):
-            yield figure
-
-
 def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[str, str], Check]) -> Iterator[Check]:
     """Whether the evaluation can be believed; `again` says with which option what was not tried is tried."""
     answered = [task for task in evaluation.tasks if not task.scored]
     near = [task.name for task in answered if task.near_guessing or (task.role == "control" and not task.informative)]
-    full = [task.name for task in evaluation.skills if task.baseline.result.value == 1]
     if near:
         yield Check("bad", f"Too near guessing to show a loss, so not counted: {wording.listed(near)}.")
-    elif full and any(edit.boosts for edit in evaluation.tried):
-        yield Check("bad", f"Every item is right without an edit, so none can raise it: {wording.listed(full)}.")
-    elif answered:
-        yield Check("good", "The unedited model is above guessing in every task.")
-    if few := [task.name for task in answered if task.items < FEW]:
-        yield Check("bad", f"Fewer than {FEW} items, so that chance decides much: {wording.listed(few)}.")
+    else:
+        known = ((task.name, task.baseline.result.value, task.chance or 0.0, task.items) for task in answered)
+        yield from checks.baselines(known)
     drawn = [each for each, _ in measured if each.drawn and each.tried]
     rates = [(max(each.truncated or 0.0, each.unparsed or 0.0), each) for each in drawn]
     if rates:
@@ -407,18 +389,3 @@ def _broken(answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[Example
         for row in changed(of_task, most.edit, right=False).head(EXAMPLES).to_dict("records"):
             before, after = row["answer_before"], row["answer_after"]
             yield Example(row["question"], row["gold"], before, after, most.under, most.task)
-
-
-def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
-    """The study's own entries, and those of the isolation and the evaluation that are not tables."""
-    isolation, evaluation = summary.isolation, summary.evaluation
-    own: dict[str, Any] = {"mode": "json", "by_alias": False, "exclude_none": True, "exclude": {"kind", "title"}}
-    facts = list(entries(summary.study.model_dump(**own)))
-    if isolation is not None:
-        if isolation.study != summary.study:
-            facts += [(f"{name} (isolation)", value) for name, value in entries(isolation.study.model_dump(**own))]
-        facts += entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint", "dtype"}))
-    if evaluation is not None:
-        facts += [("dtype evaluated", evaluation.dtype), ("edits", f"{len(evaluation.tried):,}")]
-        facts.append(("random controls and rivals", f"{len(evaluation.edits) - len(evaluation.tried):,}"))
-    return facts

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
 from rich.console import RenderableType
 from typing_extensions import override
 
@@ -17,7 +16,6 @@ from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Chapter, Part, terminal
 from lesion.report.rows import Rows, subject
-from lesion.report.table import Table
 from lesion.report.wording import rho
 from lesion.studies.overlay import result
 from lesion.studies.overlay.result import (
@@ -138,19 +136,6 @@ class OverlayResult(StudyResult[OverlaySummary]):
         " of different studies."
     )
 
-    @property
-    def correlations(self) -> pd.DataFrame:
-        """One row per model and pair of profiles, as `correlations.csv`."""
-        return Table.of(self._pairs()).frame
-
-    def _pairs(self) -> Rows:
-        records = [pair for model in self.summary.models for pair in model.pairs]
-        return Rows(
-            "correlations", records, (ModelProfiles, Correlation, PairNumbers), "Pairs of profiles",
-            "p: permutation of blocks, corrected over all pairs of different studies of all models; profiles of one"
-            " study are not tested.", order="doubt",
-        )  # fmt: skip
-
     @override
     def parts(self) -> tuple[Part, ...]:
         summary = self.summary
@@ -158,6 +143,12 @@ class OverlayResult(StudyResult[OverlaySummary]):
         which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
         most, *others = (model.model for model in by_kinds(summary))
         lines = [line for model in summary.models for line in model.lines]
+        pairs = Rows(
+            "correlations", [pair for model in summary.models for pair in model.pairs],
+            (ModelProfiles, Correlation, PairNumbers), "Pairs of profiles",
+            "p: permutation of blocks, corrected over all pairs of different studies of all models; profiles of one"
+            " study are not tested.", order="doubt",
+        )  # fmt: skip
         blocks = Rows(
             "overlay", lines, (result.Profile, ProfileBlock), "Profiles",
             "The number that each study gives a block, with 95 % intervals; of drift one standard deviation over runs,"
@@ -175,7 +166,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
         title = f"Do the studies point at the same blocks of {visible(which)}?"
         return (
             Part(title, blocks, (_stack(most),), own_claims, own=own, wide=True),
-            Part("How far do two studies agree?", self._pairs(), (agreement,), short="Agreement"),
+            Part("How far do two studies agree?", pairs, (agreement,), short="Agreement"),
         )
 
     @override

@@ -137,7 +137,7 @@ def _drift(name: str, summary: DriftSummary) -> Parts:
     the step is large by construction. It is left out of the losses, and with them of the ranks.
     """
     for model in summary.models:
-        nmi = dict(model.curve.along("nmi"))
+        nmi = {layer.layer: layer.nmi for layer in model.curve.layers if layer.nmi is not None}
         lost = [
             (layer, Estimate(value=value.mean - nmi[layer + 1].mean))
             for layer, value in nmi.items()

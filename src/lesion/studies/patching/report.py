@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
 from typing_extensions import override
 
 from lesion.core.result import StudyResult, progress_line
@@ -18,7 +17,6 @@ from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
-from lesion.report.table import Table
 from lesion.studies.patching.result import HALF, Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import POSITIONS, Kind
 
@@ -165,18 +163,6 @@ class PatchingResult(StudyResult[PatchingSummary]):
         " and task. Brackets: {level} intervals."
     )
 
-    @property
-    def pairs(self) -> pd.DataFrame:
-        """One row per model and task, as `pairs.csv`."""
-        return Table.of(self._pairs()).frame
-
-    def _pairs(self) -> Rows:
-        return Rows(
-            "pairs", self.summary.tasks, (PatchedTask,), "Pairs",
-            "Clean, corrupted: mean logit difference, the clean prompt's answer minus the corrupted prompt's. Right:"
-            " the run prefers the answer to its own prompt. Left out: no corrupted prompt of as many tokens.",
-        )  # fmt: skip
-
     @override
     def parts(self) -> tuple[Part, ...]:
         tasks = self.summary.tasks
@@ -187,10 +173,15 @@ class PatchingResult(StudyResult[PatchingSummary]):
             "patching", records, (Patched, PatchedCell), "Patches",
             "p: Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
         )  # fmt: skip
+        pairs = Rows(
+            "pairs", tasks, (PatchedTask,), "Pairs",
+            "Clean, corrupted: mean logit difference, the clean prompt's answer minus the corrupted prompt's. Right:"
+            " the run prefers the answer to its own prompt. Left out: no corrupted prompt of as many tokens.",
+        )  # fmt: skip
         maps = (*_maps("denoise"), *_maps("noise"))
         return (
             Part(f"Where is the answer to {names} carried?", patches, maps, own_claims, wide=True),
-            Part("The pairs of prompts", self._pairs(), short="Pairs", own=(_examples(tasks),)),
+            Part("The pairs of prompts", pairs, short="Pairs", own=(_examples(tasks),)),
         )
 
     @property

@@ -56,7 +56,7 @@ def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
     for several tasks; rivals are beaten by the same test of the difference
     """
     if summary.chosen is None or summary.kept is None:
-        yield Claim((summary.nothing or "Nothing was chosen.", *_single_edit(summary)))
+        yield Claim((summary.nothing or "Nothing was chosen.",))
         return
     gains_first = {1: 0, -1: 1, 0: 2}
     for test in sorted(summary.kept_tests, key=lambda test: gains_first[direction(summary, test)]):
@@ -139,17 +139,6 @@ def _form(summary: TruncationSummary, test: Tested) -> list[str]:
     return [f"{wording.capital('; '.join(texts))}."] if texts else []
 
 
-def _single_edit(summary: TruncationSummary) -> list[str]:
-    """What the best cell does on test items, where another edit or none is left behind."""
-    if summary.best is None or summary.best == summary.kept:
-        return []
-    return [
-        f"The best single edit, {summary.name(summary.best)}, changes accuracy of {test.task} by {_change(test)} on"
-        " test items."
-        for test in summary.best_tests[:2]
-    ]
-
-
 @rule
 def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
     """Whether a cut beats what stands in its place: random subspaces of its rank, deletion, and a constant factor.
@@ -175,19 +164,6 @@ def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
         cut = f"On {test.task} the cut gives {SHARE.text(test.accuracy)}"
         sentences = [*first, f"{cut}; in its place {wording.listed(levels)}."]
         yield Claim(tuple(sentences), tuple(placed))
-
-
-@rule
-def what_was_composed(summary: TruncationSummary) -> Iterable[Claim]:
-    """How many steps of the composition stayed.
-
-    Says: Composing over matrices kept N of M steps: C.
-    Needs: a composition; a step stays where the validation score gets better
-    """
-    if summary.path:
-        stayed = sum(step.accepted for step in summary.path)
-        text = f"Matrix by matrix, {stayed} of {counted(len(summary.path), 'step')} stayed"
-        yield Claim((f"{text}: {summary.name(summary.composed or '')}.",), summary.path)
 
 
 @rule
@@ -274,10 +250,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
     def facts(self) -> list[tuple[str, str]]:
         summary = self.summary
         study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-        given_up = summary.elimination.eliminated if summary.elimination else 0
-        cells = f"{len(summary.cells):,}, {summary.complete:,} evaluated in full, {given_up:,} given up early"
-        model = summary.model.model_dump(exclude={"name"})
-        return [*entries(study), *entries(model), ("cells", f"{cells}; {summary.merged:,} keep the same as another")]
+        return [*entries(study), *entries(summary.model.model_dump(exclude={"name"}))]
 
     @override
     def chapter(self) -> Chapter:
@@ -332,12 +305,8 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         )  # fmt: skip
     if summary.path:
         steps = [(step, step.after) for step in summary.path]
-        yield Part(
-            "Do cuts of several matrices add up?",
-            Rows("composition", steps, (Step, Score), "Steps of the composition", "On validation items."),
-            claims=what_was_composed(summary),
-            short="Composition",
-        )
+        rows = Rows("composition", steps, (Step, Score), "Steps of the composition", "On validation items.")
+        yield Part("Do cuts of several matrices add up?", rows, short="Composition")
 
 
 def _spectra(summary: TruncationSummary) -> tuple[Block, ...]:

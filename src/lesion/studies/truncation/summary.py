@@ -80,7 +80,7 @@ def summarise(search: Search, model: Model, grid: Grid) -> TruncationSummary:
         composed_tests=tuple(_tests(search, composed if search.steps else None)),
         spectra=tuple(_spectra(search, model)),
         tokens=tuple(_tokens(search)),
-        notes=(*search.notes, *_notes(search, grid)),
+        notes=(*search.notes, *_notes(grid)),
     )
 
 
@@ -228,12 +228,9 @@ def _nothing(search: Search) -> str | None:
     return "No edit is better than the unedited model on the validation items."
 
 
-def _notes(search: Search, grid: Grid) -> Iterator[str]:
+def _notes(grid: Grid) -> Iterator[str]:
     if grid.merged:
         yield f"{len(grid.merged)} keeps leave the same components as another, or all, and were not asked again."
-    if all(task.kind != "contrast" for task in search.parts.tasks.values()):
-        names = ", ".join(choice.name for choice in search.parts.tasks)
-        yield f"{names}: no tempting token, so no token probabilities; ioi, facts and their like have one."
 
 
 def _spectra(search: Search, model: Model) -> Iterator[Spectrum]:

@@ -188,7 +188,7 @@ def test_heads_are_replaced_one_by_one_from_a_reference_of_their_own(network, tm
     }
     assert set(done.answers["edit"]) == {"baseline", *(f"{name}×0" for name in names), *texts.values()}
     assert len(texts) == 2 * len(names)
-    parts = done.units
+    parts = done.tables["parts"]
     assert [*parts["factor"]] == [factor for factor in (0.0, *kinds) for _ in range(count)]
     assert [*parts["part"]] == [*range(count)] * 3
     assert set(parts["tests"]) == {count}

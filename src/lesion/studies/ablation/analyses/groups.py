@@ -7,7 +7,6 @@ import re
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.blocks import Folded
 from lesion.report.forms import SHARE
 from lesion.report.marks import Map
 from lesion.report.parts import Part
@@ -20,8 +19,6 @@ from lesion.studies.ablation.sweep import Factor
 
 MOST_GROUPS = 24
 """More groups than this are labels of items rather than groups of them: no table is made."""
-FEW = 2
-"""More maps than these stand folded."""
 CELL = ["model_name", "task", "edit"]
 
 
@@ -85,10 +82,7 @@ def part(material: Material) -> Part | None:
     mark = Map("accuracy", "cut", "groups", hue="share", full=1.25, panel=panel, wide=True, caption="Accuracy in %.")
     about = "Number of items in brackets. The groups are small: compare with care."
     table = Rows("", rows, (GroupShare,), "Accuracy by group of items")
-    figure = mark.figure(rows, "groups")
-    few = figure is not None and len(figure.panels) <= FEW
-    folded = () if few or figure is None else (Folded("The maps of all models and tasks", (figure,)),)
-    return Part("Accuracy by group of items", table, (mark,) if few else (), (), about, "Groups", folded, wide=True)
+    return Part("Accuracy by group of items", table, (mark,), (), about, "Groups", wide=True)
 
 
 def natural(label: str) -> list[tuple[int, int, str]]:
